@@ -164,6 +164,8 @@ typedef struct zero_options {
                                  for the backward pass; 0 */
     int poison;               /* not 0: released memory is filled with NaN, to find pointers that
                                  are used too long; 0 */
+    int count_zero_gradients; /* not 0: zero_report.zero_gradients is counted; 0 */
+    int group_norms;          /* not 0: zero_last_group_norms() has norms; 0 */
 } zero_options;
 
 /* The value of prefetch_elements for one unit, however large. */
@@ -273,6 +275,8 @@ typedef struct zero_report {
     float clip_coefficient; /* min(1, clip_norm / (norm + 1e-6)) */
     int64_t non_finite;     /* infinite or NaN gradients */
     float loss_scale;       /* of the step */
+    int64_t zero_gradients; /* with options.count_zero_gradients: gradients that are 0 or -0, of all
+                               parameters that are not frozen, on all ranks; otherwise 0 */
 } zero_report;
 
 /* The number of steps that were not skipped, those before a loaded checkpoint included. Waits. */
@@ -280,6 +284,11 @@ ZERO_C_API zero_status zero_step_count(zero_engine* engine, uint64_t* count);
 
 /* What the last step of this engine did. Waits for it. */
 ZERO_C_API zero_status zero_last_report(zero_engine* engine, zero_report* report);
+
+/* The gradient norm of each parameter group in the last step of this engine, with
+ * options.group_norms. Infinite for a group with a gradient that is not finite. groups: the number
+ * of all groups. Waits. */
+ZERO_C_API zero_status zero_last_group_norms(zero_engine* engine, double* norms, size_t groups);
 
 /* ---- Parameters and states; between steps, waits ---- */
 

@@ -11,6 +11,8 @@
                                    ops::Inspection*);                                              \
     template void Backend::add_to_norms(Backend::Queue, TableRange<NormSlice<T>> const&, NormKind, \
                                         ops::NormSum*);                                            \
+    template void Backend::count_zeros(Backend::Queue, TableRange<InspectSlice<T>> const&,         \
+                                       std::int64_t*);                                             \
     ZERO_INSTANTIATE_PAIR(T, float)                                                                \
     ZERO_INSTANTIATE_PAIR(T, bfloat16)                                                             \
     ZERO_INSTANTIATE_PAIR(T, float16)
@@ -27,9 +29,7 @@ inline namespace ZERO_CUDA_NAMESPACE {
 ZERO_INSTANTIATE(float)
 ZERO_INSTANTIATE(bfloat16)
 ZERO_INSTANTIATE(float16)
-template void Backend::combine_integers<true>(Backend::Queue, std::int64_t*,
-                                              std::int64_t const* const*, int, std::size_t);
-template void Backend::combine_integers<false>(Backend::Queue, std::int64_t*,
-                                               std::int64_t const* const*, int, std::size_t);
+template void Backend::combine_integers(Backend::Queue, std::int64_t*, std::int64_t const* const*,
+                                        int, std::size_t, std::size_t);
 } // namespace ZERO_CUDA_NAMESPACE
 } // namespace ZERO_NAMESPACE::cuda

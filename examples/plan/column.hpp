@@ -65,7 +65,7 @@ inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ra
         .sizes = sizes,
         .wire_elements =
             has_wire ? zero::GradientReductionOptions{}.wire_bytes / sizes.communication : 0,
-        .control_calls = 2,
+        .control_calls = 1,
         .control_bytes = sizeof(std::int64_t) * (zero::ops::Inspection::count + minima)};
     auto const step =
         zero::count_step_communication(layout, 0, stage, schedule, micro_steps, acquired, calls);

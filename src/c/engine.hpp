@@ -50,6 +50,7 @@ struct zero_engine {
     virtual void step_with(double learning_rate, zero_update update, void* user) = 0;
     virtual void cancel_step() = 0;
     [[nodiscard]] virtual zero_report last_report() = 0;
+    virtual void last_group_norms(std::span<double> norms) = 0;
     [[nodiscard]] virtual std::uint64_t step_count() = 0;
     virtual void get_parameter(std::size_t parameter, std::span<float> values) = 0;
     virtual void set_parameter(std::size_t parameter, std::span<float const> values) = 0;

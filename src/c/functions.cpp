@@ -332,6 +332,13 @@ zero_status zero_last_report(zero_engine* engine, zero_report* report) {
     });
 }
 
+zero_status zero_last_group_norms(zero_engine* engine, double* norms, size_t groups) {
+    return on(engine, [&](zero_engine& e) {
+        zero_c::require(norms != nullptr || groups == 0, "zero: 'norms' is null.");
+        e.last_group_norms({norms, groups});
+    });
+}
+
 zero_status zero_get_parameter(zero_engine* engine, size_t parameter, float* values,
                                size_t elements) {
     return on(engine, [&](zero_engine& e) {

@@ -74,6 +74,8 @@ Options stage_options(zero_options const& from) {
     if (from.clip_norm != 0.0F) {
         to.gradient_clipping = from.clip_norm;
     }
+    to.report.zero_gradients = from.count_zero_gradients != 0;
+    to.report.group_norms = from.group_norms != 0;
     if (from.require_gradients != 0) {
         to.unused_parameters = zero::UnusedParameters::error;
     }

@@ -213,7 +213,19 @@ public:
         to.clip_coefficient = from.clip_coefficient;
         to.non_finite = from.non_finite_count;
         to.loss_scale = from.loss_scale;
+        to.zero_gradients = from.zero_gradients;
         return to;
+    }
+
+    void last_group_norms(std::span<double> norms) override {
+        std::vector<double> const found = _engine->last_report().group_norms;
+        if (found.size() != norms.size()) {
+            throw zero::InvalidArgument(
+                "zero: the last step has the norms of " + std::to_string(found.size())
+                + " groups, not of " + std::to_string(norms.size())
+                + "; set options.group_norms, take a step, and give an array of that length.");
+        }
+        std::copy(found.begin(), found.end(), norms.begin());
     }
 
     [[nodiscard]] std::uint64_t step_count() override { return _engine->step_count(); }

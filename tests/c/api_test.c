@@ -14,15 +14,15 @@
 static int failures = 0; /* of the main thread; ranks return theirs */
 
 /* Ends the function of a rank with a number that no status has. */
-#define EXPECT(condition)                                                                     \
-    do {                                                                                      \
-        if (!(condition)) {                                                                   \
-            fprintf(stderr, "%s:%d: %s (last error: %s)\n", __FILE__, __LINE__, #condition,   \
-                    zero_last_error());                                                       \
-            return 1000 + __LINE__;                                                           \
-        }                                                                                     \
+#define EXPECT(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s (last error: %s)\n", __FILE__, __LINE__, #condition,        \
+                    zero_last_error());                                                            \
+            return 1000 + __LINE__;                                                                \
+        }                                                                                          \
     } while (0)
-#define EXPECT_REFUSED(call, status, part) \
+#define EXPECT_REFUSED(call, status, part)                                                         \
     EXPECT((call) == (status) && strstr(zero_last_error(), (part)) != NULL)
 
 static void expect(int line, int holds) {
@@ -41,7 +41,9 @@ typedef struct Run {
     zero_memory memory;
 } Run;
 
-static float initial_value(size_t i) { return (float)((i * 37U) % 64U) / 64.0F - 0.5F; }
+static float initial_value(size_t i) {
+    return (float)((i * 37U) % 64U) / 64.0F - 0.5F;
+}
 
 /* Writes a number as an element of a gradient. All of them are exact in 16 bits. */
 static void put(void* gradient, zero_dtype dtype, size_t i, float value) {
@@ -70,6 +72,25 @@ static void fill_model(zero_parameter* list, float* values) {
     list[1].unit = 1;
 }
 
+/* The gradient of an element, over 8. */
+static int number_of(size_t i, int rank, int step, int micro_step) {
+    return (int)((i + (size_t)(rank + step + micro_step)) % 5U) - 2;
+}
+
+/* The elements whose gradients add up to zero over ranks and micro-steps. */
+static int64_t zeros_of(int step) {
+    int64_t zeros = 0;
+    for (size_t index = 0; index < ELEMENTS + 5; ++index) {
+        size_t const i = index < ELEMENTS ? index : index - ELEMENTS;
+        int sum = 0;
+        for (int rank = 0; rank < RANKS; ++rank) {
+            sum += number_of(i, rank, step, 0) + number_of(i, rank, step, 1);
+        }
+        zeros += sum == 0;
+    }
+    return zeros;
+}
+
 static int take_step(zero_engine* engine, Run const* run, int rank, int step) {
     EXPECT(zero_begin_step(engine, 2) == ZERO_OK);
     float scale = 0.0F;
@@ -91,7 +112,7 @@ static int take_step(zero_engine* engine, Run const* run, int rank, int step) {
             EXPECT(gradient != NULL);
             size_t const elements = unit == 0 ? ELEMENTS : 5;
             for (size_t i = 0; i < elements; ++i) {
-                int const number = (int)((i + (size_t)(rank + step + micro_step)) % 5U) - 2;
+                int const number = number_of(i, rank, step, micro_step);
                 put(gradient, run->dtype, i, scale * (float)number * 0.125F);
             }
             EXPECT(zero_gradients_ready(engine, unit) == ZERO_OK);
@@ -123,6 +144,8 @@ static int train(zero_communicator* communicator, void* user) {
     options.clip_norm = 0.5F;
     options.initial_loss_scale = 64.0F;
     options.schedule = ZERO_EVERY_MICRO_STEP;
+    options.count_zero_gradients = 1;
+    options.group_norms = 1;
     zero_engine* engine = NULL;
     EXPECT(zero_create(communicator, list, 2, &options, &engine) == ZERO_OK);
     zero_report report;
@@ -132,6 +155,9 @@ static int train(zero_communicator* communicator, void* user) {
         EXPECT(zero_last_report(engine, &report) == ZERO_OK);
         EXPECT(report.step_count == (uint64_t)step + 1 && !report.is_skipped && report.has_norm);
         EXPECT(report.gradient_norm > 0.5 && report.clip_coefficient < 1.0F);
+        double norm = 0.0;
+        EXPECT(report.zero_gradients == zeros_of(step));
+        EXPECT(zero_last_group_norms(engine, &norm, 1) == ZERO_OK && norm == report.gradient_norm);
         if (step == 0 && run->directory != NULL) {
             EXPECT(zero_save(engine, run->directory, 7) == ZERO_OK);
         }
@@ -244,8 +270,7 @@ static int misuse(zero_communicator* communicator, void* user) {
     float few[3];
     EXPECT_REFUSED(zero_get_parameter(engine, 0, few, 3), ZERO_INVALID_ARGUMENT,
                    "'parameter 0' has 700 elements, not 3");
-    EXPECT_REFUSED(zero_get_parameter(engine, 2, few, 3), ZERO_INVALID_ARGUMENT,
-                   "no parameter 2");
+    EXPECT_REFUSED(zero_get_parameter(engine, 2, few, 3), ZERO_INVALID_ARGUMENT, "no parameter 2");
     EXPECT_REFUSED(zero_gather(engine, few, 3), ZERO_INVALID_ARGUMENT, "3");
     EXPECT_REFUSED(zero_gather(engine, NULL, ELEMENTS + 5), ZERO_INVALID_ARGUMENT,
                    "'block' is null");
@@ -296,6 +321,12 @@ static int misuse(zero_communicator* communicator, void* user) {
     EXPECT(status == 0);
     zero_report report;
     EXPECT(zero_last_report(engine, &report) == ZERO_OK && report.step_count == 3);
+    EXPECT(report.zero_gradients == 0);
+    double norm = 0.0;
+    EXPECT_REFUSED(zero_last_group_norms(engine, &norm, 1), ZERO_INVALID_ARGUMENT,
+                   "the norms of 0 groups, not of 1; set options.group_norms");
+    EXPECT_REFUSED(zero_last_group_norms(engine, NULL, 1), ZERO_INVALID_ARGUMENT,
+                   "'norms' is null");
     zero_destroy(engine);
     zero_destroy(NULL);
     return 0;
@@ -525,8 +556,8 @@ int main(int count, char** arguments) {
                 runs[stage].optimizer = optimizers[o];
                 runs[stage].directory = o == 0 ? directory : NULL;
                 expect(__LINE__, zero_run_ranks(RANKS, 60.0, train, &runs[stage]) == ZERO_OK);
-                expect(__LINE__, memcmp(runs[stage].weights, runs[0].weights,
-                                        sizeof runs[0].weights) == 0);
+                expect(__LINE__,
+                       memcmp(runs[stage].weights, runs[0].weights, sizeof runs[0].weights) == 0);
             }
             expect(__LINE__, runs[0].weights[1] != initial_value(1)); /* it has trained */
             expect(__LINE__, runs[1].memory.optimizer_state < runs[0].memory.optimizer_state);

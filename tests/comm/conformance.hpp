@@ -248,9 +248,19 @@ void check_broadcast(Caller<C>& c, std::size_t elements, int root) {
                        + std::to_string(root));
 }
 
+/// Whether a communicator sums and minimises integers in one collective.
 template <class C>
-void check_integers(Caller<C>& c, std::size_t elements, IntegerReduction reduction) {
+constexpr bool reduces_together = requires(C& communicator, std::int64_t* values,
+                                           typename C::Backend::Queue queue) {
+    communicator.all_reduce_integers(values, std::size_t{}, std::size_t{}, queue, CollectiveTag{});
+};
+
+/// Checks the sums of the first integers and the minima of the others. If there are both, it needs
+/// a communicator that reduces them together.
+template <class C>
+void check_integers(Caller<C>& c, std::size_t sums, std::size_t minima) {
     std::size_t const salt = ++c.serial;
+    std::size_t const elements = sums + minima;
     auto const value = [salt](int rank, std::size_t i) {
         return static_cast<std::int64_t>(mix(mix(static_cast<std::uint64_t>(rank) + salt) + i))
                / 16;
@@ -261,20 +271,33 @@ void check_integers(Caller<C>& c, std::size_t elements, IntegerReduction reducti
         source[i] = value(c.rank(), i);
         expected[i] = value(0, i);
         for (int rank = 1; rank < c.world(); ++rank) {
-            expected[i] = reduction == IntegerReduction::sum
-                              ? expected[i] + value(rank, i)
-                              : std::min(expected[i], value(rank, i));
+            expected[i] =
+                i < sums ? expected[i] + value(rank, i) : std::min(expected[i], value(rank, i));
         }
     }
     std::vector<std::int64_t> values(elements);
     std::vector<std::int64_t> received(elements);
     c.copy(values.data(), static_cast<std::int64_t const*>(source.data()), elements);
-    c.communicator->all_reduce_integers(values.data(), elements, reduction, c.queue,
-                                        CollectiveTag{"integers", salt});
+    CollectiveTag const tag{"integers", salt};
+    if constexpr (reduces_together<C>) {
+        if (salt % 2 == 0 || (sums != 0 && minima != 0)) {
+            c.communicator->all_reduce_integers(values.data(), sums, minima, c.queue, tag);
+        } else {
+            c.communicator->all_reduce_integers(
+                values.data(), elements, sums != 0 ? IntegerReduction::sum : IntegerReduction::min,
+                c.queue, tag);
+        }
+    } else {
+        c.communicator->all_reduce_integers(
+            values.data(), elements, sums != 0 ? IntegerReduction::sum : IntegerReduction::min,
+            c.queue, tag);
+    }
     c.copy(received.data(), static_cast<std::int64_t const*>(values.data()), elements);
     c.poison(values);
     c.queue->synchronise();
-    c.expect_equal(received, expected, "all-reduce of " + std::to_string(elements) + " integers");
+    c.expect_equal(received, expected,
+                   "all-reduce of " + std::to_string(sums) + " sums and " + std::to_string(minima)
+                       + " minima");
 }
 
 /// @name The suite, in functions of a few seconds each
@@ -315,8 +338,18 @@ template <class Fixture>
 void check_integer_reductions() {
     on_all_ranks<Fixture>([](auto& caller) {
         for (std::size_t const elements : {0U, 1U, 63U, 64U, 65U, 200U}) {
-            check_integers(caller, elements, IntegerReduction::sum);
-            check_integers(caller, elements, IntegerReduction::min);
+            for (int turn = 0; turn < 2; ++turn) { // with each of the two operations
+                check_integers(caller, elements, 0);
+                check_integers(caller, 0, elements);
+                check_integers(caller, elements, 0);
+            }
+        }
+        if constexpr (reduces_together<std::remove_cvref_t<decltype(*caller.communicator)>>) {
+            for (std::size_t const sums : {1U, 23U, 63U, 64U, 65U}) {
+                for (std::size_t const minima : {1U, 4U, 70U}) {
+                    check_integers(caller, sums, minima);
+                }
+            }
         }
     });
 }

@@ -10,12 +10,16 @@
 #include <zero/core/convert.hpp>
 #include <zero/core/timeline.hpp>
 #include <zero/host/delaying_queue.hpp>
+#include <zero/layout/contiguous_partitioner.hpp>
+#include <zero/layout/make_layout.hpp>
+#include <zero/layout/single_bucketer.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -63,6 +67,18 @@ typename S::Options options_of() {
     options.bucketer.bucket_bytes = 600;
     options.reduction.schedule = ReductionSchedule::boundary;
     return options;
+}
+
+/// Returns the names of the first and the last unit of a bucket.
+std::string units_of(FlatLayout const& layout, std::size_t bucket,
+                     std::vector<std::string> const& names) {
+    std::set<std::size_t> units;
+    for (Piece const& piece : layout.pieces(bucket)) {
+        auto const& of = layout.parameter(piece.parameter).units;
+        units.insert(of.begin(), of.end());
+    }
+    std::string const first = names[*units.begin()];
+    return units.size() == 1 ? first : first + " to " + names[*units.rbegin()];
 }
 
 template <int N>
@@ -153,7 +169,7 @@ TEST_CASE(
         CHECK(seen.is_own);
         CHECK(seen.incomplete == 0);
         CHECK(seen.collectives_of(TimelinePhase::reduce) == seen.buckets);
-        CHECK(seen.collectives_of(TimelinePhase::decide) == 2);
+        CHECK(seen.collectives_of(TimelinePhase::decide) == 1);
         CHECK(seen.of(TimelinePhase::inspect) == 1);
         bool const publishes = N == 1 || N == 2;
         CHECK(seen.of(TimelinePhase::update) == (publishes ? seen.buckets : 1));
@@ -190,6 +206,77 @@ TEST_CASE("Without a timeline a recorded engine records nothing and computes the
             return full_parameters(engine);
         });
     CHECK(ranks[0] == plain_parameters<2>());
+}
+
+TEST_CASE("With buckets, each span of a gather and a reduction has the number and the units of its "
+          "bucket, and without them no span has") {
+    in_every_stage([]<int N>() {
+        INFO("stage " << N);
+        using S = Stage<N, Recorded>;
+        for (bool const has_buckets : {false, true}) {
+            auto const failures = on_ranks<std::vector<std::string>>(2, [&](auto& loopback) {
+                Timeline timeline(loopback.rank(), 4096, {.buckets = has_buckets});
+                Recorded communicator(loopback, &timeline);
+                auto options = options_of<S>();
+                options.unit_names = {"embedding", "first", "second", "third", "head"};
+                S engine(communicator, registration<bfloat16>(toy_specs()), options);
+                (void)engine.step_count();
+                timeline.clear();
+                (void)run_step(engine, static_cast<std::uint64_t>(loopback.rank()), 0);
+                (void)engine.step_count();
+                std::vector<std::string> wrong;
+                std::vector<std::size_t> reduced;
+                for (std::size_t position = 0; position < timeline.size(); ++position) {
+                    TimelineSpan const& span = timeline[position];
+                    TimelineBucket const* const bucket = timeline.bucket_of(position);
+                    bool const works_on_bucket = span.phase == TimelinePhase::gather
+                                                 || span.phase == TimelinePhase::reduce
+                                                 || span.phase == TimelinePhase::publish;
+                    if (works_on_bucket && (bucket != nullptr) != has_buckets) {
+                        wrong.push_back(span.what.data());
+                    }
+                    bool const decides =
+                        span.phase == TimelinePhase::inspect || span.phase == TimelinePhase::decide;
+                    if ((decides || !has_buckets) && bucket != nullptr) {
+                        wrong.push_back("a bucket of " + std::string(span.what.data()));
+                    }
+                    if (works_on_bucket && bucket != nullptr) {
+                        std::string const units = bucket->units.data();
+                        if (units != units_of(engine.layout(), bucket->number, options.unit_names)
+                            || (span.is_collective && span.index != bucket->number)) {
+                            wrong.push_back(units);
+                        }
+                        if (span.phase == TimelinePhase::reduce && span.is_collective) {
+                            reduced.push_back(bucket->number);
+                        }
+                    }
+                }
+                std::sort(reduced.begin(), reduced.end());
+                for (std::size_t index = 0; index < reduced.size(); ++index) {
+                    if (reduced[index] != index) {
+                        wrong.push_back("reductions of each bucket");
+                    }
+                }
+                if (reduced.size() != (has_buckets ? engine.layout().trainable_buckets() : 0)) {
+                    wrong.push_back("the number of reductions");
+                }
+                return wrong;
+            });
+            CHECK(failures == std::vector<std::vector<std::string>>(2));
+        }
+    });
+}
+
+TEST_CASE("Units without names are shown by their numbers, and long names are cut") {
+    std::vector<ParameterSpec> const specs{
+        {"a", 10, {0}, 0, true}, {"b", 10, {1}, 0, true}, {"c", 10, {2}, 0, true}};
+    auto layout = make_layout<ContiguousPartitioner, SingleBucketer>(specs, {});
+    CHECK(std::string(detail::timeline_bucket_of(layout, 0).units.data()) == "unit 0 to unit 2");
+    layout.name_units({std::string(80, 'x'), "y", "z"});
+    CHECK(std::string(detail::timeline_bucket_of(layout, 0).units.data()) == std::string(63, 'x'));
+    layout.name_units({std::string(58, 'x'), "y", "zzz"});
+    CHECK(std::string(detail::timeline_bucket_of(layout, 0).units.data())
+          == std::string(58, 'x') + " to z");
 }
 
 } // namespace zero::test::timed_test

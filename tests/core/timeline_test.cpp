@@ -147,4 +147,57 @@ TEST_CASE("A trace has an event for each span, in microseconds from the first on
     CHECK_THROWS_AS(write_timelines((folder / "none" / "trace.json").string(), timelines), Error);
 }
 
+TEST_CASE("Spans keep the bucket that their thread works on, if the timeline is made for it, and a "
+          "trace shows it") {
+    TemporaryFolder const folder;
+    int queue = 0;
+    TimelineBucket bucket;
+    bucket.number = 5;
+    std::string const units = "layer \"1\" to layer 2";
+    std::copy(units.begin(), units.end(), bucket.units.begin());
+    std::string texts[2];
+    for (bool const has_buckets : {false, true}) {
+        Timeline timeline(0, 16, {.buckets = has_buckets});
+        CHECK(timeline.has_buckets() == has_buckets);
+        add(timeline, TimelinePhase::copy, "before", 1'000'000, 1'001'000, &queue);
+        CHECK(Timeline::set_bucket_of_thread(&bucket) == nullptr);
+        add_collective(timeline, 1'001'000, 1'002'000, &queue);
+        add(timeline, TimelinePhase::reduce, "convert", 1'002'000, 1'003'000, &queue);
+        TimelineBucket const* of_other = &bucket;
+        std::thread([&] { of_other = Timeline::set_bucket_of_thread(nullptr); }).join();
+        CHECK(of_other == nullptr);
+        CHECK(Timeline::set_bucket_of_thread(nullptr) == &bucket);
+        add(timeline, TimelinePhase::copy, "after", 1'003'000, 1'004'000, &queue);
+        for (std::size_t const position : {0U, 3U}) {
+            CHECK(timeline.bucket_of(position) == nullptr);
+        }
+        for (std::size_t const position : {1U, 2U}) {
+            TimelineBucket const* const found = timeline.bucket_of(position);
+            REQUIRE((found != nullptr) == has_buckets);
+            CHECK((found == nullptr || (found->number == 5 && found->units.data() == units)));
+        }
+        std::array<Timeline*, 1> const timelines{&timeline};
+        write_timelines((folder / "trace.json").string(), timelines);
+        texts[has_buckets ? 1 : 0] = text_in(folder / "trace.json");
+        timeline.clear();
+        add(timeline, TimelinePhase::copy, "again", 1, 2, &queue);
+        add(timeline, TimelinePhase::copy, "again", 2, 3, &queue);
+        CHECK(timeline.bucket_of(1) == nullptr);
+    }
+    std::string const shown = R"("bucket":5,"units":"layer \"1\" to layer 2")";
+    CHECK(texts[0].find("\"bucket\"") == std::string::npos);
+    CHECK(texts[1].find(R"("args":{"bytes":4096,"parameter":"",)" + shown + "}}")
+          != std::string::npos);
+    CHECK(
+        texts[1].find(R"("name":"convert 7","cat":"reduce","pid":0,"tid":1,"ts":2.000,"dur":1.000,)"
+                      R"("args":{)"
+                      + shown + "}}")
+        != std::string::npos);
+    for (auto at = texts[1].find(shown); at != std::string::npos; at = texts[1].find(shown)) {
+        bool const follows = texts[1][at - 1] == ',';
+        texts[1].erase(at - (follows ? 1 : 0), shown.size() + (follows ? 1 : 0));
+    }
+    CHECK(texts[1] == texts[0]);
+}
+
 } // namespace zero::test::timeline_test

@@ -41,6 +41,7 @@ public:
         add(kernels::sum_ranks_kernel<T, kernels::few_peers>);
         add(kernels::sum_ranks_kernel<T, kernels::most_peers>);
         add(kernels::inspect_kernel<T>);
+        add(kernels::count_zeros_kernel<T>);
         add(kernels::norms_kernel<NormKind::l1, T>);
         add(kernels::norms_kernel<NormKind::l2, T>);
         add(kernels::norms_kernel<NormKind::infinity, T>);
@@ -71,10 +72,8 @@ inline std::vector<void const*> all_kernels() {
     list.add(kernels::fill_kernel<std::uint32_t>);
     list.add(kernels::fill_kernel<std::uint64_t>);
     list.add(kernels::arithmetic_kernel<>);
-    list.add(kernels::combine_integers_kernel<true, kernels::few_peers>);
-    list.add(kernels::combine_integers_kernel<false, kernels::few_peers>);
-    list.add(kernels::combine_integers_kernel<true, kernels::most_peers>);
-    list.add(kernels::combine_integers_kernel<false, kernels::most_peers>);
+    list.add(kernels::combine_integers_kernel<kernels::few_peers>);
+    list.add(kernels::combine_integers_kernel<kernels::most_peers>);
     list.add_casts<float, float>();
     list.add_casts<float, bfloat16>();
     list.add_casts<float, float16>();

@@ -212,4 +212,56 @@ TEST_CASE("Norms of gradients and the report of a step equal the host's", "[cuda
     CHECK(on_device == on_the_host);
 }
 
+TEST_CASE("The count of zeros and the norms of groups in a report have the bits of the host, in "
+          "every stage",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    using Figures = std::vector<double>;
+    auto const figures = [](auto& engine, auto const& run) {
+        Figures found;
+        for (std::uint64_t step = 0; step < 2; ++step) {
+            engine.begin_step();
+            for (auto const micro_step : engine.micro_steps(2)) {
+                run(step, micro_step);
+            }
+            StepReport const report = engine.step(0.01).report();
+            found.push_back(report.gradient_norm);
+            found.push_back(static_cast<double>(report.zero_gradients));
+            found.insert(found.end(), report.group_norms.begin(), report.group_norms.end());
+        }
+        return found;
+    };
+    constexpr auto schedule = ReductionSchedule::every_micro_step;
+    constexpr ReportOptions all{.zero_gradients = true, .group_norms = true};
+    auto const expected = on_ranks<Figures>(3, [&](LoopbackCommunicator& communicator) {
+        HostStage<0, Parameters<bfloat16>> engine(
+            communicator, registration<bfloat16>(toy_specs()),
+            {.gradient_clipping = 0.5F, .report = all, .reduction = {.schedule = schedule}});
+        return figures(engine, [&](std::uint64_t step, std::uint64_t micro_step) {
+            run_micro_step(engine, static_cast<std::uint64_t>(communicator.rank()), step,
+                           micro_step, 1.0F, 24);
+        });
+    });
+    CHECK(expected[0].size() == 2 * (2 + 2));
+    in_every_stage([&]<int N>() {
+        auto const found = on_ranks<Figures, DeviceLoopback>(3, [&](DeviceLoopback& communicator) {
+            cuda::OwnedStream const stream;
+            DeviceStage<N, Parameters<bfloat16>> engine(communicator,
+                                                        registration<bfloat16>(toy_specs()),
+                                                        {.gradient_clipping = 0.5F,
+                                                         .report = all,
+                                                         .reduction = {.schedule = schedule},
+                                                         .compute_queue = stream.get()});
+            return figures(engine, [&](std::uint64_t step, std::uint64_t micro_step) {
+                run_device_micro_step(engine, stream.get(),
+                                      static_cast<std::uint64_t>(communicator.rank()), step,
+                                      micro_step, 24);
+            });
+        });
+        CHECK(found == expected);
+    });
+}
+
 } // namespace zero::test::engine_test

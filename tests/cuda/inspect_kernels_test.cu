@@ -87,6 +87,40 @@ TEMPLATE_TEST_CASE("A device inspects many slices to the bits of the host", "[cu
     }
 }
 
+TEMPLATE_TEST_CASE("A device counts the zeros that the host counts", "[cuda]", float, bfloat16,
+                   float16) {
+    if (skips_without_device()) {
+        return;
+    }
+    cuda::OwnedStream const stream;
+    for (std::size_t const step : {0U, 1U}) {
+        std::size_t total = step;
+        for (std::size_t const length : lengths) {
+            total += length + step;
+        }
+        auto numbers = gradients<TestType>(total, 11, false);
+        for (std::size_t i = 0; i < total; i += 3) {
+            numbers[i] = from_float<TestType>(i % 2 == 0 ? 0.0F : -0.0F);
+        }
+        Mirror<TestType> values(numbers);
+        std::int64_t expected = 7;
+        std::vector<InspectSlice<TestType>> slices;
+        std::size_t at = step;
+        for (std::size_t const length : lengths) {
+            host::count_zeros(values.host(at), length, expected);
+            slices.push_back({values.device(at), length, 0});
+            at += length + step;
+        }
+        Device::SliceTable<InspectSlice<TestType>> const table(
+            stream.get(), Device::default_memory(),
+            zero::detail::List<InspectSlice<TestType>>(slices));
+        DeviceArray<std::int64_t> const result(std::vector<std::int64_t>(1, 7));
+        Device::count_zeros(stream.get(), table.all(), result.data());
+        CHECK(on_host(result)[0] == expected);
+        CHECK(expected > 100'000);
+    }
+}
+
 TEST_CASE("Norms of single slices equal the host's, for every kind of norm", "[cuda]") {
     if (skips_without_device()) {
         return;

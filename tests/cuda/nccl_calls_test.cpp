@@ -110,6 +110,20 @@ TEST_CASE("Broadcasts and reductions of integers are one call in place") {
                    "record", "all_reduce 16 -> 16, 6 int64 min", "record"});
 }
 
+TEST_CASE("Sums and minima of integers are one group of calls, and one call if there is one kind") {
+    Script script;
+    auto communicator = script.communicator();
+    communicator.all_reduce_integers(script.at<std::int64_t>(8), 23, 4, script.queue(), tag);
+    CHECK(script.journal.take()
+          == Lines{"group_start", "all_reduce 8 -> 8, 23 int64 sum",
+                   "all_reduce 192 -> 192, 4 int64 min", "group_end", "record"});
+    communicator.all_reduce_integers(script.at<std::int64_t>(8), 5, 0, script.queue(), tag);
+    communicator.all_reduce_integers(script.at<std::int64_t>(8), 0, 3, script.queue(), tag);
+    CHECK(script.journal.take()
+          == Lines{"all_reduce 8 -> 8, 5 int64 sum", "record", "all_reduce 8 -> 8, 3 int64 min",
+                   "record"});
+}
+
 TEST_CASE("Counts beyond 2^31 reach NCCL unchanged") {
     Script script;
     auto communicator = script.communicator();

@@ -237,15 +237,15 @@ TEST_CASE("The planner names what sets the size of the leases of Llama-3 8B") {
 TEST_CASE("The planner predicts the seconds that a step communicates on a network") {
     // Three layers of 2^20 elements of 2 bytes on 4 ranks. One level: a call takes 3 messages of 1
     // s; a rank reads 4.5 * 2^20 B of the one bucket of stages 0 to 2 and 1.5 * 2^20 B of each of
-    // the three of stage 3, which gathers twice. Control: 2 calls of 2 messages, and a few bytes.
+    // the three of stage 3, which gathers twice. Control: a call of 2 messages, and a few bytes.
     std::string const layers = "/plan --parameters 3145728 --layers 3 --ranks 4 ";
     auto const one = run_program(ZERO_EXAMPLES + layers + "--latency 1 --bandwidth 1048576");
     CHECK(one.status == 0);
     CHECK(one.after("\ngathers ") == "                       0         0         0        27");
     CHECK(one.after("\nreductions ") == "                   15       7.5       7.5      13.5");
     CHECK(one.after("\npublishes ") == "                     0       7.5       7.5         0");
-    CHECK(one.after("\ncontrol ") == "                       4         4         4         4");
-    CHECK(one.after("\ncommunication ") == "                19        19        19      44.5");
+    CHECK(one.after("\ncontrol ") == "                       2         2         2         2");
+    CHECK(one.after("\ncommunication ") == "                17        17        17      42.5");
     // Three micro-steps: three reductions in stages 2 and 3, and three times as many gathers.
     auto const three =
         run_program(ZERO_EXAMPLES + layers + "--latency 1 --bandwidth 1048576 --micro-steps 3");

@@ -77,6 +77,7 @@ struct EngineOptions {
     std::optional<float> gradient_clipping;
     NonFinite non_finite;
     std::size_t skip_limit;
+    ReportOptions report;
     UnusedParameters unused_parameters;
     Storage storage;
     std::span<float> adopted_block;

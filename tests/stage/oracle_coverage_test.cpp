@@ -135,6 +135,8 @@ void count_numbers(Counts& counts, Configuration const& c) {
     }
     counts["micro-steps vary"] += c.has_varying_micro_steps ? 1 : 0;
     count_flag(counts, "clip asked for", c.clip.has_value());
+    count_flag(counts, "zeros counted", c.reports_zeros);
+    count_flag(counts, "norms of groups", c.reports_groups);
     if (c.types().scaler == Scaler::none) {
         count_choices(counts, "without a scaler", std::array{"skip", "step"},
                       static_cast<std::size_t>(c.on_non_finite));

@@ -70,8 +70,8 @@ TEST_CASE(
             return;
         }
         CHECK_THAT((text_of<N>({.schedule = boundary}, none, 3)),
-                   contains_text("'gradient norm after micro-steps: 2'")
-                       && contains_text("'gradient norm after micro-steps: 3'"));
+                   contains_text(" after 2 micro-steps, steps and settings")
+                       && contains_text(" after 3 micro-steps, steps and settings"));
         CHECK((text_of<N>({.kind = ReductionKind::sum, .schedule = boundary}, none, 3))
               == "agreed");
         CHECK((text_of<N>({.kind = ReductionKind::mean_over_ranks, .schedule = boundary}, none, 3))

@@ -14,13 +14,15 @@ namespace ZERO_NAMESPACE {
 /// and its pointers must stay valid until it has run. An `OwnedQueue` takes any number of commands:
 /// if its capacity is limited, it waits for room.
 ///
-/// Beyond this syntax, a backend has `Table`, `run`, `inspect`, `add_to_norms`, `update`,
-/// `copy_from_bucket` and `copy_to_bucket` as `HostBackend` documents them. The element-wise
-/// operations exist for every storage type, not only for float. `run` takes a functor of the
-/// library, which is marked to run on a device.
+/// Beyond this syntax, a backend has `Table`, `run`, `inspect`, `add_to_norms`, `count_zeros`,
+/// `update`, `copy_from_bucket` and `copy_to_bucket` as `HostBackend` documents them. The
+/// element-wise operations exist for every storage type, not only for float. `run` takes a functor
+/// of the library, which is marked to run on a device.
 ///
 /// Optional:
 /// - `is_device`: the host cannot read or write the memory.
+/// - `BucketScope(FlatLayout const&, std::size_t bucket)`: lives while an engine enqueues work on a
+///   bucket; for backends that record.
 /// - `copies_arguments`: tables of pointers may be freed when an operation returns.
 /// - `staging_memory()`: a `MemoryResource&` of host memory that the device copies fast;
 ///   checkpoints pass through a buffer of it.
@@ -29,6 +31,9 @@ namespace ZERO_NAMESPACE {
 /// - `sum_ranks(Queue, A* sum, T const* const* peers, int world, std::size_t elements, bool
 /// is_added)`: the sum and its accumulation in one pass, with the bits of `sum_ranks`, and
 /// `convert` or `accumulate`.
+/// - `reduce_integers(Queue, std::int64_t* out, std::int64_t const* const* peers, int world,
+/// std::size_t sums, std::size_t minima)`: `sum_integers` of the first `sums` integers and
+/// `min_integers` of the next `minima`.
 /// - `require_queue(Queue)`: rejects a queue that cannot be used.
 /// - `require_arithmetic(Queue)` or `require_arithmetic()`: rejects code that was compiled with
 ///   other rounding rules.

@@ -2,9 +2,12 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/timeline.hpp"
+#include "../core/timeline_bucket.hpp"
 #include "../core/timeline_phase.hpp"
+#include "../layout/flat_layout.hpp"
 #include "backend.hpp"
 #include "detail/timed_region.hpp"
+#include "detail/timeline_bucket_of.hpp"
 #include "fence.hpp"
 #include "update_decision.hpp"
 
@@ -34,6 +37,32 @@ struct TimedBackend : B {
 
     private:
         detail::TimedRegion<B> _region;
+    };
+
+    /// @brief While an object lives, spans of the calling thread keep the bucket, if its timeline
+    /// has `TimelineOptions::buckets`. The engine makes it. Neither copyable nor movable.
+    class BucketScope {
+    public:
+        BucketScope(FlatLayout const& layout, std::size_t bucket) noexcept {
+            Timeline const* const timeline = Timeline::of_thread();
+            _is_set = timeline != nullptr && timeline->has_buckets();
+            if (_is_set) {
+                _bucket = detail::timeline_bucket_of(layout, bucket);
+                _previous = Timeline::set_bucket_of_thread(&_bucket);
+            }
+        }
+        BucketScope(BucketScope const&) = delete;
+        BucketScope& operator=(BucketScope const&) = delete;
+        ~BucketScope() {
+            if (_is_set) {
+                Timeline::set_bucket_of_thread(_previous);
+            }
+        }
+
+    private:
+        TimelineBucket _bucket;
+        TimelineBucket const* _previous = nullptr;
+        bool _is_set;
     };
 
     /// @brief Records a wait that is not over yet.
@@ -116,6 +145,13 @@ struct TimedBackend : B {
     static void add_to_norms(Queue queue, Slices const& slices, Kind kind, Norm* norms) {
         Region const region(queue, TimelinePhase::inspect, "norms");
         B::add_to_norms(queue, slices, kind, norms);
+    }
+
+    /// @brief Records a span of the phase `inspect`.
+    template <class Slices>
+    static void count_zeros(Queue queue, Slices const& slices, std::int64_t* count) {
+        Region const region(queue, TimelinePhase::inspect, "zeros");
+        B::count_zeros(queue, slices, count);
     }
 
     /// @brief Records a span of the phase `update`.

@@ -8,6 +8,7 @@
 #include "collective_tag.hpp"
 #include "detail/call_signature.hpp"
 #include "detail/collective_call.hpp"
+#include "detail/communicator_requirements.hpp"
 #include "detail/scratch_bytes_of.hpp"
 #include "detail/wait_for_collectives.hpp"
 #include "integer_reduction.hpp"
@@ -105,6 +106,17 @@ public:
                  static_cast<std::uint64_t>(reduction), tag},
                 queue);
         _inner->all_reduce_integers(values, elements, reduction, queue, tag);
+    }
+
+    /// @brief See `Communicator`.
+    void all_reduce_integers(std::int64_t* values, std::size_t sums, std::size_t minima,
+                             Queue queue, CollectiveTag tag = {})
+        requires detail::ReducesIntegersTogether<C>
+    {
+        compare({CollectiveKind::integers, DType::int64, sums + minima,
+                 detail::CollectiveCall::detail_of(sums), tag},
+                queue);
+        _inner->all_reduce_integers(values, sums, minima, queue, tag);
     }
 
     void abort(std::string_view cause, bool is_provisional = false) noexcept {

@@ -52,6 +52,9 @@ namespace ZERO_NAMESPACE {
 /// - optional, `reduce_scatter(send, sum, cuts, queue, tag, is_added)` with `sum` of any storage
 /// type: the sum of this rank's extent, rounded to the type of `send`, replaces the elements of
 /// `sum` or is added to them. The engine then reads and writes memory once less per reduction.
+/// - optional, `all_reduce_integers(values, sums, minima, queue, tag)`: the first `sums` integers
+/// are replaced by their sums over the ranks, and the next `minima` by their minima, in one
+/// collective. A step then sends one message instead of two to decide.
 /// - optional, `rethrow_failure()`: throws an error that the transport detected after its calls
 /// returned. Call it after waiting for the queue, before using a collective's result
 /// (`detail::wait_for_collectives`).

@@ -111,6 +111,15 @@ public:
     void all_reduce_integers(std::int64_t* values, std::size_t elements, IntegerReduction reduction,
                              Queue queue, CollectiveTag tag = {});
 
+    /// @brief Sums the first `sums` integers and minimises the next `minima`. Optional operation of
+    /// a `Communicator`; the ranks meet once per 64 values.
+    void all_reduce_integers(std::int64_t* values, std::size_t sums, std::size_t minima,
+                             Queue queue, CollectiveTag tag = {})
+        requires detail::BackendReducesIntegersTogether<B>
+    {
+        reduce_all_integers(place().integers(values, sums, minima, tag), values, queue);
+    }
+
     /// @brief Aborts this group, the one that it was split from and all groups split from them.
     void abort(std::string_view cause, bool is_provisional = false) noexcept {
         _frame.abort(cause, is_provisional);
@@ -174,8 +183,11 @@ private:
                      std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag);
     void spread(DType type, void* buffer, std::size_t elements, int root, Queue queue,
                 CollectiveTag tag);
-    void reduce_integers(detail::CollectiveCall const& call, std::int64_t* values,
-                         std::size_t elements, IntegerReduction reduction, Queue queue);
+    void reduce_all_integers(detail::CollectiveCall const& call, std::int64_t* values, Queue queue);
+    void reduce_integers(detail::CollectiveCall const& call, std::int64_t* values, std::size_t sums,
+                         std::size_t minima, Queue queue);
+    static void combine(Queue queue, std::int64_t* out, std::int64_t const* const* peers, int world,
+                        std::size_t sums, std::size_t minima);
 
     TrafficCount _traffic;
     Scratch _scratch;
@@ -197,14 +209,21 @@ std::vector<Loopback<B>> Loopback<B>::make_group(int world, LoopbackOptions cons
 template <class B>
 void Loopback<B>::all_reduce_integers(std::int64_t* values, std::size_t elements,
                                       IntegerReduction reduction, Queue queue, CollectiveTag tag) {
-    detail::CollectiveCall const call = place().integers(values, elements, reduction, tag);
+    reduce_all_integers(place().integers(values, elements, reduction, tag), values, queue);
+}
+
+template <class B>
+void Loopback<B>::reduce_all_integers(detail::CollectiveCall const& call, std::int64_t* values,
+                                      Queue queue) {
     std::size_t done = 0;
     do { // the ranks meet even if there are no values
-        std::size_t const count = detail::smaller(elements - done, Scratch::elements);
-        reduce_integers(call, values + done, count, reduction, queue);
+        std::size_t const count = detail::smaller(call.count - done, Scratch::elements);
+        std::size_t const sums =
+            detail::smaller(call.sums() - detail::smaller(call.sums(), done), count);
+        reduce_integers(call, values + done, sums, count - sums, queue);
         done += count;
-    } while (done < elements);
-    _traffic.add(call.kind, elements * peers(), sizeof(std::int64_t));
+    } while (done < call.count);
+    _traffic.add(call.kind, call.count * peers(), sizeof(std::int64_t));
 }
 
 template <class B>
@@ -262,20 +281,32 @@ void Loopback<B>::spread(DType type, void* buffer, std::size_t elements, int roo
 
 template <class B>
 void Loopback<B>::reduce_integers(detail::CollectiveCall const& call, std::int64_t* values,
-                                  std::size_t elements, IntegerReduction reduction, Queue queue) {
-    std::int64_t* const sums = _scratch.values.data();
+                                  std::size_t sums, std::size_t minima, Queue queue) {
+    if (peers() == 0) { // the values stay
+        _frame.collective(call, values, values, queue, [] {});
+        return;
+    }
+    std::int64_t* const reduced = _scratch.values.data();
     _frame.collective(call, values, values, queue, [&] {
         B::wait(queue, _scratch.used, Fence::peers_done); // the caller may have changed the queue
-        auto const* const sources = _frame.template pointers<std::int64_t>(0);
-        if (reduction == IntegerReduction::sum) {
-            B::sum_integers(queue, sums, sources, size(), elements);
-        } else {
-            B::min_integers(queue, sums, sources, size(), elements);
-        }
+        combine(queue, reduced, _frame.template pointers<std::int64_t>(0), size(), sums, minima);
     });
     // now that the peers have read the values
-    B::copy_bytes(queue, values, sums, elements * sizeof(std::int64_t));
+    B::copy_bytes(queue, values, reduced, (sums + minima) * sizeof(std::int64_t));
     _scratch.used = B::record(queue);
+}
+
+/// Sums and minima come together only with a backend that combines them.
+template <class B>
+void Loopback<B>::combine(Queue queue, std::int64_t* out, std::int64_t const* const* peers,
+                          int world, std::size_t sums, std::size_t minima) {
+    if constexpr (detail::BackendReducesIntegersTogether<B>) {
+        B::reduce_integers(queue, out, peers, world, sums, minima);
+    } else if (sums != 0) {
+        B::sum_integers(queue, out, peers, world, sums);
+    } else {
+        B::min_integers(queue, out, peers, world, minima);
+    }
 }
 
 /// @brief The communicator between threads whose memory is on the host.

@@ -3,6 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 #include "collective_tag.hpp"
+#include "detail/communicator_requirements.hpp"
 #include "detail/scratch_bytes_of.hpp"
 #include "integer_reduction.hpp"
 #include "traffic_count.hpp"
@@ -81,6 +82,15 @@ public:
                              Queue queue, CollectiveTag tag = {}) {
         _recorded.add(CollectiveKind::integers, elements, sizeof(std::int64_t));
         _inner->all_reduce_integers(values, elements, reduction, queue, tag);
+    }
+
+    /// @brief See `Communicator`. Counts the call.
+    void all_reduce_integers(std::int64_t* values, std::size_t sums, std::size_t minima,
+                             Queue queue, CollectiveTag tag = {})
+        requires detail::ReducesIntegersTogether<C>
+    {
+        _recorded.add(CollectiveKind::integers, sums + minima, sizeof(std::int64_t));
+        _inner->all_reduce_integers(values, sums, minima, queue, tag);
     }
 
     void abort(std::string_view cause, bool is_provisional = false) noexcept {

@@ -119,6 +119,16 @@ public:
         _inner->all_reduce_integers(values, elements, reduction, queue, tag);
     }
 
+    /// @brief See `Communicator`. Records a span of the phase `decide`.
+    void all_reduce_integers(std::int64_t* values, std::size_t sums, std::size_t minima,
+                             Queue queue, CollectiveTag tag = {})
+        requires detail::ReducesIntegersTogether<C>
+    {
+        Region const region(queue, TimelinePhase::decide, tag.what); // its index may be a hash
+        note(region, tag, (sums + minima) * sizeof(std::int64_t));
+        _inner->all_reduce_integers(values, sums, minima, queue, tag);
+    }
+
     void abort(std::string_view cause, bool is_provisional = false) noexcept {
         _inner->abort(cause, is_provisional);
     }

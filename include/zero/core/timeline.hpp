@@ -2,6 +2,8 @@
 
 #include "detail/namespace.hpp"
 #include "detail/timeline_clock.hpp"
+#include "timeline_bucket.hpp"
+#include "timeline_options.hpp"
 #include "timeline_phase.hpp"
 #include "timeline_span.hpp"
 #include "timeline_summary.hpp"
@@ -26,7 +28,9 @@ public:
     /// @param rank shown in the trace
     /// @param capacity number of spans, of about 180 bytes each. A step of a model of U units
     /// records about 15 U + 10.
-    explicit Timeline(int rank = 0, std::size_t capacity = std::size_t{1} << 14U);
+    /// @param options each one that is set takes further memory
+    explicit Timeline(int rank = 0, std::size_t capacity = std::size_t{1} << 14U,
+                      TimelineOptions const& options = {});
     Timeline(Timeline const&) = delete;
     Timeline& operator=(Timeline const&) = delete;
     ~Timeline() = default;
@@ -60,6 +64,21 @@ public:
         return static_cast<std::size_t>(&span - _spans.get());
     }
 
+    /// @brief Returns whether spans keep their buckets (`TimelineOptions::buckets`).
+    [[nodiscard]] bool has_buckets() const noexcept { return _buckets != nullptr; }
+
+    /// @brief Returns the bucket of a span by its position, which is less than `size()`; null
+    /// without the option, and for work on no bucket.
+    [[nodiscard]] TimelineBucket const* bucket_of(std::size_t position) const noexcept {
+        bool const is_known =
+            _buckets != nullptr && _buckets[position].number != TimelineBucket::none;
+        return is_known ? &_buckets[position] : nullptr;
+    }
+
+    /// @brief Sets the bucket of the spans that the calling thread opens; null: none. It must live
+    /// until it is replaced. @return the previous one
+    static TimelineBucket const* set_bucket_of_thread(TimelineBucket const* bucket) noexcept;
+
     /// @brief Reads the times that a device has kept. No-op on the host.
     void resolve();
 
@@ -84,6 +103,7 @@ private:
     int _rank;
     std::size_t _capacity;
     std::unique_ptr<TimelineSpan[]> _spans;
+    std::unique_ptr<TimelineBucket[]> _buckets; ///< of the spans; null without the option
     std::unique_ptr<detail::TimelineClock> _clock;
     std::atomic<std::size_t> _wanted{0};
     std::atomic<bool> _is_on{true};

@@ -116,7 +116,7 @@ struct Backend : RuntimeBackend {
     ZERO_CUDA_HIDDEN static void sum_integers(Queue queue, std::int64_t* out,
                                               std::int64_t const* const* peers, int world,
                                               std::size_t elements) {
-        combine_integers<true>(queue, out, peers, world, elements);
+        combine_integers(queue, out, peers, world, elements, elements);
     }
 
     /// @brief Enqueues out[i] = the minimum of peers[r][i] over all ranks r. The pointers are
@@ -124,7 +124,16 @@ struct Backend : RuntimeBackend {
     ZERO_CUDA_HIDDEN static void min_integers(Queue queue, std::int64_t* out,
                                               std::int64_t const* const* peers, int world,
                                               std::size_t elements) {
-        combine_integers<false>(queue, out, peers, world, elements);
+        combine_integers(queue, out, peers, world, elements, 0);
+    }
+
+    /// @brief Enqueues the sums of the first `sums` integers over all ranks and the minima of the
+    /// next `minima`. The pointers are copied before the call returns.
+    /// @throws InvalidArgument for more than 256 ranks; CudaError
+    ZERO_CUDA_HIDDEN static void reduce_integers(Queue queue, std::int64_t* out,
+                                                 std::int64_t const* const* peers, int world,
+                                                 std::size_t sums, std::size_t minima) {
+        combine_integers(queue, out, peers, world, sums + minima, sums);
     }
 
     /// @brief Enqueues the addition of the slices to an inspection. @throws CudaError
@@ -136,6 +145,11 @@ struct Backend : RuntimeBackend {
     template <class A>
     ZERO_CUDA_HIDDEN static void add_to_norms(Queue queue, TableRange<NormSlice<A>> const& table,
                                               NormKind kind, ops::NormSum* norms);
+
+    /// @brief Enqueues the addition of the number of zeros to `count`. @throws CudaError
+    template <class A>
+    ZERO_CUDA_HIDDEN static void count_zeros(Queue queue, TableRange<InspectSlice<A>> const& table,
+                                             std::int64_t* count);
 
     /// @brief Enqueues one optimizer step over the slices; the kernel does nothing if the decision
     /// is to skip.
@@ -164,10 +178,10 @@ struct Backend : RuntimeBackend {
                                                 InBucket* bucket);
 
 private:
-    template <bool is_sum>
-    ZERO_CUDA_HIDDEN static void combine_integers(Queue queue, std::int64_t* out,
-                                                  std::int64_t const* const* peers, int world,
-                                                  std::size_t elements);
+    template <class Integer>
+    ZERO_CUDA_HIDDEN static void combine_integers(Queue queue, Integer* out,
+                                                  Integer const* const* peers, int world,
+                                                  std::size_t elements, std::size_t sums);
 };
 static_assert(zero::Backend<Backend>);
 

@@ -176,6 +176,14 @@ public:
         run(call, values, values, elements * sizeof(std::int64_t), {}, queue);
     }
 
+    /// @brief Sums the first `sums` integers and minimises the next `minima`. Optional operation of
+    /// a `Communicator`: one group of calls of NCCL.
+    void all_reduce_integers(std::int64_t* values, std::size_t sums, std::size_t minima,
+                             Queue queue, CollectiveTag tag = {}) {
+        auto const call = place().integers(values, sums, minima, tag);
+        run(call, values, values, call.count * sizeof(std::int64_t), {}, queue);
+    }
+
     /// @brief Ends every wait of this rank, on the host and on the device, and frees NCCL's
     /// communicator. Thread-safe.
     void abort(std::string_view cause, bool is_provisional = false) noexcept {

@@ -114,6 +114,10 @@ struct HostBackend {
     static void min_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers,
                              int world, std::size_t elements);
 
+    /// @brief The sums of the first `sums` integers and the minima of the next `minima`.
+    static void reduce_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers,
+                                int world, std::size_t sums, std::size_t minima);
+
     /// @brief Adds the slices to an inspection. The table must stay valid until the command has
     /// run.
     template <StorageType A>
@@ -124,6 +128,12 @@ struct HostBackend {
     template <StorageType A>
     static void add_to_norms(Queue queue, std::span<NormSlice<A> const> slices, NormKind kind,
                              ops::NormSum* norms);
+
+    /// @brief Adds the number of elements that are 0 or -0 to `count`. The table must stay valid
+    /// until the command has run.
+    template <StorageType A>
+    static void count_zeros(Queue queue, std::span<InspectSlice<A> const> slices,
+                            std::int64_t* count);
 
     /// @brief Runs one optimizer step over the slices unless `decision` skips it. The tables must
     /// stay valid until the command has run.

@@ -51,6 +51,10 @@ template <StorageType T>
 void add_to_norm(NormKind kind, T const* values, std::size_t n, std::int64_t first_index,
                  ops::NormSum& result) noexcept;
 
+/// @brief Adds the number of values that are 0 or -0 to `count`.
+template <StorageType T>
+void count_zeros(T const* values, std::size_t n, std::int64_t& count) noexcept;
+
 } // namespace ZERO_NAMESPACE::host
 
 #if defined(ZERO_COMPILED)

@@ -197,6 +197,11 @@ public:
     /// @brief Returns a text such as "unit 3" or, with a name, "unit 3 ('decoder.1')".
     [[nodiscard]] std::string unit_text(std::size_t unit) const;
 
+    /// @brief Returns the name of a unit; null if units have none.
+    [[nodiscard]] char const* unit_name(std::size_t unit) const noexcept {
+        return unit < _unit_names.size() ? _unit_names[unit].c_str() : nullptr;
+    }
+
     /// @brief Returns a text such as "bucket 3 (first parameter 'weight')".
     [[nodiscard]] std::string bucket_text(std::size_t bucket) const;
 

@@ -41,7 +41,9 @@ struct StepCommunicationOptions {
     /// @brief Elements of the buffer in which gradients are converted to the communication type; a
     /// larger bucket is sent in chunks. 0: gradients are not converted.
     std::size_t wire_elements = 0;
-    std::size_t control_calls = 1;                    ///< 2 if gradients are inspected
+    std::size_t control_calls = 1;                    ///< 2 if gradients are inspected over a
+                                                      ///< communicator that does not sum and
+                                                      ///< minimise integers together
     std::size_t control_bytes = sizeof(std::int64_t); ///< payload of all of them; stage 3 adds
                                                       ///< 24 that compare the order of units
     GatherOptions gather{};                           ///< of stage 3, as for `step_traffic_of_rank`

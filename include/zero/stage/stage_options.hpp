@@ -10,6 +10,7 @@
 #include "detail/rebuild_request.hpp"
 #include "non_finite.hpp"
 #include "parameter_group.hpp"
+#include "report_options.hpp"
 #include "unused_parameters.hpp"
 
 #include <cstddef>
@@ -29,6 +30,7 @@ struct StageOptions {
     NonFinite non_finite = NonFinite::skip;   ///< must be `skip` if the loss scaler skips overflows
     std::size_t skip_limit = 0; ///< `step` throws TooManySkips on every rank if this many steps in
                                 ///< a row were skipped, and waits for every step; 0: never
+    ReportOptions report{};     ///< further figures in every `StepReport`
     UnusedParameters unused_parameters = UnusedParameters::zero; ///< meaning of a missing gradient
     Storage storage = Storage::owned; ///< the memory in which parameters lie, and its owner
     detail::BlockSpan<typename Config::Parameter>

@@ -1,30 +1,22 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "step_figures.hpp"
 
-#include <cstdint>
+#include <vector>
 
 namespace ZERO_NAMESPACE {
 
 /// @brief The outcome of one step. `StepTicket::report` returns it.
-struct StepReport {
-    std::uint64_t serial = 0;     ///< number of this call of `step`, from 1
-    std::uint64_t step_count = 0; ///< steps that were not skipped, this one included
-    bool is_skipped = false;      ///< no bit of parameters, master weights, moments and step count
-                                  ///< changed
-    std::uint64_t skipped_in_a_row = 0; ///< skipped steps since the last one that was not, this one
-                                        ///< included
-    bool has_gradients = true;     ///< false: no rank reported a gradient, so the step was skipped
-    bool has_norm = false;         ///< the gradients were inspected (clipping, a loss scaler, or
-                                   ///< `non_finite` other than `step`)
-    double gradient_norm = 0.0;    ///< global, of the unscaled and averaged gradients, before
-                                   ///< clipping; infinite if any is not finite
-    float clip_coefficient = 1.0F; ///< min(1, max_norm / (norm + 1e-6))
-    std::int64_t non_finite_count = 0;  ///< infinite or NaN elements of the reduced gradients
-    std::int64_t first_non_finite = -1; ///< index of the first of them, counted through all
-                                        ///< parameters in registration order; -1: none
-    float loss_scale = 1.0F;            ///< of this step
-    float next_loss_scale = 1.0F;       ///< of the next step, after this step's overflow or success
+///
+/// The figures of the gradients describe all trainable elements of the model, each counted once,
+/// before clipping. They depend on the reduced gradients alone: not on stage, partitioner, buckets
+/// or the number of ranks. A skipped step has them as well: they say why it was skipped.
+struct StepReport : StepFigures {
+    /// The norm of each parameter group, as `gradient_norm` is, if `ReportOptions::group_norms`;
+    /// otherwise empty. Infinite for a group with an element that is not finite, 0 for one without
+    /// trainable elements.
+    std::vector<double> group_norms{};
 };
 
 } // namespace ZERO_NAMESPACE

@@ -268,6 +268,8 @@ struct Configuration {
 
     std::optional<float> clip;
     OnNonFinite on_non_finite = OnNonFinite::skip;
+    bool reports_zeros = false;
+    bool reports_groups = false;
     float fixed_scale = 1024.0F;
     ScalerRule scaler;
     std::vector<Injection> injections;
@@ -449,6 +451,8 @@ inline std::string describe(Configuration const& c) {
     text += c.types().scaler == Scaler::none
                 ? word(std::array{" non-finite=skip", " non-finite=step"}, c.on_non_finite)
                 : "";
+    text += c.reports_zeros ? " zeros" : "";
+    text += c.reports_groups ? " group-norms" : "";
     text += " injections=" + std::to_string(c.injections.size())
             + " groups=" + std::to_string(c.groups.size()) + (c.lists_groups ? "(listed)" : "");
     return text;

@@ -354,6 +354,8 @@ inline Configuration make_configuration(std::uint64_t seed, std::size_t index) {
     if (random.chance(60) && !(c.memory == Memory::adopted && c.has_aligned_block)) {
         cut_into_tiles(random, c);
     }
+    c.reports_zeros = random.chance(40);
+    c.reports_groups = random.chance(40);
     return c;
 }
 

@@ -102,7 +102,7 @@ struct MutantBackend : HostBackend {
                 bool const is_norm = is_active(Mutation::norm_off_by_an_ulp);
                 queue->enqueue([reports = &functor.state->reports, serial = functor.serial,
                                 is_norm] {
-                    StepReport& report = (*reports)[serial % reports->size()];
+                    StepFigures& report = (*reports)[serial % reports->size()];
                     report.gradient_norm =
                         is_norm ? std::nextafter(report.gradient_norm, 0.0) : report.gradient_norm;
                     report.clip_coefficient = is_norm

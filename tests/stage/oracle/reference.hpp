@@ -117,6 +117,8 @@ struct Report {
     float coefficient = 1.0F;
     std::int64_t non_finite_count = 0;
     std::int64_t first_non_finite = -1;
+    std::int64_t zeros = 0;
+    std::vector<double> groups; ///< norms
     float loss_scale = 1.0F;
     float next_loss_scale = 1.0F;
 };
@@ -463,6 +465,8 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
     report.serial = step + 1;
     report.loss_scale = loss_scale;
     ExactSum squares;
+    std::vector<ExactSum> group_squares(c.groups.size());
+    std::vector<bool> has_group_overflow(c.groups.size());
     std::int64_t first_element = 0;
     std::vector<std::uint64_t> first_elements;
     for (std::size_t parameter = 0; parameter < c.shapes.size(); ++parameter) {
@@ -471,10 +475,14 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
             Values const& values = gradients[parameter] =
                 reduced_gradient(c, step, parameter, loss_scale);
             for (std::size_t i = 0; i < values.size(); ++i) {
+                std::size_t const group = c.shapes[parameter].group;
+                report.zeros += c.reports_zeros && values[i] == 0.0F ? 1 : 0;
                 if (std::isfinite(values[i])) {
                     auto const value = static_cast<double>(values[i]);
                     squares.add(value * value); // exact in double
+                    group_squares[group].add(value * value);
                 } else {
+                    has_group_overflow[group] = true;
                     report.first_non_finite = report.non_finite_count == 0
                                                   ? first_element + static_cast<std::int64_t>(i)
                                                   : report.first_non_finite;
@@ -486,13 +494,18 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
     }
     bool const skips_overflow =
         c.types().scaler != Scaler::none || c.on_non_finite == OnNonFinite::skip;
-    report.has_norm = skips_overflow || c.clip.has_value();
+    report.has_norm = skips_overflow || c.clip.has_value() || c.reports_zeros || c.reports_groups;
     double const divisor = c.combine == Combine::mean
                                ? static_cast<double>(c.world * micro_steps_of(c, step))
                            : c.combine == Combine::mean_over_ranks ? static_cast<double>(c.world)
                                                                    : 1.0;
     double const base =
         static_cast<double>(predivide_of(c)) / times(divisor, static_cast<double>(loss_scale));
+    for (std::size_t group = 0; c.reports_groups && group < c.groups.size(); ++group) {
+        report.groups.push_back(has_group_overflow[group]
+                                    ? std::numeric_limits<double>::infinity()
+                                    : times(std::sqrt(group_squares[group].value()), base));
+    }
     double coefficient = 1.0;
     if (report.has_norm) {
         bool const has_overflow = report.non_finite_count != 0;

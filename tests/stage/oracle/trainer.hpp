@@ -234,6 +234,7 @@ private:
             o.non_finite =
                 _c.on_non_finite == OnNonFinite::skip ? NonFinite::skip : NonFinite::step;
         }
+        o.report = {.zero_gradients = _c.reports_zeros, .group_norms = _c.reports_groups};
         o.storage = _c.memory == Memory::owned     ? Storage::owned
                     : _c.memory == Memory::adopted ? Storage::adopted
                                                    : Storage::scattered;
@@ -564,6 +565,11 @@ private:
         // Without clipping, nothing else would reveal a wrong norm.
         equal(found.gradient_norm, expected.norm, "the norm", step);
         equal(found.clip_coefficient, expected.coefficient, "the clip coefficient", step);
+        equal(found.zero_gradients, expected.zeros, "the count of zero gradients", step);
+        equal(found.group_norms.size(), expected.groups.size(), "the number of group norms", step);
+        for (std::size_t group = 0; group < expected.groups.size(); ++group) {
+            equal(found.group_norms[group], expected.groups[group], "the norm of a group", step);
+        }
     }
 
     /// Compares everything the engine holds between two steps. Collective.

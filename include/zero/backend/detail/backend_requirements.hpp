@@ -95,4 +95,11 @@ concept BackendReducesIntegers =
         B::min_integers(queue, out, peers, 1, std::size_t{});
     };
 
+/// @brief Whether a backend combines sums and minima of integers in one operation.
+template <class B>
+concept BackendReducesIntegersTogether =
+    requires(typename B::Queue queue, std::int64_t* out, std::int64_t const* const* peers) {
+        B::reduce_integers(queue, out, peers, 1, std::size_t{}, std::size_t{});
+    };
+
 } // namespace ZERO_NAMESPACE::detail

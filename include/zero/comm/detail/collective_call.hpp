@@ -3,6 +3,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/dtype.hpp"
 #include "../collective_tag.hpp"
+#include "../integer_reduction.hpp"
 #include "../traffic_count.hpp"
 
 #include <cstddef>
@@ -19,8 +20,22 @@ struct CollectiveCall {
     CollectiveKind kind{};
     DType type{};
     std::size_t count = 0;    ///< elements of all extents
-    std::uint64_t detail = 0; ///< broadcast: the root; integers: the reduction; else a hash of cuts
+    std::uint64_t detail = 0; ///< broadcast: the root; integers: the reduction, or 2 and the number
+                              ///< of those that are summed; else a hash of cuts
     CollectiveTag tag{};
+
+    /// @brief Returns `detail` of an all-reduce of integers whose first `sums` are summed and the
+    /// others minimised.
+    [[nodiscard]] static constexpr std::uint64_t detail_of(std::size_t sums) noexcept {
+        return 2 + sums;
+    }
+
+    /// @brief Returns how many integers of this all-reduce are summed; the others are minimised.
+    [[nodiscard]] std::size_t sums() const noexcept {
+        return detail == static_cast<std::uint64_t>(IntegerReduction::sum)   ? count
+               : detail == static_cast<std::uint64_t>(IntegerReduction::min) ? 0
+                                                                             : detail - 2;
+    }
 
     friend bool operator==(CollectiveCall const& a, CollectiveCall const& b) noexcept {
         return a.kind == b.kind && a.type == b.type && a.count == b.count && a.detail == b.detail

@@ -31,8 +31,12 @@ ZERO_INLINE std::string describe(CollectiveCall const& call) {
     if (call.kind == CollectiveKind::broadcast) {
         result += text({"root ", call.detail});
     } else if (call.kind == CollectiveKind::integers) {
-        result +=
-            static_cast<IntegerReduction>(call.detail) == IntegerReduction::sum ? "sum" : "minimum";
+        std::size_t const sums = call.sums();
+        result += call.detail >= CollectiveCall::detail_of(0)
+                      ? text({"sum of ", sums, ", minimum of the others"})
+                  : call.detail == static_cast<std::uint64_t>(IntegerReduction::sum)
+                      ? std::string("sum")
+                      : std::string("minimum");
     } else {
         // different numbers are enough to show that the cuts differ
         result += text({"cuts ", call.detail % 10000});

@@ -74,6 +74,14 @@ concept HasAllReduceIntegers = requires(C& communicator, std::int64_t* integers,
     communicator.all_reduce_integers(integers, std::size_t{}, IntegerReduction::sum, queue, tag);
 };
 
+/// @brief Whether sums and minima of integers travel together: the optional operation of a
+/// `Communicator`.
+template <class C>
+concept ReducesIntegersTogether = requires(C& communicator, std::int64_t* integers,
+                                           typename C::Backend::Queue queue, CollectiveTag tag) {
+    communicator.all_reduce_integers(integers, std::size_t{}, std::size_t{}, queue, tag);
+};
+
 template <class C>
 concept HasAbort = requires(C& communicator) {
     { communicator.abort(std::string_view(), true) } noexcept;

@@ -50,6 +50,11 @@ struct GroupPlace {
     [[nodiscard]] CollectiveCall integers(std::int64_t const* values, std::size_t elements,
                                           IntegerReduction reduction, CollectiveTag tag) const;
 
+    /// @brief Checks an all-reduce of integers of which the first `sums` are summed, and the next
+    /// `minima` minimised.
+    [[nodiscard]] CollectiveCall integers(std::int64_t const* values, std::size_t sums,
+                                          std::size_t minima, CollectiveTag tag) const;
+
 private:
     [[nodiscard]] CollectiveCall cut_call(CollectiveKind kind, DType type,
                                           std::span<std::size_t const> cuts,

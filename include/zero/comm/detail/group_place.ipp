@@ -59,6 +59,14 @@ ZERO_INLINE CollectiveCall GroupPlace::integers(std::int64_t const* values, std:
     return call;
 }
 
+ZERO_INLINE CollectiveCall GroupPlace::integers(std::int64_t const* values, std::size_t sums,
+                                                std::size_t minima, CollectiveTag tag) const {
+    CollectiveCall const call{CollectiveKind::integers, DType::int64, sums + minima,
+                              CollectiveCall::detail_of(sums), tag};
+    require_memory(call, values, sums + minima);
+    return call;
+}
+
 ZERO_INLINE CollectiveCall GroupPlace::cut_call(CollectiveKind kind, DType type,
                                                 std::span<std::size_t const> cuts,
                                                 CollectiveTag tag) const {

@@ -46,10 +46,16 @@ ZERO_COLD_INLINE Timeline*& timeline_of_thread() noexcept {
     return timeline;
 }
 
+ZERO_COLD_INLINE TimelineBucket const*& timeline_bucket_of_thread() noexcept {
+    thread_local TimelineBucket const* bucket = nullptr;
+    return bucket;
+}
+
 } // namespace detail
 
-ZERO_COLD_INLINE Timeline::Timeline(int rank, std::size_t capacity)
-    : _rank(rank), _capacity(capacity), _spans(std::make_unique<TimelineSpan[]>(capacity)) {}
+ZERO_COLD_INLINE Timeline::Timeline(int rank, std::size_t capacity, TimelineOptions const& options)
+    : _rank(rank), _capacity(capacity), _spans(std::make_unique<TimelineSpan[]>(capacity)),
+      _buckets(options.buckets ? std::make_unique<TimelineBucket[]>(capacity) : nullptr) {}
 
 ZERO_COLD_INLINE void Timeline::clear() {
     for (std::size_t position = 0; position < size(); ++position) {
@@ -80,6 +86,10 @@ ZERO_INLINE TimelineSpan* Timeline::open(TimelinePhase phase, char const* what, 
     std::strncpy(span.what.data(), what, span.what.size() - 1);
     span.parameter[0] = '\0';
     span.called = span.returned = TimelineSpan::unset;
+    if (_buckets != nullptr) {
+        TimelineBucket const* const bucket = detail::timeline_bucket_of_thread();
+        _buckets[position] = bucket != nullptr ? *bucket : TimelineBucket{};
+    }
     return &span;
 }
 
@@ -136,6 +146,11 @@ ZERO_INLINE Timeline* Timeline::of_thread() noexcept {
 
 ZERO_COLD_INLINE Timeline* Timeline::set_of_thread(Timeline* timeline) noexcept {
     return std::exchange(detail::timeline_of_thread(), timeline);
+}
+
+ZERO_INLINE TimelineBucket const*
+Timeline::set_bucket_of_thread(TimelineBucket const* bucket) noexcept {
+    return std::exchange(detail::timeline_bucket_of_thread(), bucket);
 }
 
 ZERO_INLINE std::int64_t Timeline::now() noexcept {

@@ -33,8 +33,9 @@ public:
                      kind, rank, track, name.c_str());
     }
 
-    ZERO_COLD_INLINE void span(TimelineSpan const& span, int rank, std::size_t track,
-                               std::int64_t begin, std::int64_t end) {
+    /// @param bucket null: none is shown
+    ZERO_COLD_INLINE void span(TimelineSpan const& span, TimelineBucket const* bucket, int rank,
+                               std::size_t track, std::int64_t begin, std::int64_t end) {
         separate();
         std::fputs("{\"ph\":\"X\",\"name\":\"", _file);
         escaped(span.what.data());
@@ -48,6 +49,12 @@ public:
         if (span.is_collective) {
             std::fprintf(_file, "\"bytes\":%zu,\"parameter\":\"", span.bytes);
             escaped(span.parameter.data());
+            std::fputc('"', _file);
+        }
+        if (bucket != nullptr) {
+            std::fprintf(_file, "%s\"bucket\":%zu,\"units\":\"", span.is_collective ? "," : "",
+                         bucket->number);
+            escaped(bucket->units.data());
             std::fputc('"', _file);
         }
         std::fputs("}}", _file);
@@ -140,7 +147,8 @@ ZERO_COLD_INLINE void write_timeline(TraceFile& file, Timeline& timeline) {
                                  std::int64_t end) {
         auto const track = static_cast<std::size_t>(std::find(tracks.begin(), tracks.end(), queue)
                                                     - tracks.begin());
-        file.span(span, timeline.rank(), track, begin, end);
+        file.span(span, timeline.bucket_of(timeline.position_of(span)), timeline.rank(), track,
+                  begin, end);
     });
 }
 

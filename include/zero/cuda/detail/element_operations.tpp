@@ -11,6 +11,7 @@
 #include "chunk_sizes.cuh"
 #include "config.cuh"
 #include "copy_kernels.cuh"
+#include "count_kernels.cuh"
 #include "element_kernels.cuh"
 #include "inspect_kernels.cuh"
 #include "launch.cuh"
@@ -95,19 +96,21 @@ void Backend::sum_ranks(Queue queue, T* out, T const* const* peers, int world,
     }
 }
 
-template <bool is_sum>
-void Backend::combine_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers,
-                               int world, std::size_t elements) {
+template <class Integer>
+void Backend::combine_integers(Queue queue, Integer* out, Integer const* const* peers, int world,
+                               std::size_t elements, std::size_t sums) {
     std::size_t const blocks =
         std::min<std::size_t>((elements + detail::block_threads - 1) / detail::block_threads, 64);
     if (world <= detail::few_peers) {
         detail::launch(queue, blocks, detail::block_threads,
-                       detail::combine_integers_kernel<is_sum, detail::few_peers>, out,
-                       detail::peers_of<std::int64_t, detail::few_peers>(peers, world), elements);
+                       detail::combine_integers_kernel<detail::few_peers>, out,
+                       detail::peers_of<std::int64_t, detail::few_peers>(peers, world), elements,
+                       sums);
     } else {
         detail::launch(queue, blocks, detail::block_threads,
-                       detail::combine_integers_kernel<is_sum, detail::most_peers>, out,
-                       detail::peers_of<std::int64_t, detail::most_peers>(peers, world), elements);
+                       detail::combine_integers_kernel<detail::most_peers>, out,
+                       detail::peers_of<std::int64_t, detail::most_peers>(peers, world), elements,
+                       sums);
     }
 }
 
@@ -126,6 +129,13 @@ void Backend::add_to_norms(Queue queue, TableRange<NormSlice<A>> const& table, N
                                                 : &detail::norms_kernel<NormKind::infinity, A>;
     detail::launch(queue, std::min(table.count, detail::resident_blocks(table)),
                    detail::block_threads, kernel, table, norms);
+}
+
+template <class A>
+void Backend::count_zeros(Queue queue, TableRange<InspectSlice<A>> const& table,
+                          std::int64_t* count) {
+    detail::launch(queue, std::min(table.count, detail::resident_blocks(table)),
+                   detail::block_threads, detail::count_zeros_kernel<A>, table, count);
 }
 
 template <class T, class InBucket>

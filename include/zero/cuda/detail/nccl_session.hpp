@@ -190,16 +190,34 @@ private:
                                     _handle, stream),
                    {"", &call});
             break;
-        case CollectiveKind::integers: {
-            bool const is_sum = static_cast<IntegerReduction>(call.detail) == IntegerReduction::sum;
+        case CollectiveKind::integers: reduce_integers(lock, call, send, receive, stream); break;
+        }
+    }
+
+    /// Sums the first integers and minimises the others: as one group if there are both.
+    void reduce_integers(Lock& lock, CollectiveCall const& call, void const* send, void* receive,
+                         StreamHandle stream) {
+        NcclType const type = nccl_type(call.type);
+        std::size_t const sums = call.sums();
+        if (sums == call.count || sums == 0) {
+            bool const is_sum = sums != 0 || call.detail == 0;
             settle(lock,
                    _nccl->all_reduce(send, receive, call.count, type,
                                      is_sum ? NcclReduction::sum : NcclReduction::min, _handle,
                                      stream),
                    {"", &call});
-            break;
+            return;
         }
-        }
+        std::size_t const bytes = sums * size_of(call.type);
+        NcclGroup group(*_nccl, release_of, this);
+        require(group.start(), {"ncclGroupStart", &call});
+        require(_nccl->all_reduce(send, receive, sums, type, NcclReduction::sum, _handle, stream),
+                {"ncclAllReduce", &call});
+        require(_nccl->all_reduce(static_cast<std::byte const*>(send) + bytes,
+                                  static_cast<std::byte*>(receive) + bytes, call.count - sums, type,
+                                  NcclReduction::min, _handle, stream),
+                {"ncclAllReduce", &call});
+        settle(lock, group.end(), {"ncclGroupEnd", &call});
     }
 
     /// Reduces each extent to its owner.

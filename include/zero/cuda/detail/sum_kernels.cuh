@@ -66,18 +66,19 @@ ZERO_KERNEL void __launch_bounds__(block_threads)
     for_packs(elements_of_chunk(begin, n), is_aligned, SumRanksPack<T, most>{peers, out, begin});
 }
 
-/// @brief Sums, or takes the minimum of, a few integers over all ranks: the scalars of a step.
-template <bool is_sum, int most>
+/// @brief Reduces a few integers over all ranks, the scalars of a step: the first `sums` to their
+/// sums, the others to their minima.
+template <int most>
 ZERO_KERNEL void __launch_bounds__(block_threads)
     combine_integers_kernel(std::int64_t* out,
-                            __grid_constant__ Peers<std::int64_t, most> const peers,
-                            std::size_t n) {
+                            __grid_constant__ Peers<std::int64_t, most> const peers, std::size_t n,
+                            std::size_t sums) {
     for (std::size_t i = blockIdx.x * std::size_t{block_threads} + threadIdx.x; i < n;
          i += std::size_t{gridDim.x} * block_threads) {
         std::int64_t result = global(peers.memory[0])[i];
         for (int rank = 1; rank < peers.world; ++rank) {
             std::int64_t const other = global(peers.memory[rank])[i];
-            result = is_sum ? result + other : other < result ? other : result;
+            result = i < sums ? result + other : other < result ? other : result;
         }
         out[i] = result;
     }

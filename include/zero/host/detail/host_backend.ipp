@@ -74,27 +74,26 @@ void HostBackend::sum_ranks(Queue queue, A* sum, T const* const* peers, int worl
 ZERO_INLINE void HostBackend::sum_integers(Queue queue, std::int64_t* out,
                                            std::int64_t const* const* peers, int world,
                                            std::size_t elements) {
-    queue->enqueue([=] {
-        for (std::size_t i = 0; i < elements; ++i) {
-            std::int64_t sum = 0;
-            for (int rank = 0; rank < world; ++rank) {
-                sum += peers[rank][i];
-            }
-            out[i] = sum;
-        }
-    });
+    reduce_integers(queue, out, peers, world, elements, 0);
 }
 
 ZERO_INLINE void HostBackend::min_integers(Queue queue, std::int64_t* out,
                                            std::int64_t const* const* peers, int world,
                                            std::size_t elements) {
+    reduce_integers(queue, out, peers, world, 0, elements);
+}
+
+ZERO_INLINE void HostBackend::reduce_integers(Queue queue, std::int64_t* out,
+                                              std::int64_t const* const* peers, int world,
+                                              std::size_t sums, std::size_t minima) {
     queue->enqueue([=] {
-        for (std::size_t i = 0; i < elements; ++i) {
-            std::int64_t least = peers[0][i];
+        for (std::size_t i = 0; i < sums + minima; ++i) {
+            std::int64_t result = peers[0][i];
             for (int rank = 1; rank < world; ++rank) {
-                least = detail::smaller(least, peers[rank][i]);
+                std::int64_t const other = peers[rank][i];
+                result = i < sums ? result + other : detail::smaller(result, other);
             }
-            out[i] = least;
+            out[i] = result;
         }
     });
 }
@@ -115,6 +114,16 @@ void HostBackend::add_to_norms(Queue queue, std::span<NormSlice<A> const> slices
     queue->enqueue([=] {
         for (auto const& [part, norm] : slices) {
             host::add_to_norm(kind, part.values, part.elements, part.first_index, norms[norm]);
+        }
+    });
+}
+
+template <StorageType A>
+void HostBackend::count_zeros(Queue queue, std::span<InspectSlice<A> const> slices,
+                              std::int64_t* count) {
+    queue->enqueue([=] {
+        for (auto const& slice : slices) {
+            host::count_zeros(slice.values, slice.elements, *count);
         }
     });
 }

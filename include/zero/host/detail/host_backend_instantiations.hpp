@@ -12,7 +12,9 @@
     prefix template void HostBackend::inspect(Queue, std::span<InspectSlice<T> const>,             \
                                               ops::Inspection*);                                   \
     prefix template void HostBackend::add_to_norms(Queue, std::span<NormSlice<T> const>, NormKind, \
-                                                   ops::NormSum*);
+                                                   ops::NormSum*);                                 \
+    prefix template void HostBackend::count_zeros(Queue, std::span<InspectSlice<T> const>,         \
+                                                  std::int64_t*);
 
 /// The operations that convert between `T` and `U`.
 #define ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, T, U)                                        \

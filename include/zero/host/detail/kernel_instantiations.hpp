@@ -12,7 +12,8 @@
     prefix template void sum_ranks(T*, T const* const*, int, std::size_t) noexcept;                \
     prefix template void inspect(T const*, std::size_t, std::int64_t, ops::Inspection&) noexcept;  \
     prefix template void add_to_norm(NormKind, T const*, std::size_t, std::int64_t,                \
-                                     ops::NormSum&) noexcept;
+                                     ops::NormSum&) noexcept;                                      \
+    prefix template void count_zeros(T const*, std::size_t, std::int64_t&) noexcept;
 
 /// The kernels that convert from `From` to `To`.
 #define ZERO_HOST_INSTANTIATE_CONVERSIONS_OF(prefix, To, From)                                     \

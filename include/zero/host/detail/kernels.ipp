@@ -4,6 +4,7 @@
 
 #include "cast_loops.hpp"
 #include "copy_loop.hpp"
+#include "count_loop.hpp"
 #include "exponent_bins.hpp"
 #include "inspect_loop.hpp"
 #include "norm_loops.hpp"
@@ -89,6 +90,11 @@ void add_to_norm(NormKind kind, T const* values, std::size_t n, std::int64_t fir
     case NormKind::l2: inspect(values, n, first_index, result.exact); break;
     case NormKind::infinity: detail::find_largest(values, n, result); break;
     }
+}
+
+template <StorageType T>
+void count_zeros(T const* values, std::size_t n, std::int64_t& count) noexcept {
+    detail::run(detail::CountLoop<T>{values, n, &count});
 }
 
 } // namespace ZERO_NAMESPACE::host

@@ -73,6 +73,7 @@ template <class Config>
     settings.unused_parameters = options.unused_parameters;
     settings.non_finite = options.non_finite;
     settings.skip_limit = options.skip_limit;
+    settings.report = options.report;
     settings.gradient_clipping = options.gradient_clipping.value_or(0.0F);
     settings.loss_scaler = hash_of_options<typename Config::LossScaler>(options.loss_scaler);
     settings.master_weights = masters.value();

@@ -9,6 +9,7 @@
 #include "../../layout/storage.hpp"
 #include "../../policy/gradient_reduction.hpp"
 #include "../non_finite.hpp"
+#include "../report_options.hpp"
 #include "../unused_parameters.hpp"
 #include "compared_option.hpp"
 
@@ -36,6 +37,7 @@ struct ComparedSettings {
     UnusedParameters unused_parameters{};
     NonFinite non_finite{};
     std::size_t skip_limit = 0;
+    ReportOptions report{};
     float gradient_clipping = 0.0F; ///< 0: off
     std::uint64_t loss_scaler = 0;  ///< a hash, like the members below
     std::uint64_t master_weights = 0;

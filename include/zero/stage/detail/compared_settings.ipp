@@ -34,6 +34,7 @@ ZERO_COLD_INLINE List<ComparedOption> ComparedSettings::hashes() const {
             {"unused_parameters", hash_of(unused_parameters)},
             {"non_finite", hash_of(non_finite)},
             {"skip_limit", hash_of(skip_limit)},
+            {"report", Hash().add(report.zero_gradients).add(report.group_norms).value()},
             {"gradient_clipping", hash_of(double{gradient_clipping})},
             {"loss_scaler", loss_scaler},
             {"master_weights", master_weights},

@@ -7,11 +7,13 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../ops/arithmetic.hpp"
 #include "../../ops/counter_random.hpp"
+#include "../../ops/exact_sum.hpp"
 #include "../../ops/host_device.hpp"
 #include "../../policy/master_weights_policy.hpp"
-#include "../step_report.hpp"
+#include "../step_figures.hpp"
 #include "gradient_evidence.hpp"
 #include "group_state.hpp"
+#include "reported_figures.hpp"
 #include "step_state.hpp"
 
 #include <cstddef>
@@ -30,6 +32,14 @@ ZERO_HOST_DEVICE inline double unscale_factor(float predivide, double divisor,
     return static_cast<double>(predivide) / ops::mul(divisor, static_cast<double>(loss_scale));
 }
 
+/// @brief Returns the norm of gradients, unscaled and averaged. Infinite if an element is not
+/// finite.
+ZERO_HOST_DEVICE inline double norm_of(ops::Inspection const& inspection, double factor) noexcept {
+    return inspection.non_finite_count() != 0
+               ? std::numeric_limits<double>::infinity()
+               : ops::mul(ops::root(inspection.sum_of_squares()), factor);
+}
+
 /// @brief The decision of a step as one command: clip coefficient, update factor, skip,
 /// hyper-parameters, next loss scale and report.
 ///
@@ -42,39 +52,39 @@ struct DecideStep {
     std::size_t group_count;
     std::uint64_t serial;
     double learning_rate;
-    double divisor;        ///< as for `unscale_factor`; 0: the sum of
-                           ///< weights in `state`
-    float predivide;       ///< the divisor of the payloads before the reduction
-    float max_norm;        ///< infinite: no clipping
-    bool is_inspected;     ///< `state->inspection` has norm and overflow of this step
-    bool skips_non_finite; ///< an overflow skips the step
-    bool compares_order;   ///< `state->agreement` has what the ranks compared; ranks that
-                           ///< acquired units in different orders skip the step
+    double divisor;          ///< as for `unscale_factor`; 0: the sum of
+                             ///< weights in `state`
+    float predivide;         ///< the divisor of the payloads before the reduction
+    float max_norm;          ///< infinite: no clipping
+    bool is_inspected;       ///< `state->integers` has norm and overflow of this step
+    bool skips_non_finite;   ///< an overflow skips the step
+    bool compares_order;     ///< `state->integers` has what the ranks compared; ranks that
+                             ///< acquired units in different orders skip the step
+    ReportedFigures figures; ///< of this step, reduced over the ranks
 
     ZERO_HOST_DEVICE void operator()() const {
         using Scaler = typename Config::LossScaler;
         StepState<Config>& s = *state;
-        if (compares_order) {
-            s.inspection.first_non_finite = s.agreement.numbers[0];
+        if (figures.exchanged != nullptr) {
+            UnpackFigures{figures}(s.integers);
         }
-        bool const is_same_order = !compares_order || s.agreement.is_same();
-        StepReport report;
+        ops::Inspection const& inspection = s.integers.inspection;
+        bool const is_same_order = !compares_order || s.integers.agreement.is_same();
+        StepFigures report;
         report.serial = serial;
         report.has_norm = is_inspected;
         report.loss_scale = s.captured_scale;
         double const all = divisor == 0.0 ? static_cast<double>(s.weight) : divisor;
         bool const is_empty = all == 0.0; // the total weight is 0: there is no mean
-        auto const evidence = static_cast<GradientEvidence>(s.inspection.first_non_finite);
+        auto const evidence = static_cast<GradientEvidence>(inspection.first_non_finite);
         double const base = is_empty ? 0.0 : unscale_factor(predivide, all, s.captured_scale);
         report.is_skipped = is_empty;
         double coefficient = 1.0;
         if (is_inspected) {
-            report.non_finite_count = s.inspection.non_finite_count();
+            report.non_finite_count = inspection.non_finite_count();
             bool const overflow = report.non_finite_count != 0;
-            report.first_non_finite = overflow ? s.inspection.first_non_finite : -1;
-            report.gradient_norm = overflow
-                                       ? std::numeric_limits<double>::infinity()
-                                       : ops::mul(ops::root(s.inspection.sum_of_squares()), base);
+            report.first_non_finite = overflow ? inspection.first_non_finite : -1;
+            report.gradient_norm = norm_of(inspection, base);
             double const ratio =
                 static_cast<double>(max_norm) / ops::add(report.gradient_norm, 1e-6);
             coefficient = ratio < 1.0 ? ratio : 1.0;
@@ -109,8 +119,24 @@ struct DecideStep {
         report.skipped_in_a_row = s.skipped_in_a_row;
         report.step_count = s.step_count;
         report.next_loss_scale = s.scaler.scale;
+        if (figures.exchanged != nullptr) {
+            report.zero_gradients = *figures.zeros();
+            report_group_norms(base);
+        }
         s.last_serial = serial;
         s.reports[serial % s.reports.size()] = report;
+    }
+
+private:
+    ZERO_HOST_DEVICE void report_group_norms(double factor) const {
+        double* const norms = figures.norms + serial % state->reports.size() * figures.group_count;
+        for (std::size_t group = 0; group < figures.group_count; ++group) {
+            ops::Inspection inspection;
+            for (std::size_t i = 0; i < ReportedFigures::sums; ++i) {
+                inspection.sums[i] = figures.of(group)[i];
+            }
+            norms[group] = norm_of(inspection, factor);
+        }
     }
 };
 

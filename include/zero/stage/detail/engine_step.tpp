@@ -260,7 +260,7 @@ template <class Config>
     require_healthy();
     try {
         detail::wait_for_collectives(*_communicator, _queue);
-        auto const agreement = _control.settled().agreement;
+        auto const agreement = _control.settled().integers.agreement;
         if (agreement.is_same()) {
             return;
         }

@@ -13,6 +13,7 @@
 #include "../../layout/placement.hpp"
 #include "bucket_copies.hpp"
 #include "bucket_pool.hpp"
+#include "bucket_scope.hpp"
 #include "drain.hpp"
 #include "engine_context.hpp"
 #include "gradient_sum_store.hpp"
@@ -163,6 +164,7 @@ public:
     /// that were not written.
     template <class Written>
     void prepare(std::size_t bucket, PieceIndices pieces, Written const& is_written) {
+        [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
         if (_sources[bucket] == GradientSource::copy) {
             poison_source(bucket, _queue, _copied.data());
         }
@@ -196,6 +198,7 @@ public:
     /// @brief Takes over the source of a bucket: reduces it, or adds it to the accumulation buffer
     /// and reduces that in the last micro-step.
     void take(std::size_t bucket, bool is_first, bool is_last) {
+        [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
         G* const lease = source(bucket);
         if (_schedule == ReductionSchedule::every_micro_step) {
             _sums.reduce(bucket, lease, is_first, is_first && is_last);
@@ -211,10 +214,16 @@ public:
     }
 
     /// @brief Reduces the accumulation buffer's bucket.
-    void reduce_sum(std::size_t bucket) { _sums.reduce(bucket, reduced(bucket, 0), true, true); }
+    void reduce_sum(std::size_t bucket) {
+        [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
+        _sums.reduce(bucket, reduced(bucket, 0), true, true);
+    }
 
     /// @brief Gathers the sums of all extents, for replicated gradients. Collective.
-    void gather_sums(std::size_t bucket) { _sums.gather(bucket); }
+    void gather_sums(std::size_t bucket) {
+        [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
+        _sums.gather(bucket);
+    }
 
 private:
     void clear_range(std::size_t bucket, Range const& range, Queue writer) {

@@ -5,6 +5,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../ops/exact_sum.hpp"
+#include "../../ops/norm.hpp"
 #include "engine_context.hpp"
 #include "gradient_scheduler.hpp"
 #include "group_state.hpp"
@@ -16,6 +17,7 @@
 #include "visit_tuple.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 
 namespace ZERO_NAMESPACE::detail {
@@ -54,6 +56,16 @@ public:
     /// @brief Adds the reduced gradients that this rank owns to an inspection.
     void inspect(ops::Inspection* result) const {
         _stores.each([&](auto const& store) { store.inspect(result); });
+    }
+
+    /// @brief Adds the same gradients to the norms of their groups.
+    void add_to_group_norms(ops::NormSum* norms) const {
+        _stores.each([&](auto const& store) { store.add_to_group_norms(norms); });
+    }
+
+    /// @brief Adds the number of zeros among the same gradients.
+    void count_zeros(std::int64_t* count) const {
+        _stores.each([&](auto const& store) { store.count_zeros(count); });
     }
 
     /// @brief Updates the slices of one bucket.

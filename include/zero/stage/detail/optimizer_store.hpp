@@ -8,6 +8,7 @@
 #include "../../layout/memory_plan.hpp"
 #include "../../layout/piece.hpp"
 #include "../../ops/exact_sum.hpp"
+#include "../../ops/norm.hpp"
 #include "../../policy/master_weights_policy.hpp"
 #include "../owned_slice.hpp"
 #include "../slice_with_gradient.hpp"
@@ -60,6 +61,7 @@ public:
         std::size_t const rank = context.rank();
         List<Slice> slices;
         List<InspectSlice<A>> inspected;
+        List<NormSlice<A>> grouped;
         for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
             if (layout.bucket(bucket).type == context.type) {
                 Range const own = layout.extent(bucket, rank);
@@ -74,10 +76,14 @@ public:
                                       add);
                 }
                 layout.for_slices(bucket, own, [&](Piece const& piece) {
-                    inspected.push_back(
-                        {context.gradients->reduced(bucket, piece.bucket_begin), piece.elements,
-                         static_cast<std::int64_t>(layout.first_element(piece.parameter)
-                                                   + piece.parameter_begin)});
+                    InspectSlice<A> const slice{
+                        context.gradients->reduced(bucket, piece.bucket_begin), piece.elements,
+                        static_cast<std::int64_t>(layout.first_element(piece.parameter)
+                                                  + piece.parameter_begin)};
+                    inspected.push_back(slice);
+                    if (context.options->report.group_norms) {
+                        grouped.push_back({slice, layout.parameter(piece.parameter).group});
+                    }
                 });
             }
             _first_slice.push_back(slices.size());
@@ -86,6 +92,9 @@ public:
         find_tiles(as_span(slices), context.options->update_tile_elements);
         _slices = UpdateTable(_queue, *context.memory, std::move(slices));
         _inspected = InspectTable(_queue, *context.memory, std::move(inspected));
+        if (context.options->report.group_norms) {
+            _grouped = GroupTable(_queue, *context.memory, std::move(grouped));
+        }
     }
 
     /// @brief Sets the master weights to the current parameters.
@@ -94,6 +103,17 @@ public:
     /// @brief Adds the own extents of all buckets to an inspection.
     void inspect(ops::Inspection* result) const {
         Backend::inspect(_queue, _inspected.all(), result);
+    }
+
+    /// @brief Adds the own extents of all buckets to the norms of their groups
+    /// (`ReportOptions::group_norms`).
+    void add_to_group_norms(ops::NormSum* norms) const {
+        Backend::add_to_norms(_queue, _grouped.all(), NormKind::l2, norms);
+    }
+
+    /// @brief Adds the number of zeros in the own extents of all buckets.
+    void count_zeros(std::int64_t* count) const {
+        Backend::count_zeros(_queue, _inspected.all(), count);
     }
 
     /// @brief Updates the own slices of the buckets [begin, end).
@@ -147,7 +167,8 @@ public:
 
     /// @brief Bytes of the tables in the backend's memory.
     [[nodiscard]] std::size_t table_bytes() const noexcept {
-        return _slices.size_bytes() + _inspected.size_bytes() + _master.table_bytes();
+        return _slices.size_bytes() + _inspected.size_bytes() + _grouped.size_bytes()
+               + _master.table_bytes();
     }
 
     /// @brief A slice of the table in the form that a caller may read and change.
@@ -171,6 +192,7 @@ private:
 
     using UpdateTable = typename Backend::template SliceTable<Slice>;
     using InspectTable = typename Backend::template SliceTable<InspectSlice<A>>;
+    using GroupTable = typename Backend::template SliceTable<NormSlice<A>>;
 
     [[nodiscard]] Slice make_slice(OptimizerContext<Config, Types> const& context,
                                    std::size_t bucket, Piece const& piece) {
@@ -208,6 +230,7 @@ private:
     UpdateTable _slices;
     List<Origin> _origins;
     InspectTable _inspected;
+    GroupTable _grouped; ///< the same slices with their groups; empty without the option
     std::vector<std::size_t> _first_slice; ///< per bucket
     std::vector<std::size_t> _tiles; ///< first slices of the tiles of `update_all`, and the end
     Drain<Backend> _drain;

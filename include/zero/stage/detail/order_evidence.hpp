@@ -19,27 +19,26 @@ struct OrderEvidence {
 
 /// @brief The minimum of these numbers over the ranks, in the memory of the backend.
 struct OrderAgreement {
-    static constexpr std::size_t count = 4;
+    static constexpr std::size_t count = 3;
 
-    /// Evidence of the gradients (`GradientEvidence`), hash, complement of the hash, and 1 if the
-    /// rank recorded an order.
+    /// Hash, complement of the hash, and 1 if the rank recorded an order.
     std::int64_t numbers[count] = {};
 
-    /// @brief Sets the numbers of one rank, without the first.
+    /// @brief Sets the numbers of one rank.
     ZERO_HOST_DEVICE constexpr void set(OrderEvidence const& order) noexcept {
-        numbers[1] = static_cast<std::int64_t>(order.hash);
-        numbers[2] = static_cast<std::int64_t>(~order.hash);
-        numbers[3] = order.is_changed ? 1 : 0;
+        numbers[0] = static_cast<std::int64_t>(order.hash);
+        numbers[1] = static_cast<std::int64_t>(~order.hash);
+        numbers[2] = order.is_changed ? 1 : 0;
     }
 
     /// @brief Returns whether all ranks acquired units in the same order: the least hash is the
     /// greatest.
     [[nodiscard]] ZERO_HOST_DEVICE constexpr bool is_same() const noexcept {
-        return numbers[1] == ~numbers[2];
+        return numbers[0] == ~numbers[1];
     }
 
     /// @brief Returns whether every rank recorded an order in the step.
-    [[nodiscard]] constexpr bool is_changed_everywhere() const noexcept { return numbers[3] == 1; }
+    [[nodiscard]] constexpr bool is_changed_everywhere() const noexcept { return numbers[2] == 1; }
 };
 
 } // namespace ZERO_NAMESPACE::detail

@@ -37,7 +37,7 @@ public:
 
     [[gnu::cold]] explicit ParameterScheduler(EngineContext<Config> const& context)
         : _layout(context.layout), _queue(context.queue), _rank(context.rank()), _row(context.row),
-          _storage(context.options->storage),
+          _is_in_place(reads_in_place(context)), _storage(context.options->storage),
           _schedule(*context.layout, context.options->gather, context.rank()),
           _stores(*context.layout,
                   [&]<class Types>(std::size_t type) {
@@ -146,11 +146,19 @@ public:
         _readers.push_back({reader, event, true});
     }
 
-    /// @brief Makes the communication queue wait until nothing reads the old weights (stages 0 to
-    /// 2; stage 3 reads copies).
+    /// @brief Makes the communication queue wait until nothing reads the old weights. Stage 3 reads
+    /// copies, except on a single rank.
     void wait_for_readers() {
         for (auto const& last : _readers) {
             Backend::wait(_queue, last.event, Fence::weights_read);
+        }
+        if (_is_in_place) {
+            wait_for_leases();
+            for (auto const& last : _last_readers) {
+                if (last.is_set) {
+                    Backend::wait(_queue, last.event, Fence::weights_read);
+                }
+            }
         }
     }
 
@@ -313,6 +321,7 @@ private:
     Queue _queue;
     std::size_t _rank;
     StageRow _row;
+    bool _is_in_place; ///< as for a ParameterStore
     Storage _storage;
     GatherSchedule _schedule;
     StoresByType<Config, ParameterStore> _stores;

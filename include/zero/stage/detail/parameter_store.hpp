@@ -17,6 +17,7 @@
 #include "../parameter.hpp"
 #include "bucket_copies.hpp"
 #include "bucket_pool.hpp"
+#include "bucket_scope.hpp"
 #include "bucket_tag.hpp"
 #include "drain.hpp"
 #include "engine_context.hpp"
@@ -32,6 +33,14 @@
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
+
+/// @brief Whether sharded parameters are read in the shard instead of in copies: on a single rank,
+/// which owns all of them. Poison fills released copies with NaN, so it needs them.
+template <class Config>
+[[nodiscard]] bool reads_in_place(EngineContext<Config> const& context) noexcept {
+    return context.row.shards_parameters() && context.layout->world() == 1
+           && !context.options->poison;
+}
 
 /// @brief Owns the parameters of one type in every storage and placement, and calls the collectives
 /// that move them. The ParameterScheduler decides when.
@@ -77,7 +86,8 @@ public:
             return _full[parameter];
         }
         PiecePosition const at = _layout->parameter_pieces(parameter).front();
-        return _pool.at(at.bucket) + _layout->piece(at).bucket_begin;
+        std::size_t const begin = _layout->piece(at).bucket_begin;
+        return _is_in_place ? _placed.at(at.bucket, begin) : _pool.at(at.bucket) + begin;
     }
 
     /// @brief Writes the registered values of a bucket that this rank owns, which every rank may
@@ -149,10 +159,15 @@ public:
         }
     }
 
-    /// @brief All-gathers a bucket of sharded parameters into a lease. Collective.
+    /// @brief All-gathers a bucket of sharded parameters into a lease. Collective. If parameters
+    /// are read in place, it only keeps count of the lease.
     /// @param context of the tag
     void gather(std::size_t bucket, char const* context = "") {
+        [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
         T* const lease = open(bucket);
+        if (_is_in_place) {
+            return;
+        }
         auto const cuts = _cuts.of(_layout->cuts(bucket));
         if (cuts.back() != 0) {
             CollectiveTag tag = bucket_tag("parameters of bucket", *_layout, bucket);
@@ -178,6 +193,7 @@ public:
     /// @brief All-gathers the extents of a bucket into the replicas, through a lease if these are
     /// not as contiguous as the bucket. Collective.
     void gather_replicas(std::size_t bucket) {
+        [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
         auto const cuts = _cuts.of(_layout->cuts(bucket));
         CollectiveTag const tag = bucket_tag("parameters of bucket", *_layout, bucket);
         if (is_copied(bucket)) {
@@ -207,8 +223,8 @@ private:
     [[gnu::cold]] ParameterStore(TypeContext<Config> const& context, LeasePlan const& leases)
         : _type(context.type), _layout(context.layout), _communicator(context.communicator),
           _queue(context.queue), _rank(context.rank()),
-          _is_sharded(context.row.shards_parameters()), _storage(context.options->storage),
-          _poison(context.options->poison),
+          _is_sharded(context.row.shards_parameters()), _is_in_place(reads_in_place(context)),
+          _storage(context.options->storage), _poison(context.options->poison),
           _has_copy_leases(context.row.reduced_gradients == Placement::sharded),
           _pool(leases, *context.memory, BufferKind::parameter_leases),
           _full(context.parameters.size()), _cuts(_layout->world()), _limit(context.queue),
@@ -347,6 +363,7 @@ private:
     Queue _queue;
     std::size_t _rank;
     bool _is_sharded;
+    bool _is_in_place; ///< sharded parameters are read in the shard
     Storage _storage;
     bool _poison;
     bool _has_copy_leases; ///< for buckets of scattered parameters

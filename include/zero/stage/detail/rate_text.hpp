@@ -10,12 +10,15 @@ namespace ZERO_NAMESPACE::detail {
 /// disagree read both rates. `StepControl` owns it; it allocates nothing.
 class RateText {
 public:
-    /// @brief Returns "rate 0.01, steps and settings as hash". Valid until the next call.
-    [[nodiscard]] char const* of(double learning_rate) noexcept;
+    /// @brief Returns "rate 0.01 after 4 micro-steps, steps and settings as hash". Valid until the
+    /// next call.
+    /// @param micro_steps 0: ranks may differ in them, so they are left out
+    [[nodiscard]] char const* of(double learning_rate, std::size_t micro_steps) noexcept;
 
 private:
     double _rate = -1.0; ///< of the text; rates are not negative
-    std::array<char, 64> _text{};
+    std::size_t _micro_steps = 0;
+    std::array<char, 112> _text{};
 };
 
 } // namespace ZERO_NAMESPACE::detail

@@ -27,18 +27,9 @@ struct ClearInspection {
     GradientEvidence evidence;
     OrderEvidence order;
     ZERO_HOST_DEVICE void operator()() const {
-        state->inspection.clear();
-        state->inspection.first_non_finite = static_cast<std::int64_t>(evidence);
-        state->agreement.set(order);
-    }
-};
-
-/// @brief Puts the smallest index of a non-finite element beside what is reduced with it.
-template <class Config>
-struct CopyEvidence {
-    StepState<Config>* state;
-    ZERO_HOST_DEVICE void operator()() const {
-        state->agreement.numbers[0] = state->inspection.first_non_finite;
+        state->integers.inspection.clear();
+        state->integers.inspection.first_non_finite = static_cast<std::int64_t>(evidence);
+        state->integers.agreement.set(order);
     }
 };
 

@@ -3,6 +3,7 @@
 #include "../../backend/fence.hpp"
 #include "../../backend/update_decision.hpp"
 #include "../../comm/communicator.hpp"
+#include "../../comm/detail/communicator_requirements.hpp"
 #include "../../comm/detail/wait_for_collectives.hpp"
 #include "../../core/buffer.hpp"
 #include "../../core/detail/light_std.hpp"
@@ -22,6 +23,7 @@
 #include "optimizer_shard.hpp"
 #include "order_evidence.hpp"
 #include "rate_text.hpp"
+#include "report_store.hpp"
 #include "step_commands.hpp"
 #include "step_errors.hpp"
 #include "step_settings.hpp"
@@ -29,10 +31,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -55,7 +57,8 @@ public:
                               StageOptions<Config> const& options, MemoryResource& memory)
         : _layout(&layout), _communicator(&communicator), _options(&options), _queue(queue),
           _settings(layout, options.groups.size()), _state(memory, 1, BufferKind::control),
-          _groups(memory, _settings.group_count(), BufferKind::control), _drain(queue) {
+          _groups(memory, _settings.group_count(), BufferKind::control),
+          _report(options.report, _settings.group_count(), memory), _drain(queue) {
         set_initial_state();
     }
 
@@ -87,9 +90,9 @@ public:
     /// @brief Enqueues the reduction of norm and overflow over all ranks, then `DecideStep`.
     /// Collective.
     ///
-    /// The tags of its collectives contain what must be equal on all ranks, and transports compare
-    /// them. Nothing else would detect a rank that makes other micro-steps, cancels a step alone,
-    /// or has another learning rate.
+    /// The tag of its last collective contains what must be equal on all ranks, and transports
+    /// compare it. Nothing else would detect a rank that makes other micro-steps, cancels a step
+    /// alone, or has another learning rate.
     /// @param begun steps so far, cancelled ones included
     /// @param evidence of this rank
     /// @param order of the acquisitions of this rank, which is reduced with `evidence`
@@ -98,7 +101,8 @@ public:
                 GradientEvidence evidence, OrderEvidence const& order) {
         bool const skips =
             Config::LossScaler::skips_overflow || _options->non_finite != NonFinite::step;
-        bool const is_inspected = skips || _options->gradient_clipping.has_value();
+        bool const is_inspected =
+            skips || _options->gradient_clipping.has_value() || _report.is_any();
         learning_rate += 0.0; // -0 is the same rate as 0
         StepState<Config>* const state = _state.data();
         if (weight) {
@@ -108,28 +112,25 @@ public:
         }
         _evidence = evidence;
         Backend::run(_queue, ClearInspection<Config>{state, evidence, order});
-        if (is_inspected) {
-            shard.inspect(&state->inspection);
-            _communicator->all_reduce_integers(
-                state->inspection.sums, std::size(state->inspection.sums), IntegerReduction::sum,
-                _queue,
-                is_mean() ? CollectiveTag{"gradient norm after micro-steps:", micro_steps}
-                          : CollectiveTag{"gradient norm", 0});
+        auto* values = reinterpret_cast<std::int64_t*>(&state->integers);
+        std::size_t sums = StepIntegers::sums;
+        if (_report.is_any()) {
+            _report.measure(_queue, shard, state);
+            values = _report.figures().exchanged;
+            sums = _report.figures().summed();
+        } else if (is_inspected) {
+            shard.inspect(&state->integers.inspection);
         }
-        std::int64_t* evidences = &state->inspection.first_non_finite;
-        if (order.is_compared) {
-            Backend::run(_queue, CopyEvidence<Config>{state});
-            evidences = state->agreement.numbers;
-        }
-        _communicator->all_reduce_integers(
-            evidences, order.is_compared ? OrderAgreement::count : 1, IntegerReduction::min, _queue,
-            CollectiveTag{_rate_text.of(learning_rate), _settings.hash(begun, learning_rate)});
-        Backend::run(_queue, DecideStep<Config>{state, _groups.data(), group_count(), ++_serial,
-                                                learning_rate, weight ? 0.0 : divisor(micro_steps),
-                                                predivide,
-                                                _options->gradient_clipping.value_or(
-                                                    std::numeric_limits<float>::infinity()),
-                                                is_inspected, skips, order.is_compared});
+        CollectiveTag const tag{_rate_text.of(learning_rate, is_mean() ? micro_steps : 0),
+                                _settings.hash(begun, learning_rate)};
+        reduce_integers(values, is_inspected ? sums : 0, values + sums,
+                        StepIntegers::minima(order.is_compared), tag);
+        Backend::run(_queue, DecideStep<Config>{
+                                 state, _groups.data(), group_count(), ++_serial, learning_rate,
+                                 weight ? 0.0 : divisor(micro_steps), predivide,
+                                 _options->gradient_clipping.value_or(
+                                     std::numeric_limits<float>::infinity()),
+                                 is_inspected, skips, order.is_compared, _report.figures()});
     }
 
     /// @brief Returns the factor that unscales and averages the reduced gradients of this step.
@@ -145,7 +146,7 @@ public:
     }
     [[nodiscard]] std::uint64_t serial() const noexcept { return _serial; }
     [[nodiscard]] std::size_t size_bytes() const noexcept {
-        return _state.size_bytes() + _groups.size_bytes();
+        return _state.size_bytes() + _groups.size_bytes() + _report.size_bytes();
     }
 
     void set_learning_rate(std::size_t group, double factor) {
@@ -220,19 +221,22 @@ public:
         Backend::synchronise(done);
         Backend::rethrow_failure(_queue);
         rethrow_failure_of(*_communicator);
-        StepReport const found =
+        StepFigures const found =
             Backend::load(&_state.data()->reports[serial % StepState<Config>::reports_kept]);
-        if (found.serial != serial) {
+        // A later step, enqueued but not run, writes the norms of groups before its report.
+        if (found.serial != serial || _serial - serial >= StepState<Config>::reports_kept) {
             throw_report_overwritten(serial, StepState<Config>::reports_kept);
         }
-        return found;
+        return {found, _report.norms_of(serial)};
     }
 
     /// @brief Returns the report of the last decided step; all zero before the first. Waits.
     [[nodiscard]] StepReport last_report() const {
         StepState<Config> const state = settled();
         Backend::rethrow_failure(_queue);
-        return state.reports[state.last_serial % StepState<Config>::reports_kept];
+        StepFigures const& last =
+            state.reports[state.last_serial % StepState<Config>::reports_kept];
+        return {last, last.serial == 0 ? std::vector<double>{} : _report.norms_of(last.serial)};
     }
 
     /// @brief Throws if no rank delivered a gradient in the last step. Waits for its decision only
@@ -292,6 +296,23 @@ public:
     }
 
 private:
+    /// Reduces the integers of a step over the ranks: as one collective, if the communicator sums
+    /// and minimises together. The minima follow the sums.
+    void reduce_integers(std::int64_t* values, std::size_t sums, std::int64_t* minima,
+                         std::size_t minimum_count, CollectiveTag const& tag) {
+        if (sums != 0) {
+            if constexpr (ReducesIntegersTogether<Communicator>) {
+                _communicator->all_reduce_integers(values, sums, minimum_count, _queue, tag);
+                return;
+            } else {
+                _communicator->all_reduce_integers(values, sums, IntegerReduction::sum, _queue,
+                                                   CollectiveTag{"gradient norm", 0});
+            }
+        }
+        _communicator->all_reduce_integers(minima, minimum_count, IntegerReduction::min, _queue,
+                                           tag);
+    }
+
     /// Waits unless `now`, a point that follows the step, is part of a graph.
     void require_gradients_at(Event const& now) {
         if constexpr (requires { now.is_captured(); }) {
@@ -350,6 +371,7 @@ private:
     StepSettings _settings;
     Buffer<StepState<Config>> _state;
     Buffer<Group> _groups;
+    ReportStore<Config> _report;
     std::optional<Event> _captured; ///< empty at first and after `forget_events`
     RateText _rate_text;
     std::uint64_t _serial = 0;
