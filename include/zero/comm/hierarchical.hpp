@@ -12,6 +12,7 @@
 #include "../core/policy_category.hpp"
 #include "collective_tag.hpp"
 #include "communicator.hpp"
+#include "detail/communicator_requirements.hpp"
 #include "detail/group_place.hpp"
 #include "detail/report_failure.hpp"
 #include "detail/scratch_bytes_of.hpp"
@@ -208,6 +209,22 @@ public:
             }
             if (outer_ranks() != 1) {
                 _inter->all_reduce_integers(values, elements, reduction, queue, tag);
+            }
+        });
+    }
+
+    /// @brief See `Communicator`.
+    void all_reduce_integers(std::int64_t* values, std::size_t sums, std::size_t minima,
+                             Queue queue, CollectiveTag tag = {})
+        requires(detail::ReducesIntegersTogether<Intra> && detail::ReducesIntegersTogether<Inter>)
+    {
+        (void)place().integers(values, sums, minima, tag);
+        on_levels([&] {
+            if (outer_ranks() == 1 || inner_ranks() != 1) {
+                _intra->all_reduce_integers(values, sums, minima, queue, tag);
+            }
+            if (outer_ranks() != 1) {
+                _inter->all_reduce_integers(values, sums, minima, queue, tag);
             }
         });
     }

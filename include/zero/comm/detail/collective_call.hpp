@@ -30,12 +30,16 @@ struct CollectiveCall {
         return 2 + sums;
     }
 
-    /// @brief Returns how many integers of this all-reduce are summed; the others are minimised.
-    [[nodiscard]] std::size_t sums() const noexcept {
+    /// @brief Returns how many of `count` integers are summed; the others are minimised.
+    [[nodiscard]] static constexpr std::size_t sums_of(std::uint64_t detail,
+                                                       std::size_t count) noexcept {
         return detail == static_cast<std::uint64_t>(IntegerReduction::sum)   ? count
                : detail == static_cast<std::uint64_t>(IntegerReduction::min) ? 0
                                                                              : detail - 2;
     }
+
+    /// @brief Returns how many integers of this all-reduce are summed.
+    [[nodiscard]] std::size_t sums() const noexcept { return sums_of(detail, count); }
 
     friend bool operator==(CollectiveCall const& a, CollectiveCall const& b) noexcept {
         return a.kind == b.kind && a.type == b.type && a.count == b.count && a.detail == b.detail

@@ -37,7 +37,7 @@ struct Flight {
     CollectiveKind kind{};
     std::size_t element_bytes = 0;
     std::size_t count = 0;  ///< elements of all extents
-    std::size_t detail = 0; ///< broadcast: the root; integers: the reduction
+    std::size_t detail = 0; ///< as of a CollectiveCall: of a broadcast and of integers
     void const* send = nullptr;
     void* receive = nullptr;
     ExtentSum sum{};

@@ -97,6 +97,17 @@ public:
         _traffic.add(call.kind, elements * (place().world - 1), sizeof(std::int64_t));
     }
 
+    /// @brief Sums the first `sums` integers and minimises the next `minima`. Optional operation of
+    /// a `Communicator`.
+    void all_reduce_integers(std::int64_t* values, std::size_t sums, std::size_t minima,
+                             Queue queue, CollectiveTag tag = {})
+        requires requires { requires Collectives::reduces_integers_together; }
+    {
+        auto const call = place().integers(values, sums, minima, tag);
+        enqueue(call, values, values, sizeof(std::int64_t), {}, queue);
+        _traffic.add(call.kind, call.count * (place().world - 1), sizeof(std::int64_t));
+    }
+
     void abort(std::string_view cause, bool is_provisional = false) noexcept {
         _collectives->abort(cause, is_provisional);
     }

@@ -28,6 +28,8 @@ namespace ZERO_NAMESPACE::mpi::detail {
 /// int.
 class Collectives {
 public:
+    static constexpr bool reduces_integers_together = true; ///< see `HostCommunicator`
+
     /// @brief Starts on a duplicate of a communicator. Collective; waits for the peers within the
     /// time-out. @throws InvalidArgument, MpiError, TimedOut, CommunicatorError
     static std::unique_ptr<Collectives> duplicate(MPI_Comm communicator, Options const& options);

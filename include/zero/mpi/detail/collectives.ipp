@@ -218,7 +218,7 @@ ZERO_INLINE void Collectives::broadcast(Flight const& flight) {
 ZERO_INLINE void Collectives::reduce_integers(Flight const& flight) {
     auto* const values = static_cast<std::int64_t*>(flight.receive);
     std::size_t const piece = piece_elements(sizeof(std::int64_t));
-    bool const is_sum = static_cast<IntegerReduction>(flight.detail) == IntegerReduction::sum;
+    std::size_t const sums = zero::detail::CollectiveCall::sums_of(flight.detail, flight.count);
     auto const count_of = [&](std::size_t number) {
         return zero::detail::smaller(piece, flight.count - number * piece);
     };
@@ -246,7 +246,8 @@ ZERO_INLINE void Collectives::reduce_integers(Flight const& flight) {
                 auto const* const other = reinterpret_cast<std::int64_t const*>(
                     scratch_of(number, peer, count * sizeof(std::int64_t)));
                 for (std::size_t i = 0; i < count; ++i) {
-                    own[i] = is_sum ? own[i] + other[i] : zero::detail::smaller(own[i], other[i]);
+                    own[i] = number * piece + i < sums ? own[i] + other[i]
+                                                       : zero::detail::smaller(own[i], other[i]);
                 }
             }
         });
