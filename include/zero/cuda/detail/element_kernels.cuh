@@ -42,10 +42,12 @@ struct ConvertPack {
         if constexpr (scaled) {
 #pragma unroll
             for (float& value : values) {
-                value = with_canonical_nan(ops::mul(value, factor));
+                value = ops::mul(value, factor);
             }
+            store_results<whole>(to + index, count, values);
+        } else {
+            store_floats<whole>(to + index, count, values);
         }
-        store_floats<whole>(to + index, count, values);
     }
 };
 
@@ -72,9 +74,9 @@ struct AccumulatePack {
         load_floats<whole>(from + index, count, values);
 #pragma unroll
         for (std::size_t i = 0; i < pack_elements; ++i) {
-            sums[i] = with_canonical_nan(ops::add(sums[i], values[i]));
+            sums[i] = ops::add(sums[i], values[i]);
         }
-        store_floats<whole>(sum + index, count, sums);
+        store_results<whole>(sum + index, count, sums);
     }
 };
 

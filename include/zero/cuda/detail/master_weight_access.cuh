@@ -39,11 +39,11 @@ struct MasterAccess {
     template <bool whole>
     __device__ void store_weights(std::size_t begin, std::size_t count,
                                   float const (&weights)[pack_elements]) const {
-        store_floats<whole>(at.master + begin, count, weights);
+        store_results<whole>(at.master + begin, count, weights);
         if constexpr (!std::is_same_v<M, P>) {
-            store_floats<whole>(at.parameter + begin, count, weights);
+            store_results<whole>(at.parameter + begin, count, weights);
         } else if (at.parameter != nullptr) {
-            store_floats<whole>(at.parameter + begin, count, weights);
+            store_results<whole>(at.parameter + begin, count, weights);
         }
     }
 };
@@ -82,10 +82,11 @@ struct SplitAccess {
         unsigned rounded_up = 0;
 #pragma unroll
         for (unsigned i = 0; i < pack_elements; ++i) {
-            SplitFloat const parts = split(weights[i]);
-            halves[i] = parts.half;
-            remainders[i] = parts.remainder;
-            rounded_up |= (parts.is_rounded_up ? 1U : 0U) << i;
+            // As `split`, which has an exception for NaNs other than this one.
+            auto const bits = __builtin_bit_cast(std::uint32_t, with_canonical_nan(weights[i]));
+            halves[i] = round_result<bfloat16>(weights[i]);
+            remainders[i] = static_cast<std::uint16_t>(bits & 0xffffU);
+            rounded_up |= (halves[i].bits != bits >> 16U ? 1U : 0U) << i;
         }
         store<whole>(at.parameter + begin, count, halves);
         store<whole>(at.remainder + begin, count, remainders);
@@ -136,7 +137,8 @@ struct StochasticAccess {
 #pragma unroll
         for (std::size_t i = 0; i < pack_elements; ++i) {
             rounded[i] = ops::round_stochastically<P>(
-                weights[i], ops::random_bits(at.key, at.first_index + begin + i * stride<whole>));
+                with_canonical_nan(weights[i]),
+                ops::random_bits(at.key, at.first_index + begin + i * stride<whole>));
         }
         store<whole>(at.parameter + begin, count, rounded);
     }

@@ -47,7 +47,7 @@ struct StateAccess {
                                  float const (&values)[states][pack_elements]) const {
 #pragma unroll
         for (std::size_t s = 0; s < states; ++s) {
-            store_floats<whole>(at.states[s] + begin, count, values[s]);
+            store_results<whole>(at.states[s] + begin, count, values[s]);
         }
     }
 };
@@ -69,13 +69,14 @@ struct ScaledStateAccess {
                                 float (&values)[states][pack_elements]) const {
 #pragma unroll
         for (std::size_t s = 0; s < states; ++s) {
-            load_floats<whole>(at->states[s] + begin, count, values[s]);
+            float16 stored[pack_elements];
+            load<whole>(at->states[s] + begin, count, stored);
 #pragma unroll
             for (std::size_t first = 0; first < pack_elements; first += in_block<whole>) {
                 float const scale = first < count ? *scale_of<whole>(s, begin, first) : 1.0F;
 #pragma unroll
                 for (std::size_t i = first; i < first + in_block<whole>; ++i) {
-                    values[s][i] = ops::mul(values[s][i], scale);
+                    values[s][i] = ops::mul(to_operand(stored[i]), scale);
                 }
             }
         }
@@ -95,14 +96,13 @@ struct ScaledStateAccess {
                 float const inverse = ops::inverse_block_scale(scale);
 #pragma unroll
                 for (std::size_t i = first; i < first + in_block<whole>; ++i) {
-                    scaled[i] = with_canonical_nan(
-                        ops::keep_from_zero(ops::mul(values[s][i], inverse), values[s][i]));
+                    scaled[i] = ops::keep_from_zero(ops::mul(values[s][i], inverse), values[s][i]);
                 }
                 if (first < count && begin % ops::scaled_block_elements == 0) {
                     *scale_of<whole>(s, begin, first) = scale;
                 }
             }
-            store_floats<whole>(at->states[s] + begin, count, scaled);
+            store_results<whole>(at->states[s] + begin, count, scaled);
         }
     }
 
@@ -122,18 +122,18 @@ private:
                                              std::size_t first, std::size_t count) {
         constexpr auto threads =
             static_cast<unsigned>(ops::scaled_block_elements / in_block<whole>);
-        float largest = 0.0F;
+        unsigned largest = 0; // bits, which are in the order of magnitudes
 #pragma unroll
         for (std::size_t i = first; i < first + in_block<whole>; ++i) {
-            float const magnitude = ops::finite_magnitude(values[i]);
+            auto const magnitude = __builtin_bit_cast(unsigned, ops::finite_magnitude(values[i]));
             largest = i < count && largest < magnitude ? magnitude : largest;
         }
 #pragma unroll
         for (unsigned step = 1; step < threads; step *= 2) {
-            float const other = __shfl_xor_sync(whole_warp, largest, step);
+            unsigned const other = __shfl_xor_sync(whole_warp, largest, step);
             largest = largest < other ? other : largest;
         }
-        return largest;
+        return __uint_as_float(largest);
     }
 };
 

@@ -4,6 +4,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "config.cuh"
 #include "launch.cuh"
+#include "round_result.cuh"
 
 #include <cstddef>
 #include <cstdint>
@@ -11,12 +12,6 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
-
-/// @brief Returns `x`, with any NaN replaced by the quiet NaN that every arithmetic result is
-/// stored as, on the host and on the device.
-__device__ inline float with_canonical_nan(float x) {
-    return x != x ? __uint_as_float(0x7fc00000U) : x;
-}
 
 /// @brief Tells the compiler that a pointer, possibly read from a table, points to global memory.
 /// Otherwise it must use generic accesses.
@@ -158,6 +153,16 @@ __device__ inline void store_floats(T* to, std::size_t count,
     for (std::size_t i = 0; i < pack_elements; ++i) {
         stored[i] = from_float<T>(values[i]);
     }
+    store<whole>(to, count, stored);
+}
+
+/// @brief Rounds up to eight results of arithmetic to T, NaNs to the canonical one, and writes
+/// them.
+template <bool whole, class T>
+__device__ inline void store_results(T* to, std::size_t count,
+                                     float const (&values)[pack_elements]) {
+    T stored[pack_elements];
+    round_results(values, stored);
     store<whole>(to, count, stored);
 }
 

@@ -46,11 +46,7 @@ struct SumRanksPack {
                 sums[i] = ops::add(sums[i], values[i]);
             }
         }
-#pragma unroll
-        for (float& sum : sums) {
-            sum = with_canonical_nan(sum);
-        }
-        store_floats<whole>(out + begin + index, count, sums);
+        store_results<whole>(out + begin + index, count, sums);
     }
 };
 

@@ -49,10 +49,9 @@ struct UpdatePack {
                 own[s] = state[s][i];
             }
             Optimizer{}(ops::mul(gradients[i], factor), values[i], own, hyper);
-            values[i] = with_canonical_nan(values[i]);
 #pragma unroll
             for (std::size_t s = 0; s < Optimizer::states; ++s) {
-                state[s][i] = with_canonical_nan(own[s]);
+                state[s][i] = own[s];
             }
         }
         weights.template store_weights<whole>(at, count, values);
