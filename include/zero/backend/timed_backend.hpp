@@ -43,6 +43,7 @@ struct TimedBackend : B {
     /// has `TimelineOptions::buckets`. The engine makes it. Neither copyable nor movable.
     class BucketScope {
     public:
+        /// @brief Sets the bucket of the spans that follow.
         BucketScope(FlatLayout const& layout, std::size_t bucket) noexcept {
             Timeline const* const timeline = Timeline::of_thread();
             _is_set = timeline != nullptr && timeline->has_buckets();

@@ -255,7 +255,7 @@ auto Engine<Config>::loss_scaler_state() const -> typename Config::LossScaler::S
 
 template <class Config>
 StepReport Engine<Config>::last_report() const {
-    StepReport const report = _control.last_report();
+    StepReport report = _control.last_report();
     require_finished_collectives();
     return report;
 }
