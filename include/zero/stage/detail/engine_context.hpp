@@ -20,7 +20,7 @@ template <class Config>
 struct EngineContext {
     FlatLayout const* layout;
     typename Config::Communicator* communicator;
-    typename Config::Backend::Queue queue;    ///< for communication and updates
+    typename Config::Backend::Queue queue;    ///< queue of communication and updates
     std::span<AnyParameter const> parameters; ///< valid only during construction
     StageOptions<Config> const* options;
     MemoryResource* memory;
