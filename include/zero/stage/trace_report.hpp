@@ -39,8 +39,8 @@ struct OrderChange {
     friend constexpr bool operator==(OrderChange, OrderChange) = default;
 };
 
-/// @brief Counts of what a stage that shards parameters gathered, and when. `Engine::trace_report`
-/// returns it. In the other stages all counts are 0.
+/// @brief Counts of gathers and acquisitions in a stage that shards parameters.
+/// `Engine::trace_report` returns it. In the other stages all counts are 0.
 struct TraceReport {
     std::vector<UnitGathers> units;      ///< by unit
     std::uint64_t gathers = 0;           ///< all-gathers of buckets

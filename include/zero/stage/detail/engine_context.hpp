@@ -14,8 +14,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief The constructor argument of the members of an engine. Owns nothing; what it points to
-/// outlives the members.
+/// @brief The constructor argument of the members of an engine. Owns nothing. Except for
+/// `parameters`, everything that it points to outlives the members.
 template <class Config>
 struct EngineContext {
     FlatLayout const* layout;

@@ -254,7 +254,8 @@ private:
                                  [&](auto const& store) { return store.is_leased(bucket); });
     }
 
-    /// In memory of the engine: its address was taken. Caller-owned: leased or reported.
+    /// Whether a gradient may have been written. In memory of the engine: its address was taken, or
+    /// a gradient handed over. Caller-owned: leased or reported.
     [[nodiscard]] bool is_written(std::size_t parameter) const {
         return is_in_callers_memory(parameter)
                    ? _deliveries.is_begun(parameter) || _readiness.is_started(parameter)

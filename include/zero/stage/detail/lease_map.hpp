@@ -33,7 +33,7 @@ public:
     [[nodiscard]] bool claim(std::size_t bucket, LeaseChoice choice = LeaseChoice::any_place);
 
     /// @brief Returns whether an unclaimed bucket would find memory if no bucket before it held
-    /// any. Same complexity.
+    /// any. Complexity as for `claim`.
     [[nodiscard]] bool has_room_after_earlier(std::size_t bucket) const;
 
     /// @brief Ends the claim, if there is one.

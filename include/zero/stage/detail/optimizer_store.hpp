@@ -30,7 +30,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief The arguments of an OptimizerStore: the memory that its tables point to.
+/// @brief The arguments of an OptimizerStore: the memory to which its tables point.
 template <class Config, class Types>
 struct OptimizerContext : TypeContext<Config> {
     ParameterStore<Config, Types> const* parameters;

@@ -188,7 +188,8 @@ public:
         return _row.shards_optimizer() && !_row.shards_parameters() && _layout->world() > 1;
     }
 
-    /// @brief Makes updated buckets readable that are not sent (stages 0 and 3, and a single rank).
+    /// @brief Makes updated buckets that are not sent readable: in stage 0, and on a single rank. A
+    /// no-op in stage 3.
     void publish_unsent() {
         if (!_row.shards_parameters()) {
             Event const updated = Backend::record(_queue);
