@@ -47,7 +47,7 @@ struct AnyParameter {
     void const* initial;                 ///< as in `Parameter`
     void* data;                          ///< as in `Parameter`
     void* gradient;                      ///< as in `Parameter`
-    Initialiser<std::byte> initialise{}; ///< fills memory of the type
+    Initialiser<std::byte> initialise{}; ///< as in `Parameter`, for the bytes of the values
     bool is_deterministic;               ///< as in `Parameter`
 };
 

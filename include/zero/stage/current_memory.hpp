@@ -10,9 +10,9 @@ namespace ZERO_NAMESPACE {
 /// @brief Where the caller's memory of one parameter lies now, to be compared with its
 /// registration.
 struct CurrentMemory {
-    void const* data = nullptr;     ///< of its values; ignored if none was registered
-    void const* gradient = nullptr; ///< of its gradient; ignored if none was registered
-    std::size_t elements = 0;       ///< of the parameter now
+    void const* data = nullptr;     ///< address of its values; ignored if none was registered
+    void const* gradient = nullptr; ///< address of its gradient; ignored if none was registered
+    std::size_t elements = 0;       ///< current size of the parameter
 };
 
 /// @brief A callback `CurrentMemory(std::size_t parameter)`, or none; the argument is the

@@ -15,7 +15,8 @@ namespace ZERO_NAMESPACE {
 /// parameters (...), ContiguousPartitioner, ..., reduced by every_micro_step".
 ///
 /// The reduction schedule is an option whose default differs between stages 1 and 2, so the same
-/// program rounds elsewhere there. Pass the engine to read the schedule that it uses.
+/// program may round at different points in these stages. Pass the engine to read the schedule that
+/// it uses.
 template <class Stage>
 [[nodiscard]] std::string describe(ReductionSchedule schedule = default_schedule(Stage::stage)) {
     using Chosen = typename Stage::Composition; // not named Composition: -Wshadow warns if the
@@ -37,8 +38,8 @@ template <class Stage>
     return describe<Stage>(stage.schedule());
 }
 
-/// @brief The same for a program that knows its engine and not its stage. An engine does not depend
-/// on the types of partitioner and bucketer, so they are not named.
+/// @brief The same for a program that has an engine but not its stage. An engine does not depend on
+/// the types of partitioner and bucketer, so the text does not name them.
 template <class EngineType>
     requires(!requires { typename EngineType::Composition; })
 [[nodiscard]] std::string describe(EngineType const& engine) {

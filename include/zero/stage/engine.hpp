@@ -67,9 +67,9 @@ template <class Config>
 class Engine {
 public:
     using ParameterType = typename Config::Parameter;   ///< the first type, if there are several
-    using GradientType = typename Config::Gradient;     ///< for parameters of `ParameterType`
-    using Communicator = typename Config::Communicator; ///< as the policies name it
-    using Backend = typename Config::Backend;           ///< of the communicator
+    using GradientType = typename Config::Gradient;     ///< type of their gradients
+    using Communicator = typename Config::Communicator; ///< named by the policies
+    using Backend = typename Config::Backend;           ///< the communicator's backend
     using Queue = typename Backend::Queue;              ///< also for the model's own commands
     using Event = typename Backend::Event;              ///< a point in a queue
     using Options = StageOptions<Config>;               ///< chosen at run time
@@ -85,7 +85,7 @@ public:
                                        Options const&, std::span<std::size_t const> unit_order);
 
     /// @brief Allocates everything and takes over the initial values. Collective; waits.
-    /// @param number of the stage, 0 to 3
+    /// @param number stage number, 0 to 3
     /// @throws InvalidArgument (nothing was sent), LayoutMismatch, CommunicatorError, and whatever
     /// `Parameter::initialise` throws; the other ranks then get Aborted
     Engine(int number, Communicator& communicator, std::span<AnyParameter const> parameters,
@@ -104,10 +104,11 @@ public:
     /// @brief Starts a step and captures the loss scale with which its gradients are unscaled.
     /// @throws InvalidArgument if `StageOptions::current_memory` names other memory than was
     /// registered (nothing was changed); NoGradients on every rank if all gradients of the first
-    /// step lay in caller-owned memory, which `gradients` cleared, and were exactly zero. For this
-    /// the second call waits for the first step. CollectiveMismatch in stage 3 if the ranks
-    /// acquired units in different orders in the last step, which changed nothing; a rank that
-    /// recorded an order in it waits for it. The other ranks get Aborted.
+    /// step lay in caller-owned memory, which `gradients` cleared, and were exactly zero. To check
+    /// this, the second call waits for the first step. CollectiveMismatch in stage 3 if the ranks
+    /// acquired units in different orders in the last step; that step changed nothing. To check
+    /// this, a rank that recorded an order in the last step waits for that step. The other ranks
+    /// get Aborted.
     void begin_step();
 
     /// @brief Starts a micro-step. With `is_last` its reductions overlap with the backward pass
@@ -132,8 +133,8 @@ public:
     /// use it: in stage 3 it takes part in the gather and frees the unit at once. A conditional
     /// model calls it where the other ranks call `acquire`, and in the backward pass
     /// `gradients_ready` without gradients where they call it; the rank then counts as one with
-    /// zero gradients. Ranks that acquire different units instead get CollectiveMismatch over
-    /// communicators that compare tags, or wait for each other over others. @throws OutOfOrder as
+    /// zero gradients. Ranks that acquire different units instead get CollectiveMismatch if the
+    /// communicator compares tags; otherwise they wait for each other. @throws OutOfOrder as
     /// `acquire`
     void skip(std::size_t unit) { auto const unused = acquire(unit); }
 
@@ -162,7 +163,9 @@ public:
     /// micro-step. A second call is a no-op.
     ///
     /// Enqueues the reduction of complete buckets: in stages 0 to 2 every bucket up to the first
-    /// incomplete one, in stage 3 the buckets of the unit. In stage 3 it is collective.
+    /// incomplete one, in stage 3 the buckets of the unit. Under the boundary schedule only the
+    /// micro-step that was announced as the last reduces; the others add to the accumulation
+    /// buffer. In stage 3 it is collective.
     void gradients_ready(std::size_t unit, std::optional<Queue> writer = {});
 
     /// @brief Returns norms of the gradients that `step` will apply: reduced over the ranks,
@@ -179,8 +182,8 @@ public:
     [[nodiscard]] std::vector<double> gradient_norms(NormKind kind = NormKind::l2,
                                                      NormScope scope = NormScope::global);
 
-    /// @brief Ends the step: enqueues norm and overflow check, decision, update and publication.
-    /// Collective.
+    /// @brief Ends the step: enqueues norm and overflow check, decision and update, and in stages 1
+    /// and 2 the publication. Collective.
     ///
     /// Waits on the host only under NonFinite::throw_error, AtMinimumScale::throw_error or
     /// AtMinimumScale::call_back, with a `skip_limit`, in the one step that rebuilds buckets, and
@@ -209,8 +212,9 @@ public:
     /// `SliceWithGradient` for every slice that this rank updates. Collective; waits for the
     /// decision and for `update`.
     ///
-    /// `update` writes `slice.weights()` and may use the states. The engine rounds master weights
-    /// to the parameters and publishes them. A skipped step does not call `update`.
+    /// `update` writes `slice.weights()` and may use the states. The engine then rounds master
+    /// weights to the parameters, and in stages 1 and 2 publishes these. A skipped step does not
+    /// call `update`.
     /// @throws whatever `update` throws. Some weights may be written by then, so the engine is
     /// broken, and the other ranks get Aborted.
     template <class Update>
@@ -267,7 +271,7 @@ public:
     template <class Visitor>
     void for_each_full_parameter(Visitor&& visit);
 
-    /// @brief Copies all parameters into a block of the caller, one after the other in registration
+    /// @brief Copies all parameters into a caller-owned block, one after the other in registration
     /// order, without padding. Collective; every rank takes part, also without a block. Waits.
     /// @param block as long as all parameters together, in memory that the backend can write; empty
     /// on a rank that needs no copy
@@ -283,8 +287,8 @@ public:
     template <class Visitor>
     void for_each_owned_slice(Visitor&& visit);
 
-    /// @brief Compares the memory and sizes in the caller's registrations with those that this
-    /// engine was made of. Call it where a framework may have replaced tensors: after clearing
+    /// @brief Compares the memory and sizes in the caller's registrations with those from which
+    /// this engine was made. Call it where a framework may have replaced tensors: after clearing
     /// gradients, moving a model, or growing a vector. Sends nothing; O(parameters).
     /// @param parameters all of them, in the order of registration
     /// @throws InvalidArgument naming the first parameter that differs; nothing was changed
@@ -315,7 +319,7 @@ public:
 
     /// @brief Returns the number of steps that were not skipped. Waits for all enqueued commands.
     /// @throws CommunicatorError if the collectives were aborted and no earlier call has reported
-    /// it
+    /// that
     [[nodiscard]] std::uint64_t step_count() const;
 
     /// @brief Sets the number of steps that were not skipped, on which optimizers with bias
@@ -373,7 +377,7 @@ public:
     }
 
     /// @brief Returns the timeline that a `Timed` communicator records; null if it records none.
-    template <class Timed = Communicator> // clang instantiates members that are no templates
+    template <class Timed = Communicator> // clang instantiates members that are not templates
         requires requires(Timed const& timed) { timed.timeline(); }
     [[nodiscard]] auto* timeline() const noexcept {
         return static_cast<Timed const*>(_communicator)->timeline();
@@ -395,7 +399,7 @@ private:
     friend class detail::EngineRebuild<Config>;
     friend class detail::StateAccess<Config>;
 
-    /// The number of T among the model's parameter types.
+    /// The index of T among the model's parameter types.
     template <class T>
     static constexpr std::size_t type_of() noexcept {
         constexpr std::size_t type = Config::template index_of<T>();
@@ -507,8 +511,8 @@ private:
 
 } // namespace ZERO_NAMESPACE
 
-// Members are defined outside the class: then `extern template` keeps them out of a unit
-// (declare_stage.hpp), which it does not for members that are inline.
+// Members are defined outside the class, because `extern template` (declare_stage.hpp) keeps only
+// members that are not inline out of a translation unit.
 #include "detail/engine_access.tpp"
 #include "detail/engine_set_up.tpp"
 #include "detail/engine_step.tpp"

@@ -29,7 +29,8 @@ namespace ZERO_NAMESPACE {
 /// @brief The access that a gather gives.
 enum class Gather : std::uint8_t {
     read,             ///< every rank reads
-    one_rank_writes,  ///< the values of one rank become those of all; what others write is dropped
+    one_rank_writes,  ///< the values of one rank become those of all; other ranks' writes are
+                      ///< dropped
     all_write_equally ///< every rank writes the same values; only their hashes are sent
 };
 
@@ -46,14 +47,15 @@ enum class Gather : std::uint8_t {
 ///
 /// Gathers may be nested and overlap. Each one reads the values that were committed before it
 /// began. A parameter is in at most one gather for writing at a time; a second is refused. The last
-/// commit wins over what else changed the parameter meanwhile (`load_checkpoint`, `TrainingState`).
-/// `begin_step` is refused while a gather for writing is open, and the engine must outlive it.
+/// commit wins over anything else that changed the parameter meanwhile (`load_checkpoint`,
+/// `TrainingState`). `begin_step` is refused while a gather for writing is open, and the engine
+/// must outlive it.
 ///
 /// A view beside the engine, not a part of it: programs that do not include this header do not
 /// compile it.
 ///
 ///     auto weights = zero::gather(engine, {"embedding"}, zero::Gather::one_rank_writes);
-///     weights.writable("embedding")[0] = 1.0F; // of rank 0
+///     weights.writable("embedding")[0] = 1.0F; // only rank 0's value counts
 ///     weights.commit();
 template <class EngineType>
 class GatheredParameters;
@@ -164,7 +166,7 @@ public:
 private:
     /// A parameter, or all tiles of one.
     struct Item {
-        std::size_t first = 0; ///< parameter of the layout
+        std::size_t first = 0; ///< layout index of the first parameter
         std::size_t count = 1;
         std::vector<float> values{};
     };
@@ -302,15 +304,15 @@ private:
 
     [[nodiscard]] std::span<float> writable_part(std::span<float const> values) const {
         require_open("writable()");
-        return {const_cast<float*>(values.data()), values.size()}; // of an item, which is not const
+        return {const_cast<float*>(values.data()), values.size()}; // items are not const
     }
 
     detail::StateAccess<Config> _access;
     detail::StateTransfer<Config> _transfer;
-    std::vector<std::size_t> _parameters; ///< all of the layout that are gathered
+    std::vector<std::size_t> _parameters; ///< layout indices of all gathered parameters
     Gather _mode;
     std::size_t _writer;
-    bool _is_open = false; ///< for writing
+    bool _is_open = false; ///< open for writing
     int _exceptions = std::uncaught_exceptions();
     std::vector<Item> _items;
 };

@@ -10,8 +10,8 @@ namespace ZERO_NAMESPACE {
 /// @brief The gradients of one unit in the current micro-step. Commands on one queue add to them
 /// until `gradients_ready`.
 ///
-/// Returned by `Engine::gradients`. Owns no memory. The engine must outlive it; an engine that ends
-/// earlier says so and aborts the program.
+/// Returned by `Engine::gradients`. Owns no memory. The engine must outlive it; an engine that is
+/// destroyed earlier prints why and aborts the program.
 template <class Engine>
 class Gradients {
 public:

@@ -6,8 +6,7 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief The answer of a step to infinite or NaN gradients when the loss scaler does not decide
-/// it.
+/// @brief How a step treats infinite or NaN gradients if the loss scaler does not decide it.
 enum class NonFinite : std::uint8_t {
     skip,       ///< change nothing
     step,       ///< update with them

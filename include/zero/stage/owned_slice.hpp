@@ -29,7 +29,7 @@ struct OwnedSlice {
     std::array<std::span<typename Config::OptimizerState::Type>, Config::Optimizer::states>
         states; ///< one span per state of the optimizer
     std::array<std::span<float>, Config::Optimizer::states>
-        scales; ///< BlockScaledState: one per 64 states
+        scales; ///< BlockScaledState: one scale per 64 values of a state
     std::span<std::uint16_t>
         remainder; ///< SplitMasterWeights: the lower bits of the master weights
     std::span<std::uint8_t> rounded_up; ///< SplitMasterWeights: one bit per element, eight elements

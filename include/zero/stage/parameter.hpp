@@ -26,17 +26,17 @@ struct Parameter {
     std::string name;                        ///< unique
     detail::TypedPointer<T const> initial{}; ///< initial values of an owned parameter, read during
                                              ///< construction only; null: zeros
-    detail::TypedPointer<T>
-        data{};               ///< the memory in which the parameter lies and stays: adopted or
-                              ///< scattered storage. Owned storage refuses it, in every stage
-    std::size_t elements = 0; ///< any number, 0 included
+    detail::TypedPointer<T> data{}; ///< for adopted or scattered storage: the memory in which the
+                                    ///< parameter lies and stays. Owned storage refuses it, in
+                                    ///< every stage
+    std::size_t elements = 0;       ///< any number, 0 included
     std::vector<std::size_t> units{0}; ///< the units that use it, numbered in order of use from 0;
                                        ///< several for a tied parameter
     std::size_t group = 0; ///< parameter group: an index into options.groups; if that is empty,
                            ///< less than the number of parameters
     bool trainable = true; ///< false: frozen, without gradient and optimizer state
-    std::size_t rows = 0;  ///< of the row-major matrix that its elements form, for optimizers of
-                           ///< whole parameters; 0: not a matrix
+    std::size_t rows = 0;  ///< rows of the row-major matrix that its elements form, for optimizers
+                           ///< of whole parameters; 0: not a matrix
     detail::TypedPointer<G> gradient{}; ///< caller-owned memory for its gradient, which is read
                                         ///< only in micro-steps that call `gradients` or
                                         ///< `gradients_ready` for its unit; null: the gradient lies
@@ -45,8 +45,8 @@ struct Parameter {
     /// left out, and `rows` of a matrix (two dimensions) as well.
     std::vector<std::size_t> shape{};
     /// Fills elements [begin, begin + values.size()) of an owned parameter. Called on rank 0
-    /// instead of reading `initial`, which must be null then. What it throws leaves the
-    /// constructor, and the other ranks throw Aborted with its text.
+    /// instead of reading `initial`, which must then be null. An exception that it throws leaves
+    /// the constructor, and the other ranks throw Aborted with its text.
     Initialiser<T> initialise{};
     /// Whether `initialise` gives each element the same value on every rank and in every call: as a
     /// function of the element's number (`ops::uniform`), or from a file that every rank can read.
@@ -55,7 +55,7 @@ struct Parameter {
     /// the results. Buckets that also hold other parameters are filled on rank 0 and sent. Pass
     /// the same on every rank.
     bool is_deterministic = false;
-    Tile tile{}; ///< set by `tiles`: of which parameter it is a part
+    Tile tile{}; ///< set by `tiles`: the parameter that it is a part of
 };
 
 } // namespace ZERO_NAMESPACE

@@ -7,7 +7,7 @@ namespace ZERO_NAMESPACE {
 /// @brief Hyper-parameters of one parameter group.
 template <class Optimizer>
 struct ParameterGroup {
-    typename Optimizer::Options optimizer{}; ///< of this group only
+    typename Optimizer::Options optimizer{}; ///< hyper-parameters of this group only
     double learning_rate_factor = 1.0; ///< multiplies the learning rate given to `step`; finite as
                                        ///< a float, not negative
 };

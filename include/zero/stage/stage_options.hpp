@@ -35,11 +35,11 @@ struct StageOptions {
     Storage storage = Storage::owned; ///< the memory in which parameters lie, and its owner
     detail::BlockSpan<typename Config::Parameter>
         adopted_block{}; ///< storage == adopted: the block that holds all parameters
-    /// Asked by `begin_step` for the memory of every parameter; a pointer or size that differs from
-    /// the registration is an InvalidArgument. For trainers whose framework may replace memory. May
-    /// be absent on some ranks.
+    /// `begin_step` asks it for the memory of every parameter and throws InvalidArgument if a
+    /// pointer or size differs from the registration. For trainers whose framework may replace
+    /// memory. May be absent on some ranks.
     CurrentMemoryOf current_memory{};
-    std::vector<std::string> unit_names{}; ///< for messages and `describe_memory`: one for
+    std::vector<std::string> unit_names{}; ///< names for messages and `describe_memory`: one for
                                            ///< each unit, or none
     std::size_t extra_leases = 0; ///< spare places, as large as the largest buckets, for unit
                                   ///< orders other than the layout's; capped at the number of
@@ -47,8 +47,8 @@ struct StageOptions {
     /// `Stage::in_ready_order`: at the end of the first step, rebuilds the buckets in the order in
     /// which gradients became ready on rank 0, and moves the state to its new owners. For models
     /// whose backward pass does not visit the units in reverse order. Changes no bit of any result.
-    /// That one `step` waits and allocates: temporarily first the parameters and then the master
-    /// weights and optimizer state exist twice. It invalidates pointers taken from the engine, but
+    /// That one `step` waits and allocates: for a time first the parameters, then the master
+    /// weights and optimizer state, exist twice. It invalidates pointers taken from the engine, but
     /// no handles. Not allowed with an adopted block. It is a function pointer so that programs
     /// that do not use it do not pay for its compilation.
     void (*rebuild_buckets)(detail::RebuildRequest<Config>) = nullptr;
@@ -60,11 +60,11 @@ struct StageOptions {
     bool poison = false; ///< fill padding, reused and released memory with NaN (for tests)
 
     [[no_unique_address]] typename Config::BucketerOptions
-        bucketer{}; ///< of the bucketer policy; empty options occupy no space
+        bucketer{}; ///< options of the bucketer policy; empty ones occupy no space
     [[no_unique_address]]
-    typename Config::LossScaler::Options loss_scaler{}; ///< of the loss scaler policy
+    typename Config::LossScaler::Options loss_scaler{}; ///< options of the loss scaler policy
     [[no_unique_address]] typename Config::Optimizer::Options
-        optimizer{}; ///< of every group; leave it out when `groups` lists them
+        optimizer{}; ///< hyper-parameters of every group; leave them out when `groups` lists them
     std::vector<ParameterGroup<typename Config::Optimizer>> groups{}; ///< all of them, or none
     GradientReductionOptions reduction{}; ///< mean or sum, schedule, predivide
     [[no_unique_address]]

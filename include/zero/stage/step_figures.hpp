@@ -11,14 +11,14 @@ namespace ZERO_NAMESPACE {
 struct StepFigures {
     std::uint64_t serial = 0;     ///< number of this call of `step`, from 1
     std::uint64_t step_count = 0; ///< steps that were not skipped, this one included
-    bool is_skipped = false;      ///< no bit of parameters, master weights, moments and step count
+    bool is_skipped = false;      ///< no bit of parameters, master weights, moments or step count
                                   ///< changed
     std::uint64_t skipped_in_a_row = 0; ///< skipped steps since the last one that was not, this one
                                         ///< included
     bool has_gradients = true;     ///< false: no rank reported a gradient, so the step was skipped
     bool has_norm = false;         ///< the gradients were inspected (clipping, a loss scaler, or
                                    ///< `non_finite` other than `step`)
-    double gradient_norm = 0.0;    ///< global, of the unscaled and averaged gradients, before
+    double gradient_norm = 0.0;    ///< global norm of the unscaled and averaged gradients, before
                                    ///< clipping; infinite if any is not finite
     float clip_coefficient = 1.0F; ///< min(1, max_norm / (norm + 1e-6))
     std::int64_t non_finite_count = 0;  ///< infinite or NaN elements of the reduced gradients
@@ -26,8 +26,8 @@ struct StepFigures {
                                         ///< parameters in registration order; -1: none
     std::int64_t zero_gradients = 0;    ///< elements of the reduced gradients that are 0 or -0, if
                                         ///< `ReportOptions::zero_gradients`; otherwise 0
-    float loss_scale = 1.0F;            ///< of this step
-    float next_loss_scale = 1.0F;       ///< of the next step, after this step's overflow or success
+    float loss_scale = 1.0F;            ///< loss scale of this step
+    float next_loss_scale = 1.0F;       ///< loss scale of the next step, decided by this one
 };
 
 } // namespace ZERO_NAMESPACE

@@ -25,8 +25,9 @@ namespace ZERO_NAMESPACE {
 /// Tiles are cut between rows: along the first dimensions whose product is a multiple of `count`,
 /// otherwise as evenly as rows allow. To cut a matrix of `out` x `in` along its inputs as well,
 /// store it as {splits, out, in / splits}.
-/// @param whole its units: one for each tile, or one number from which the tiles are numbered
-/// @param count of tiles, from 1 to the number of elements
+/// @param whole the parameter; its `units` list one unit for each tile, or the unit of the first
+/// tile, from which the others are numbered
+/// @param count number of tiles, from 1 to the number of elements
 /// @throws InvalidArgument for another count, or another number of units. An engine refuses tiles
 /// if its optimizer needs whole parameters
 template <class T, class G>

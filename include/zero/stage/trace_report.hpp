@@ -39,16 +39,16 @@ struct OrderChange {
     friend constexpr bool operator==(OrderChange, OrderChange) = default;
 };
 
-/// @brief Counts of what a stage that shards parameters gathered, and when. `Engine::trace_report`
-/// returns it. In the other stages all counts are 0.
+/// @brief Counts of gathers and acquisitions in a stage that shards parameters.
+/// `Engine::trace_report` returns it. In the other stages all counts are 0.
 struct TraceReport {
     std::vector<UnitGathers> units;      ///< by unit
     std::uint64_t gathers = 0;           ///< all-gathers of buckets
-    std::uint64_t gathered_elements = 0; ///< of these, padding included
-    std::size_t live_elements = 0;       ///< gathered now, padding included
-    std::size_t most_live_elements = 0;  ///< the most that were gathered at once
+    std::uint64_t gathered_elements = 0; ///< elements of these all-gathers, padding included
+    std::size_t live_elements = 0;       ///< elements gathered now, padding included
+    std::size_t most_live_elements = 0;  ///< most elements gathered at once
     std::uint64_t changed_orders = 0;    ///< micro-steps that left the recorded order
-    OrderChange first_change{};          ///< the first of them; its `micro_step` is 0 before
+    OrderChange first_change{};          ///< the first of them; its `micro_step` is 0 if none
 
     /// @brief Returns the sum over all units.
     [[nodiscard]] UnitGathers total() const noexcept {

@@ -53,7 +53,7 @@ class TrainingState;
 template <class Config>
 class TrainingState<Engine<Config>> {
 public:
-    using Optimizer = typename Config::Optimizer; ///< of the engine
+    using Optimizer = typename Config::Optimizer; ///< the engine's optimizer
 
     /// @brief Views an engine. O(slices).
     explicit TrainingState(Engine<Config>& engine) : _access(engine), _transfer(_access) {}
@@ -78,7 +78,7 @@ public:
 
     /// @brief Replaces the weights on every rank by those of rank 0: master weights and parameters.
     /// Collective, between steps, with no handle held.
-    /// @param values of the whole parameter; empty on a rank other than 0, or of the same length
+    /// @param values the whole parameter on rank 0; on another rank empty, or of the same length
     /// @throws InvalidArgument on every rank for another length; nothing was changed
     void set_full_fp32_parameter(std::size_t parameter, std::span<float const> values) {
         require_parameter(parameter);
@@ -271,7 +271,7 @@ private:
                                               _access.rank(), ")."});
     }
 
-    /// The factor that `step` multiplies, rounded as there.
+    /// The factor by which `step` multiplies gradients, with the same rounding.
     [[nodiscard]] float factor(GradientForm form) const {
         return form == GradientForm::scaled ? 1.0F : static_cast<float>(_access.gradient_factor());
     }

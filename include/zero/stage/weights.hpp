@@ -14,13 +14,13 @@ namespace ZERO_NAMESPACE {
 /// @brief A handle to the parameters of one unit. Commands on one queue may read them until the
 /// handle is released or destroyed. Move-only.
 ///
-/// Pointers taken from a handle are valid as long as the handle: in stage 3 the memory then goes to
-/// another unit. The engine must outlive its handles; an engine that ends earlier says so and
-/// aborts the program.
+/// Pointers taken from a handle are valid as long as the handle: in stage 3 the memory is then
+/// reused for other units. The engine must outlive its handles; an engine that is destroyed earlier
+/// prints why and aborts the program.
 template <class Engine>
 class Weights {
 public:
-    using Queue = typename Engine::Queue; ///< of the commands that read
+    using Queue = typename Engine::Queue; ///< queue of the commands that read the parameters
 
     Weights(Engine& engine, std::size_t unit, Queue queue) noexcept
         : _engine(&engine), _unit(unit), _queue(queue) {}

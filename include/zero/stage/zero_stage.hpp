@@ -28,8 +28,8 @@ namespace ZERO_NAMESPACE {
 ///
 /// The call protocol is the same in every stage. So are the bits of the results, for the same world
 /// size, reduction schedule and types. The default schedule differs, so with several micro-steps
-/// the same program rounds elsewhere in stages 0 and 1 than in 2 and 3 unless `reduction.schedule`
-/// is given.
+/// the same program rounds at different points in stages 0 and 1 than in 2 and 3, unless
+/// `reduction.schedule` is given.
 ///
 /// It is constructed from a communicator, the list of parameters and the options. The constructor
 /// is collective: every rank of the group passes the same model and options. It makes the layout,

@@ -45,7 +45,7 @@ private:
 };
 
 // Defined outside the class, as the members of Engine are, so that `extern template` keeps them out
-// of units that only declare the stage.
+// of translation units that only declare the stage.
 
 template <class Stage>
 [[gnu::cold]] AcceptedStage<Stage>::AcceptedStage(Communicator& communicator,

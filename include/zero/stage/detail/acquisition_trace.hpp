@@ -17,7 +17,7 @@ class AcquisitionTrace {
 public:
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-    /// @brief Starts a step, whose acquisitions have one hash.
+    /// @brief Starts a step and the hash of its acquisitions.
     void begin_step() noexcept { _hash = {}; }
 
     /// @brief Starts a micro-step.
@@ -25,13 +25,14 @@ public:
         _position = 0;
         _is_recording = true;
         _is_following = true;
-        _hash.add(none); // micro-steps count as well
+        _hash.add(none); // the hash also depends on where micro-steps begin
     }
 
     /// @brief Ends recording. Acquisitions outside of micro-steps, for instance of an evaluation,
     /// are not part of the order.
-    /// @param is_whole false if the micro-step is cancelled: what it recorded may go on
-    /// @return whether the recorded order is another one now
+    /// @param is_whole false if the micro-step is cancelled: the order that it recorded may be
+    /// incomplete
+    /// @return whether the recorded order has changed
     bool end(bool is_whole) noexcept {
         bool const has_recorded = _is_recording && (!_is_following || !_is_complete);
         _is_complete = has_recorded ? is_whole : _is_complete;
@@ -70,7 +71,7 @@ public:
         return none;
     }
 
-    /// @brief Returns the acquisitions of this micro-step so far.
+    /// @brief Returns the number of acquisitions in this micro-step so far.
     [[nodiscard]] std::size_t position() const noexcept { return _position; }
     /// @brief Returns the recorded order.
     [[nodiscard]] std::span<std::size_t const> units() const noexcept { return as_span(_units); }

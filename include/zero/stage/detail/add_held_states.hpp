@@ -18,8 +18,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Calls `visit(ArrayForm, data)` for each array of a slice, without the parameters
-/// themselves. A new form of state is named here only.
+/// @brief Calls `visit(ArrayForm, data)` for each array of a slice except its parameters.
 template <class Config, class Types, class Visitor>
 void for_arrays(OwnedSlice<Config, Types> const& slice, Visitor&& visit) {
     if constexpr (Types::has_master) {
@@ -77,7 +76,7 @@ template <class Config, class Types>
         auto const owned = memory.owned_slice(index);
         std::size_t next = first;
         for_arrays(owned, [&](ArrayForm const&, void* data) {
-            // with a name: nvcc 13.0 miscompiles the braces of an argument here
+            // a named variable, because nvcc 13.0 miscompiles a braced argument here
             HeldSlice const slice{owned.parameter, owned.begin, owned.values.size(), data};
             arrays[next++].slices.push_back(slice);
         });

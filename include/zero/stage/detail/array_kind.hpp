@@ -22,8 +22,8 @@ enum class ArrayKind : std::uint8_t {
 /// @brief The form of an array, the same for all slices and on every rank.
 struct ArrayForm {
     ArrayKind kind = ArrayKind::parameter;
-    std::size_t index = 0;      ///< number of the optimizer's state; 0 for other kinds
-    DType dtype = DType::bytes; ///< of an item; `bytes` also for 16-bit remainders
+    std::size_t index = 0;      ///< index of the optimizer's state; 0 for other kinds
+    DType dtype = DType::bytes; ///< type of an item; `bytes` also for 16-bit remainders
     std::size_t item_bytes = 0;
     /// An item belongs to one element, or to a group of elements that starts at a multiple of its
     /// size: a scale to 64 elements, a byte of bits to 8.

@@ -25,7 +25,7 @@ class BucketCopies {
 public:
     BucketCopies() = default;
 
-    /// @param tensors by parameter; null if it is not copied
+    /// @param tensors by parameter: the address of its tensor; null if it is not copied
     /// @param held `held(bucket)` is the range of the bucket that is copied
     template <class Held>
     BucketCopies(FlatLayout const& layout, Queue queue, MemoryResource& memory,
@@ -73,7 +73,7 @@ private:
     }
 
     Table _table;
-    std::vector<std::size_t> _first; ///< by bucket: index of its first slice; and the total
+    std::vector<std::size_t> _first; ///< by bucket: index of its first slice; then the total
 };
 
 } // namespace ZERO_NAMESPACE::detail

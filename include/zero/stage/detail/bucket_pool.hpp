@@ -35,7 +35,7 @@ public:
     /// @brief Fills all leases, before the first is opened. Waits.
     [[gnu::cold]] void fill(Queue queue, T value) {
         Backend::fill(queue, _buffer.data(), _buffer.size(), value);
-        Backend::synchronise(Backend::record(queue)); // the queues that open leases are not known
+        Backend::synchronise(Backend::record(queue)); // any queue may open a lease next
     }
 
     /// @brief Reserves memory for a bucket, without waiting for its last use. A second call is a

@@ -7,8 +7,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Tells a backend that records which bucket the calling thread works on, while it lives.
-/// Empty, and without code, for the others.
+/// @brief While an object lives, a backend that records timelines knows which bucket the calling
+/// thread works on. For other backends the class is empty and does nothing.
 template <class Backend>
 struct BucketScope {
     constexpr BucketScope(FlatLayout const& /*layout*/, std::size_t /*bucket*/) noexcept {}

@@ -58,9 +58,9 @@ struct DecideStep {
     float max_norm;          ///< infinite: no clipping
     bool is_inspected;       ///< `state->integers` has norm and overflow of this step
     bool skips_non_finite;   ///< an overflow skips the step
-    bool compares_order;     ///< `state->integers` has what the ranks compared; ranks that
-                             ///< acquired units in different orders skip the step
-    ReportedFigures figures; ///< of this step, reduced over the ranks
+    bool compares_order;     ///< `state->integers` has the orders of all ranks; the step is skipped
+                             ///< if they differ
+    ReportedFigures figures; ///< figures of this step, reduced over the ranks
 
     ZERO_HOST_DEVICE void operator()() const {
         using Scaler = typename Config::LossScaler;

@@ -13,8 +13,8 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Describes an engine, for `zero::describe`.
-/// @param sharding names of partitioner and bucketer, each with ", " behind it; an engine that does
-/// not know them has none
+/// @param sharding names of partitioner and bucketer, each followed by ", "; empty for an engine
+/// that does not know them
 template <class Config>
 [[gnu::cold]] std::string describe_engine(int stage, std::string const& sharding,
                                           ReductionSchedule schedule) {

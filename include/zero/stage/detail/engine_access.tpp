@@ -48,10 +48,10 @@ template <class Config>
 template <class Visitor>
 void Engine<Config>::for_each_full_parameter(Visitor&& visit) {
     _protocol.require_idle("for_each_full_parameter()");
-    std::optional<Weights<Engine>> weights; // of the unit of the last parameter
+    std::optional<Weights<Engine>> weights; // handle of the last parameter's unit
     for (std::size_t parameter = 0; parameter < _layout.parameters().size(); ++parameter) {
         if (!weights || !_layout.is_member(weights->unit(), parameter)) {
-            weights.reset(); // before the next: one unit at a time needs memory
+            weights.reset(); // first, so that only one unit at a time needs memory
             weights.emplace(acquire(_layout.parameter(parameter).units.front()));
             wait_for_weights();
         }

@@ -21,8 +21,8 @@ struct EngineConfig {
     using LossScaler = LossScalerPolicy;
     using Optimizer = OptimizerPolicy;
     using OptimizerState = OptimizerStatePolicy;
-    using MasterWeights = MasterWeightsPolicy; ///< as chosen; each type set names the master
-                                               ///< weights of its parameters
+    using MasterWeights = MasterWeightsPolicy; ///< the chosen policy; each type set names the
+                                               ///< master weights of its parameters
     using BucketerOptions = BucketerOptionsType;
 
     static constexpr std::size_t types = sizeof...(TypeSets);

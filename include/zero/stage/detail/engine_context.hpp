@@ -14,13 +14,13 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief The constructor argument of the members of an engine. Owns nothing; what it points to
-/// outlives the members.
+/// @brief The constructor argument of the members of an engine. Owns nothing. Except for
+/// `parameters`, everything that it points to outlives the members.
 template <class Config>
 struct EngineContext {
     FlatLayout const* layout;
     typename Config::Communicator* communicator;
-    typename Config::Backend::Queue queue;    ///< for communication and updates
+    typename Config::Backend::Queue queue;    ///< queue of communication and updates
     std::span<AnyParameter const> parameters; ///< valid only during construction
     StageOptions<Config> const* options;
     MemoryResource* memory;

@@ -48,7 +48,8 @@ public:
                           *_engine->_memory);
         _engine->_parameters.wait_for_readers();
         _engine->_parameters.wait_for_leases();
-        Backend::synchronise(Backend::record(_engine->_compute)); // reads memory freed below
+        // Commands on the compute queue may use memory that is freed below.
+        Backend::synchronise(Backend::record(_engine->_compute));
         wait_for_collectives(*_engine->_communicator, _engine->_queue);
         _engine->_ready_order.stop();
         { // between two steps gradients are not state, and their memory is needed

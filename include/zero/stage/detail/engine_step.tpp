@@ -57,7 +57,8 @@ void Engine<Config>::end_micro_step() {
         fail();
     }
     if (refuses_unused && compares) {
-        // The ranks meet only after all reductions: a rank without a gradient starts them later.
+        // Compared after all reductions, because a rank without a gradient starts some of them only
+        // here.
         require_all_used();
     }
     _parameters.schedule().end_micro_step(true);
@@ -265,7 +266,8 @@ template <class Config>
             return;
         }
         auto const& schedule = _parameters.schedule();
-        if (!agreement.is_changed_everywhere()) { // the other ranks go on, so none of them is asked
+        if (!agreement.is_changed_everywhere()) { // a rank that recorded no order calls no
+                                                  // collective here
             detail::throw_error<CollectiveMismatch>(
                 {"zero: the ranks acquired units in different orders; ", schedule.change_text(),
                  ". The step changed nothing. Acquire the same units in the same order on every "

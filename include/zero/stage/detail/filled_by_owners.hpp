@@ -24,7 +24,8 @@ namespace ZERO_NAMESPACE::detail {
     return true;
 }
 
-/// @brief Hashes which parameters every rank may initialise, and whether it has a function for it.
+/// @brief Hashes which parameters every rank may initialise, and which of these have an
+/// initialiser.
 [[gnu::cold]] inline std::uint64_t
 hash_of_initialisation(std::span<AnyParameter const> parameters) noexcept {
     Hash hash;

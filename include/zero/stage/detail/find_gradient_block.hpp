@@ -12,8 +12,8 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @brief Marks all gradients as `GradientMemory::block` if each lies as far from one address as
 /// its parameter from the start of the adopted block; otherwise changes nothing.
-/// @param offsets of the parameters in the adopted block, in elements
-/// @param element_bytes of the gradient type
+/// @param offsets offset of each parameter in the adopted block, in elements
+/// @param element_bytes bytes of a gradient element
 [[gnu::cold]] void find_gradient_block(std::vector<ParameterSpec>& specs,
                                        std::span<AnyParameter const> parameters,
                                        std::span<std::size_t const> offsets,

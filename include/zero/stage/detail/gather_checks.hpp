@@ -37,7 +37,8 @@ struct RankDifference {
     std::size_t rank = 0;  ///< 0: there is none
 };
 
-/// @brief Returns the first value, and of that the first rank, that differs from rank 0.
+/// @brief Returns the first value that differs between any rank and rank 0, and the first such
+/// rank.
 /// @param count values of each rank
 [[nodiscard]] inline RankDifference first_difference(std::vector<std::uint64_t> const& all,
                                                      std::size_t count) noexcept {

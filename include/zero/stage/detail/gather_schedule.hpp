@@ -17,8 +17,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Decides which buckets of sharded parameters are gathered in advance, stay gathered after
-/// their use, and are freed first. Counts what happened.
+/// @brief Decides which buckets of sharded parameters are gathered in advance, which stay gathered
+/// after their use, and which are freed first. Counts gathers and acquisitions for the TraceReport.
 ///
 /// A member of the ParameterScheduler, which gathers and frees as it says and reports each change.
 /// It depends on no element type and sends nothing. Every decision follows from the options and
@@ -55,15 +55,16 @@ public:
     /// @param is_late whether the acquisition had to gather a bucket
     void hold(std::size_t unit, bool is_late);
 
-    /// @brief Returns the next unit that is to be gathered in advance and is not yet; `none` if
-    /// there is none. After a unit that found no room, ask again at the next acquisition.
+    /// @brief Returns the next unit to gather in advance, or `none`. If it finds no room, call this
+    /// again only after the next acquisition.
     [[nodiscard]] std::size_t next_ahead() noexcept;
     /// @}
 
-    /// @brief A bucket was gathered. @param ahead the unit for which it was gathered in advance
+    /// @brief Notes that a bucket was gathered. @param ahead the unit for which it was gathered in
+    /// advance
     void note_gather(std::size_t bucket, std::size_t ahead = none) noexcept;
 
-    /// @brief Ends a use. @return whether the bucket is to be freed
+    /// @brief Ends a use. @return whether the caller must free the bucket
     [[nodiscard]] bool release(std::size_t bucket) noexcept {
         State& state = _states[bucket];
         return --state.users == 0 && state.kept_until == none
@@ -73,7 +74,7 @@ public:
         return _states[bucket].users != 0;
     }
 
-    /// @brief A bucket was freed.
+    /// @brief Notes that a bucket was freed.
     void note_free(std::size_t bucket) noexcept;
 
     /// @brief Calls `visit(bucket)` for every gathered bucket that is not in use.
@@ -105,16 +106,17 @@ public:
     }
     [[nodiscard]] std::span<std::size_t const> recorded() const noexcept { return _trace.units(); }
 
-    /// @brief Returns a text about the point where this rank left the order of the steps before, or
-    /// about the order that it recorded first.
+    /// @brief Describes the last point where this rank left the recorded order; if it never did,
+    /// the order that it recorded.
     [[nodiscard, gnu::cold]] std::string change_text() const;
 
-    /// @brief Returns the context of a gather for messages: the unit and the last acquisitions of
+    /// @brief Describes the context of a gather for messages: the unit and the last acquisitions of
     /// this micro-step, such as "unit 1 after units ... 4, 4, 3". Valid until the next call;
     /// allocates nothing.
     [[nodiscard]] char const* context_of(std::size_t unit) noexcept;
 
-    /// @brief Returns a text that says which unit this rank acquires, and both orders.
+    /// @brief Describes an acquisition: the unit, this rank's order and, if it differs, the
+    /// recorded one.
     [[nodiscard, gnu::cold]] std::string acquisition_text(std::size_t unit) const;
 
     /// @brief Takes over what does not depend on the layout: the order and the counts.
@@ -127,7 +129,8 @@ private:
     struct State {
         std::size_t users = 0;
         std::size_t kept_until = none; ///< position of the next use, until which it stays gathered
-        std::size_t ahead = none;      ///< the unit for which it was gathered in advance, unused
+        std::size_t ahead = none;      ///< the unit for which it was gathered in advance; `none`
+                                       ///< after its first use
         bool is_gathered = false;
     };
 
@@ -139,15 +142,15 @@ private:
     GatherOptions const* _options;
     std::size_t _rank;
     AcquisitionTrace _trace;
-    GatherOrder _order;           ///< of the units that the trace had recorded before
+    GatherOrder _order;           ///< decisions for the order that an earlier micro-step recorded
     std::vector<State> _states;   ///< by bucket
-    std::size_t _live = 0;        ///< elements of gathered buckets, in their places
-    std::size_t _position = none; ///< of the last acquisition in `_order`; none: not in it
-    std::size_t _ahead = 0;       ///< what precedes this position in `_order` is gathered
+    std::size_t _live = 0;        ///< elements of gathered buckets, padded as in their places
+    std::size_t _position = none; ///< position of the last acquisition in `_order`, or none
+    std::size_t _ahead = 0;       ///< the units before this position in `_order` are gathered
     std::uint64_t _micro_steps = 0;
     bool _is_changed = false;         ///< this rank recorded an order in this step
-    OrderChange _change{};            ///< the last one
-    std::vector<std::size_t> _before; ///< the recorded order before it
+    OrderChange _change{};            ///< the last time a micro-step left the recorded order
+    std::vector<std::size_t> _before; ///< the recorded order that `_change` left
     TraceReport _report;
     std::array<char, 96> _context{};
 };
@@ -156,7 +159,8 @@ private:
 [[gnu::cold]] std::string order_text(std::span<std::size_t const> units, std::size_t position);
 
 /// @brief Reports orders that differ between ranks. @throws CollectiveMismatch always
-/// @param orders of all ranks, in rank order, each `size` long; shorter ones end with `none`
+/// @param orders the order of each rank, in rank order, each `size` long; shorter ones end with
+/// `none`
 [[noreturn, gnu::cold]] void throw_order_mismatch(FlatLayout const& layout,
                                                   std::span<std::uint64_t const> orders,
                                                   std::size_t size);

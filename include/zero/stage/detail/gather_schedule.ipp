@@ -111,7 +111,7 @@ ZERO_INLINE void GatherSchedule::note_free(std::size_t bucket) noexcept {
     state.is_gathered = false;
     _live -= padded_size(_layout->elements(bucket));
     _report.live_elements = _live;
-    // It may be needed again before the end of what is gathered in advance.
+    // A unit before `_ahead` may need the bucket again.
     _ahead = 0;
 }
 

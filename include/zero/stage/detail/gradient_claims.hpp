@@ -59,7 +59,7 @@ public:
 
 private:
     std::size_t _trainable;
-    std::vector<std::size_t> _claimed; ///< by the current call
+    std::vector<std::size_t> _claimed; ///< buckets claimed by the current call
     std::size_t _end = 0;              ///< no bucket from here on was claimed in this micro-step
 };
 

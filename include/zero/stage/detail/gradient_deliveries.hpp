@@ -10,8 +10,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Records how this rank delivers gradients: whether memory of the engine can have been
-/// written in a micro-step, and the best evidence of a step that there is any gradient.
+/// @brief Records how this rank delivers gradients: which memory of the engine may have been
+/// written in a micro-step, and the best evidence in a step that a gradient exists.
 ///
 /// A member of `GradientScheduler`. It depends on no type of the engine.
 class GradientDeliveries {
@@ -37,8 +37,8 @@ public:
         _is_taken.assign(_is_taken.size(), false);
     }
 
-    /// @brief A gradient is leased, and cleared if asked. Returns whether it was leased before in
-    /// this micro-step.
+    /// @brief Notes that a gradient is leased. Returns whether it was already leased in this
+    /// micro-step.
     [[nodiscard]] bool begin(std::size_t parameter) noexcept {
         return std::exchange(_is_begun[parameter], true) != 0;
     }
@@ -46,8 +46,8 @@ public:
         return _is_begun[parameter] != 0;
     }
 
-    /// @brief Somebody got the address of a gradient, or handed one over.
-    /// @param is_engines it lies in memory of the engine; otherwise this is a no-op
+    /// @brief Notes that the caller got the address of a gradient, or handed one over.
+    /// @param is_engines whether it lies in memory of the engine; otherwise this is a no-op
     void take(std::size_t parameter, bool is_engines = true) noexcept {
         if (is_engines) {
             _is_taken[parameter] = true;
@@ -55,13 +55,14 @@ public:
         }
     }
 
-    /// @brief Whether memory of the engine can have been written in this micro-step. Uninitialised
-    /// memory whose address was not taken was not written.
+    /// @brief Whether the engine's memory of a gradient may have been written in this micro-step:
+    /// only if the caller took its address or handed a gradient over.
     [[nodiscard]] bool is_taken(std::size_t parameter) const noexcept {
         return _is_taken[parameter] != 0;
     }
 
-    /// @brief Caller-owned memory is leased. @param is_cleared by the engine, maybe too late
+    /// @brief Notes that caller-owned memory is leased. @param is_cleared whether the engine clears
+    /// it, perhaps too late
     void lease_callers(std::size_t parameter, bool is_cleared) noexcept {
         if (_evidence != GradientEvidence::delivered
             && _layout->parameter(parameter).elements != 0) {
@@ -69,7 +70,7 @@ public:
         }
     }
 
-    /// @brief Caller-owned memory is reported; it need not have been leased.
+    /// @brief Notes that caller-owned memory is reported as ready; it need not have been leased.
     void report_callers(std::size_t parameter) noexcept {
         if (!is_begun(parameter)) {
             lease_callers(parameter, false);
@@ -78,8 +79,8 @@ public:
 
 private:
     FlatLayout const* _layout;
-    std::vector<char> _is_begun; ///< per parameter, in this micro-step
-    std::vector<char> _is_taken; ///< the same
+    std::vector<char> _is_begun; ///< per parameter: leased in this micro-step
+    std::vector<char> _is_taken; ///< per parameter: may have been written in this micro-step
     GradientEvidence _evidence = GradientEvidence::nothing;
     bool _is_any_trained = false; ///< some parameter has a gradient
 };

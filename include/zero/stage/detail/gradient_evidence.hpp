@@ -7,11 +7,11 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Tells how a rank delivered gradients in a step.
+/// @brief How a rank delivered gradients in a step. Smaller values are better evidence.
 ///
-/// A rank starts the smallest index of a non-finite element, whose minimum over the ranks every
-/// step reduces anyway, with one of these values. So the best evidence of all ranks costs no
-/// message.
+/// Every step reduces the index of the first non-finite element to its minimum over the ranks. A
+/// rank initialises that index with one of these values, which are larger than any index. So the
+/// best evidence of all ranks costs no extra message.
 enum class GradientEvidence : std::int64_t {
     delivered = ops::Inspection::none - 2, ///< handed over, written to memory of the engine, or
                                            ///< reported in caller-owned memory

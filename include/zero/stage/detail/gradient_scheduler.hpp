@@ -29,7 +29,10 @@ namespace ZERO_NAMESPACE::detail {
 /// parameter type holds and moves the data.
 ///
 /// The engine calls it: `acquire`, `hand_over` and `set_ready` during the backward pass,
-/// `end_micro_step` and `finish_step` at the ends. `launch` starts the reduction of a bucket.
+/// `end_micro_step` and `finish_step` at the ends. `launch` passes each complete bucket to its
+/// store. Under every_micro_step the store reduces it. Under the boundary schedule it adds the
+/// bucket to the accumulation buffer, which it reduces in the last micro-step; if that was not
+/// announced, `finish_step` starts the reductions.
 template <class Config>
 class GradientScheduler {
 public:
@@ -99,8 +102,8 @@ public:
         _writers.begin_micro_step();
     }
 
-    /// @brief Leases the unit's gradients to commands on `writer`. The first call in a micro-step
-    /// clears them if `is_zeroed`. @throws LateGradient, OutOfOrder
+    /// @brief Leases the unit's gradients to commands on `writer`. The first lease of a gradient in
+    /// a micro-step clears it if `is_zeroed`. @throws LateGradient, OutOfOrder
     void acquire(std::size_t unit, Queue writer, bool is_zeroed) {
         for (std::size_t const parameter : _layout->unit_parameters(unit)) {
             require_not_launched(parameter);
@@ -190,8 +193,10 @@ public:
         ++_micro_steps;
     }
 
-    /// @brief Reduces the gradients that waited for the end of the accumulation because the last
-    /// micro-step was not announced. A second call in a step is a no-op. Collective.
+    /// @brief Completes the reductions of a step. Under the boundary schedule it reduces the
+    /// accumulation buffer if the last micro-step was not announced. Under every_micro_step it
+    /// gathers the sums of replicated gradients unless the only micro-step has all-reduced them. A
+    /// second call in a step is a no-op. Collective.
     void finish_step() {
         if (std::exchange(_is_finished, true)) {
             return;
@@ -231,8 +236,8 @@ public:
         }
     }
 
-    /// @brief Rethrows an exception of a command of the last micro-step on a caller's queue, if it
-    /// is known.
+    /// @brief Rethrows the exception that a command of the last micro-step threw on a caller's
+    /// queue, if it is already known.
     void rethrow_failure() const { _writers.rethrow_failure(); }
 
 private:
@@ -249,7 +254,8 @@ private:
                                  [&](auto const& store) { return store.is_leased(bucket); });
     }
 
-    /// In memory of the engine: its address was taken. Caller-owned: leased or reported.
+    /// Whether a gradient may have been written. In memory of the engine: its address was taken, or
+    /// a gradient handed over. Caller-owned: leased or reported.
     [[nodiscard]] bool is_written(std::size_t parameter) const {
         return is_in_callers_memory(parameter)
                    ? _deliveries.is_begun(parameter) || _readiness.is_started(parameter)
@@ -312,8 +318,9 @@ private:
         }
     }
 
-    /// Provides memory for a parameter's gradient, whose buckets `writer` follows. The first call
-    /// of a micro-step clears it, or chooses it to be cleared together with others.
+    /// Provides memory for a parameter's gradient to commands on `writer`, which must already
+    /// follow the writes to its buckets. If `is_zeroed`, the first call of a micro-step clears
+    /// caller-owned memory, and chooses other memory to be cleared together with others.
     void begin_parameter(std::size_t parameter, Queue writer, bool is_zeroed) {
         bool const is_callers = is_in_callers_memory(parameter);
         if (is_callers) {
@@ -332,8 +339,8 @@ private:
         }
     }
 
-    /// Leases the parameter's buckets to commands on `writer`, which follows the writes noted so
-    /// far. The caller notes the new write.
+    /// Leases the parameter's buckets to commands on `writer`, which must already follow the writes
+    /// noted so far. The caller of this function notes the new write.
     void open_all(std::size_t parameter, Queue writer) {
         for (std::size_t const bucket : _layout->parameter_buckets(parameter)) {
             if (!is_open(bucket)) {
@@ -351,7 +358,8 @@ private:
                           [&](auto& store) { store.close(bucket, Backend::record(_queue)); });
     }
 
-    /// Starts the reduction of a bucket and closes its lease. Collective.
+    /// Passes a bucket to its store, which reduces or accumulates it, and closes its lease.
+    /// Collective if the store reduces it.
     void launch(std::size_t bucket) {
         _readiness.set_launched(bucket);
         _writers.follow(bucket, _queue);

@@ -29,9 +29,9 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Owns the gradients of one parameter type before their reduction: the leases of a
-/// micro-step and the buffer for copies of caller-owned gradients; and the store of their sums. The
-/// GradientScheduler decides when they are used.
+/// @brief Owns the gradients of one parameter type: before their reduction the leases of a
+/// micro-step and the buffer for copies of caller-owned gradients, after it the GradientSumStore.
+/// The GradientScheduler decides when they are used.
 template <class Config, class Types>
 class GradientStore {
 public:
@@ -44,11 +44,11 @@ public:
     [[gnu::cold]] explicit GradientStore(TypeContext<Config> const& context)
         : GradientStore(context, context.layout->trainable_buckets()) {}
 
-    /// @brief Number of the parameter type.
+    /// @brief Index of the parameter type.
     [[nodiscard]] std::size_t type() const noexcept { return _type; }
 
     /// @brief Whether a bucket is leased from its first writer to its reduction. Otherwise all its
-    /// gradients are caller-owned, and `prepare` finds them.
+    /// gradients are caller-owned, and `prepare` copies them, or they are reduced in place.
     [[nodiscard]] bool is_leased(std::size_t bucket) const noexcept {
         return _sources[bucket] == GradientSource::lease;
     }
@@ -108,8 +108,8 @@ public:
         return _block + _layout->bucket(bucket).block_begin;
     }
 
-    /// @brief Element `index` of a bucket of reduced gradients: of an own extent, or any if they
-    /// are replicated.
+    /// @brief The address of element `index` of a bucket of reduced gradients. Unless they are
+    /// replicated, it must lie in this rank's extent.
     [[nodiscard]] A* reduced(std::size_t bucket, std::size_t index) const noexcept {
         return _sums.at(bucket, index);
     }
@@ -127,7 +127,7 @@ public:
 
     /// @brief Clears the gradients of chosen parameters in the source of a bucket. Pieces that
     /// follow one another are cleared by one command, together with the padding between them unless
-    /// that is poisoned. O(pieces looked at).
+    /// that is poisoned. O(`pieces`).
     template <class Chosen>
     void clear(std::size_t bucket, Queue writer, PieceIndices pieces, Chosen const& is_chosen) {
         auto const all = _layout->pieces(bucket);
@@ -152,7 +152,8 @@ public:
         Backend::fill(writer, _callers[parameter], _layout->parameter(parameter).elements, G{});
     }
 
-    /// @brief Adds one piece of a transient gradient. @param gradient the whole parameter's
+    /// @brief Adds one piece of a transient gradient. @param gradient gradient of the whole
+    /// parameter
     void add(std::size_t bucket, Piece const& piece, void const* gradient, Queue writer) {
         Backend::accumulate(writer, at(bucket, piece),
                             static_cast<G const*>(gradient) + piece.parameter_begin,
@@ -168,7 +169,7 @@ public:
         if (_sources[bucket] == GradientSource::copy) {
             poison_source(bucket, _queue, _copied.data());
         }
-        std::size_t row = 0;   // of the bucket's table of copies
+        std::size_t row = 0;   // in the bucket's table of copies
         std::size_t count = 0; // rows to copy directly before it
         auto const copy = [&] {
             if (count != 0) {
@@ -232,7 +233,7 @@ private:
         }
     }
 
-    /// With poison: fills the memory of a bucket with NaN. The padding keeps it.
+    /// With poison: fills the memory of a bucket with NaN, which stays in the padding.
     void poison_source(std::size_t bucket, Queue writer, G* memory) {
         if (_poison) {
             Backend::fill(writer, memory, _layout->elements(bucket),
@@ -284,7 +285,7 @@ private:
     ReductionSchedule _schedule;
     bool _poison;
     BucketPool<G, Backend> _pool;
-    Buffer<G> _copied; ///< source of one bucket at a time, whose gradients are caller-owned
+    Buffer<G> _copied; ///< source of buckets with caller-owned gradients only, one at a time
     GradientSumStore<Config, Types> _sums;
     G* _block = nullptr;              ///< the caller's block of gradients, if there is one
     List<G*> _callers;                ///< per parameter: its caller-owned gradient, or null

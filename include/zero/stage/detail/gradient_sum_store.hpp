@@ -61,8 +61,8 @@ public:
         }
     }
 
-    /// @brief Element `index` of a bucket of reduced gradients: of an own extent, or any if they
-    /// are replicated.
+    /// @brief The address of element `index` of a bucket of reduced gradients. Unless they are
+    /// replicated, it must lie in this rank's extent.
     [[nodiscard]] A* at(std::size_t bucket, std::size_t index) const noexcept {
         return _sums_in_block ? _sources[bucket] + index : _sum.at(bucket, index);
     }
@@ -183,7 +183,7 @@ private:
     List<A*> _sources;   ///< by bucket, if sums replace gradients
     PlacedBuffer<A> _sum;
     GradientWire<Config, Types> _wire;
-    CutList _cuts; ///< of the bucket that is sent
+    CutList _cuts; ///< cuts of the bucket that is sent
     Drain<Backend> _drain;
 };
 

@@ -26,7 +26,7 @@ constexpr bool has_wire(ReductionSchedule schedule) noexcept {
 }
 
 /// @brief Owns the buffer in which gradients are converted to the communication type, and sends
-/// buckets through it. A member of GradientStore.
+/// buckets through it. A member of GradientSumStore.
 ///
 /// A bucket that is larger than the buffer is sent in chunks, so that no buffer is as large as the
 /// largest tensor. Sums are formed per element, so chunks change no bit.
@@ -45,10 +45,10 @@ public:
                   BufferKind::wire),
           _cuts(context.layout->world() + 1, 0) {}
 
-    /// @brief Converts a bucket chunk by chunk and calls `send(wire, cuts, first)` for each: its
-    /// elements, its W + 1 cuts, which live as long as the call, and for rank r
-    /// `first(r)`, the position in the bucket of the first element at `wire + cuts[r]`.
-    /// @param factor multiplied before the conversion
+    /// @brief Converts a bucket chunk by chunk and calls `send(wire, cuts, first)` for each chunk.
+    /// `cuts` are its W + 1 cuts, valid during the call. `first(r)` is the offset in the bucket of
+    /// the element at `wire + cuts[r]`.
+    /// @param factor multiplies the values before the conversion
     template <class From, class Send>
     void for_chunks(typename Backend::Queue queue, std::span<std::size_t const> cuts,
                     From const* source, float factor, Send const& send) {
@@ -78,7 +78,7 @@ public:
 private:
     std::size_t _capacity; ///< in elements
     Buffer<C> _buffer;
-    std::vector<std::size_t> _cuts; ///< of the current chunk
+    std::vector<std::size_t> _cuts; ///< cuts of the current chunk
 };
 
 } // namespace ZERO_NAMESPACE::detail

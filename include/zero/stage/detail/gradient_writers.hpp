@@ -63,7 +63,7 @@ public:
     }
 
     /// @brief Makes the communication queue wait for every queue of the micro-step and for
-    /// `writer`: a caller need not report every write.
+    /// `writer`, because a caller need not report every write.
     void join_all(Queue writer, Fence fence) {
         note_queue(writer);
         for (Write& last : _of_micro_step) {
@@ -89,8 +89,8 @@ public:
         _of_micro_step.clear();
     }
 
-    /// @brief Rethrows an exception of a command of the last micro-step on a caller's queue, if it
-    /// is known.
+    /// @brief Rethrows the exception that a command of the last micro-step threw on a caller's
+    /// queue, if it is already known.
     void rethrow_failure() const {
         if constexpr (requires(Event const& event) { Backend::rethrow_failure(event); }) {
             for (Write const& last : _of_micro_step) {
@@ -117,7 +117,7 @@ private:
 
     Queue _communication;
     List<Write> _of_bucket;     ///< per trainable bucket: its last write
-    List<Write> _of_micro_step; ///< each queue once, with its last command when it was joined
+    List<Write> _of_micro_step; ///< each queue once; the event is set by `join_all`
 };
 
 } // namespace ZERO_NAMESPACE::detail

@@ -9,7 +9,7 @@ template <class Optimizer>
 struct GroupState {
     typename Optimizer::Options options{};
     double learning_rate_factor = 1.0;
-    typename Optimizer::Hyper hyper{}; ///< of the current step
+    typename Optimizer::Hyper hyper{}; ///< for the current step
 };
 
 } // namespace ZERO_NAMESPACE::detail

@@ -14,8 +14,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Returns the parameters of one type that this rank holds. @param layout that `memory` was
-/// made for
+/// @brief Returns the parameters of one type that this rank holds. @param layout the layout for
+/// which `memory` was made
 template <class Config, class Types>
 [[gnu::cold]] HeldArray held_parameters(ParameterStore<Config, Types> const& memory,
                                         FlatLayout const& layout,

@@ -20,7 +20,7 @@ namespace ZERO_NAMESPACE::detail {
 [[noreturn, gnu::cold]] void throw_no_parameter_lease(FlatLayout const& layout, std::size_t unit,
                                                       std::size_t rank);
 
-/// @throws OutOfOrder: there is no room for a bucket that needs none of the caller's calls. The
+/// @throws OutOfOrder: there is no room for a bucket that the engine leases by itself. The
 /// schedulers keep that room free, so this reports a bug of the library.
 [[noreturn, gnu::cold]] void throw_no_room(FlatLayout const& layout, std::size_t bucket,
                                            std::size_t rank);

@@ -14,7 +14,7 @@ namespace ZERO_NAMESPACE::detail {
 enum class LeaseChoice {
     own_place,    ///< its planned place
     spare_places, ///< the adjacent spare places that fit best: nothing else is planned there
-    any_place     ///< the free adjacent memory that fits best, in the places of other buckets
+    any_place     ///< the adjacent free memory that fits best, places of other buckets included
 };
 
 /// @brief Tracks which parts of a pool's memory are claimed by which bucket.
@@ -27,13 +27,13 @@ public:
 
     [[gnu::cold]] explicit LeaseMap(LeasePlan const& plan);
 
-    /// @brief Claims memory for a bucket. A second call is a no-op. O(cells of the place), if the
-    /// place is free; otherwise O(cells).
+    /// @brief Claims memory for a bucket. A second call is a no-op. O(cells of its place) if that
+    /// is free; otherwise O(cells).
     /// @return false if no free part is large enough; nothing was changed
     [[nodiscard]] bool claim(std::size_t bucket, LeaseChoice choice = LeaseChoice::any_place);
 
     /// @brief Returns whether an unclaimed bucket would find memory if no bucket before it held
-    /// any. Same complexity.
+    /// any. Complexity as for `claim`.
     [[nodiscard]] bool has_room_after_earlier(std::size_t bucket) const;
 
     /// @brief Ends the claim, if there is one.
@@ -49,8 +49,8 @@ public:
     }
 
     /// @brief Makes a claimed bucket the last user of its memory. Calls `visit(bucket)` for the
-    /// last users before it; it may name one twice. A bucket that was elsewhere before is also
-    /// named, so its new last use comes after the old one.
+    /// last users before it; it may name one twice. If the bucket itself was elsewhere before, it
+    /// is also named, so that its new last use comes after the old one.
     void use(std::size_t bucket, FunctionRef<std::size_t> visit);
 
 private:
@@ -71,7 +71,7 @@ private:
     List<Range> _planned;                  ///< by bucket: the cells of its place
     List<Range> _cells_of;                 ///< by bucket: the cells of its last claim
     std::vector<char> _is_claimed;         ///< by bucket
-    std::vector<char> _is_moved;           ///< by bucket: the last claim is not where it was used
+    std::vector<char> _is_moved;           ///< by bucket: claimed elsewhere since its last use
 };
 
 } // namespace ZERO_NAMESPACE::detail

@@ -99,7 +99,7 @@ ZERO_INLINE bool LeaseMap::is_free(Range cells, std::size_t first) const {
     return result;
 }
 
-/// The smallest run of free cells that holds so many elements, or an empty range.
+/// The smallest run of free cells that holds `elements` elements, or an empty range.
 ZERO_INLINE Range LeaseMap::best_fit(std::size_t elements, Range among, std::size_t first) const {
     Range best{};
     std::size_t best_size = none;
@@ -110,7 +110,7 @@ ZERO_INLINE Range LeaseMap::best_fit(std::size_t elements, Range among, std::siz
             continue;
         }
         while (_cell_begins[cell + 1] - _cell_begins[begin + 1] >= elements) {
-            ++begin; // the run holds them without its first cell
+            ++begin; // the run is large enough without its first cell
         }
         std::size_t const size = _cell_begins[cell + 1] - _cell_begins[begin];
         if (size >= elements && size < best_size) {

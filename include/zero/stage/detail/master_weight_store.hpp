@@ -111,7 +111,8 @@ public:
     }
 
 private:
-    using Row = CopySlice<P>; ///< of the table of copies, in which all slices are one "bucket"
+    using Row = CopySlice<P>; ///< a row of the table of copies, in which all slices are one
+                              ///< "bucket"
 
     Queue _queue;
     PlacedBuffer<M> _master;

@@ -30,12 +30,12 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief The arguments of an OptimizerStore: the memory that its tables point to.
+/// @brief The arguments of an OptimizerStore: the memory to which its tables point.
 template <class Config, class Types>
 struct OptimizerContext : TypeContext<Config> {
     ParameterStore<Config, Types> const* parameters;
     GradientStore<Config, Types> const* gradients;
-    float* scratch; ///< of `scratch_floats` elements
+    float* scratch; ///< memory for `scratch_floats` floats
 };
 
 /// @brief Owns the master weights and optimizer states that this rank updates, for one parameter
@@ -209,8 +209,9 @@ private:
         return slice;
     }
 
-    /// Finds the tiles of `update_all`: consecutive slices of at most so many elements together, or
-    /// one slice. Slices are not cut, because some optimizers need whole tensors.
+    /// Finds the tiles of `update_all`: consecutive slices of at most `most` elements together, or
+    /// one larger slice. With `most` 0 there is one tile. Slices are not cut, because some
+    /// optimizers need whole tensors.
     [[gnu::cold]] void find_tiles(std::span<Slice const> slices, std::size_t most) {
         _tiles.push_back(0);
         std::size_t elements = 0;
@@ -230,9 +231,10 @@ private:
     UpdateTable _slices;
     List<Origin> _origins;
     InspectTable _inspected;
-    GroupTable _grouped; ///< the same slices with their groups; empty without the option
-    std::vector<std::size_t> _first_slice; ///< per bucket
-    std::vector<std::size_t> _tiles; ///< first slices of the tiles of `update_all`, and the end
+    GroupTable _grouped; ///< the inspected slices with their groups; empty without `group_norms`
+    std::vector<std::size_t> _first_slice; ///< per bucket: index of its first slice; then the total
+    std::vector<std::size_t> _tiles; ///< index of the first slice of each tile of `update_all`;
+                                     ///< then the total
     Drain<Backend> _drain;
 };
 

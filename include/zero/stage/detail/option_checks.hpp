@@ -13,13 +13,13 @@ namespace ZERO_NAMESPACE::detail {
 
 [[gnu::cold]] void check_clipping(std::optional<float> const& largest_norm);
 
-/// @param skips_overflow the loss scaler decides what happens to non-finite gradients
+/// @param skips_overflow whether the loss scaler skips steps with non-finite gradients
 [[gnu::cold]] void check_non_finite(NonFinite non_finite, bool skips_overflow);
 
 /// @param is_default whether `options.optimizer` has the default values
 [[gnu::cold]] void check_optimizer_is_used(std::size_t groups, bool is_default);
 
-/// @brief Rethrows the error of an optimizer's options with the group that they belong to.
+/// @brief Rethrows the error of an optimizer's options, with the group to which they belong.
 [[noreturn, gnu::cold]] void throw_for_group(InvalidArgument const& error, std::size_t group);
 
 [[gnu::cold]] void check_learning_rate_factor(std::size_t group, double factor);
@@ -28,7 +28,8 @@ namespace ZERO_NAMESPACE::detail {
 /// is zero or infinite as a float.
 [[gnu::cold]] void check_unscaling(float predivide, float loss_scale);
 
-/// @param rebuilds whether `rebuild_buckets` is given, @param has_block whether `adopted_block` is
+/// @param rebuilds whether `rebuild_buckets` is given
+/// @param has_block whether `adopted_block` is given
 [[gnu::cold]] void check_storage(int stage, Storage storage, bool rebuilds,
                                  std::size_t leases_until_rebuild, bool has_block);
 

@@ -8,20 +8,21 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief A rank's statement about the order in which a step acquired units. The ranks reduce it
-/// together with the number that they reduce in every step anyway, so that a rank with another
-/// order is found over transports that compare no tags.
+/// @brief The order in which a rank acquired units in a step, as a hash. The ranks reduce it
+/// together with the integers that they reduce in every step anyway, so that a rank with another
+/// order is found even over transports that compare no tags.
 struct OrderEvidence {
     bool is_compared = false; ///< parameters are sharded, on more than one rank
     bool is_changed = false;  ///< this rank recorded an order in this step
-    std::uint64_t hash = 0;   ///< of the acquisitions of the step
+    std::uint64_t hash = 0;   ///< hash of the acquisitions of the step
 };
 
-/// @brief The minimum of these numbers over the ranks, in the memory of the backend.
+/// @brief The numbers of one rank's `OrderEvidence`, then their minima over the ranks, in the
+/// memory of the backend.
 struct OrderAgreement {
     static constexpr std::size_t count = 3;
 
-    /// Hash, complement of the hash, and 1 if the rank recorded an order.
+    /// Hash, complement of the hash, and 1 if the rank recorded an order, otherwise 0.
     std::int64_t numbers[count] = {};
 
     /// @brief Sets the numbers of one rank.

@@ -24,8 +24,8 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @brief Decides when parameters can be read: when a unit is gathered, held and freed (stage 3),
 /// when updated shards are published by an all-gather (stages 1 and 2), and how initial values
-/// reach all ranks. One ParameterStore per parameter type holds and moves the data. Which units are
-/// gathered in advance and which stay gathered is decided by the GatherSchedule.
+/// reach all ranks. One ParameterStore per parameter type holds and moves the data. The
+/// GatherSchedule decides which units are gathered in advance and which stay gathered.
 ///
 /// The engine calls it: `acquire` and `release` for a unit in use, `publish` after an update.
 template <class Config>
@@ -54,16 +54,18 @@ public:
         return _stores.template get<Types>();
     }
 
-    /// @brief Gives the parameters their registered values. Owners compute those of buckets that
-    /// every rank may compute, and stages 0 to 2 gather them; rank 0 sends all others. Collective;
-    /// the values must stay until the caller has waited for the queue.
+    /// @brief Gives the parameters their registered values. The owners fill each bucket that every
+    /// rank may compute, and stages 0 to 2 then gather it; rank 0 sends all other buckets.
+    /// Collective; the registered values must stay valid until the caller has waited for the queue.
     [[gnu::cold]] void set_initial(std::span<AnyParameter const> parameters) {
         if (_storage != Storage::owned) {
             broadcast_full();
             return;
         }
-        Backend::synchronise(Backend::record(_queue)); // the memory was filled
-        for (bool const sends : {false, true}) {       // first all owners compute
+        // The enqueued fill must end before initialisers write from the host.
+        Backend::synchronise(Backend::record(_queue));
+        // All owners compute before any bucket is sent.
+        for (bool const sends : {false, true}) {
             for (std::size_t bucket = 0; bucket < _layout->buckets(); ++bucket) {
                 bool const is_filled = is_filled_by_owners(*_layout, bucket, parameters);
                 _stores.of_bucket(bucket, [&](auto& store) {
@@ -96,7 +98,8 @@ public:
     }
 
     /// @brief Makes a unit's parameters readable for commands on `reader`. In stage 3 it is
-    /// collective: it gathers the buckets that are not there yet, and then units in advance.
+    /// collective: it gathers the buckets that are not gathered yet, and then other units in
+    /// advance.
     /// @throws OutOfOrder if more units are held than there are leases for, or under
     /// ChangedOrder::error; nothing was changed
     void acquire(std::size_t unit, Queue reader) {
@@ -185,7 +188,8 @@ public:
         return _row.shards_optimizer() && !_row.shards_parameters() && _layout->world() > 1;
     }
 
-    /// @brief Makes updated buckets readable that are not sent (stages 0 and 3, and a single rank).
+    /// @brief Makes updated buckets that are not sent readable: in stage 0, and on a single rank. A
+    /// no-op in stage 3.
     void publish_unsent() {
         if (!_row.shards_parameters()) {
             Event const updated = Backend::record(_queue);
@@ -268,8 +272,8 @@ private:
         last = {reader, event, true};
     }
 
-    /// Gathers the buckets of a unit that are not there.
-    /// @param ahead the unit if it is gathered in advance
+    /// Gathers the buckets of a unit that are not gathered yet.
+    /// @param ahead the unit if it is gathered in advance, otherwise `none`
     /// @return whether anything was gathered
     bool gather_missing(std::size_t unit, std::size_t ahead) {
         bool is_gathered = false;
@@ -300,9 +304,9 @@ private:
                && claim_leases(_stores, _layout->unit_buckets(unit), is_wanted, choice, _claimed);
     }
 
-    /// Claims memory for a unit, for which it frees buckets that are not in use if necessary. A
-    /// unit takes the places of others only if its own is held: so two consecutive units always
-    /// find room, wherever units were before.
+    /// Claims memory for a unit, and frees buckets that are not in use if necessary. A unit takes
+    /// the places of others only as a last resort, when its own and the spare ones do not suffice.
+    /// So two consecutive units always find room, wherever units were before.
     void require_leases(std::size_t unit) {
         bool is_met = claim(unit, LeaseChoice::spare_places);
         for (std::size_t bucket = 0; !is_met && bucket != GatherSchedule::none;) {
@@ -321,14 +325,15 @@ private:
     Queue _queue;
     std::size_t _rank;
     StageRow _row;
-    bool _is_in_place; ///< as for a ParameterStore
+    bool _is_in_place; ///< see `reads_in_place`
     Storage _storage;
     GatherSchedule _schedule;
     StoresByType<Config, ParameterStore> _stores;
-    List<Event> _published;            ///< per bucket: its last all-gather
+    List<Event> _published;            ///< per bucket: its last gather, update or write
     List<LastReader> _readers;         ///< per queue: its last reader of replicated parameters
-    List<LastReader> _last_readers;    ///< per sharded bucket that stays gathered after its use
-    std::vector<std::size_t> _claimed; ///< by the current call
+    List<LastReader> _last_readers;    ///< per sharded bucket: its last reader while it stays
+                                       ///< gathered
+    std::vector<std::size_t> _claimed; ///< buckets claimed by the current call
 };
 
 } // namespace ZERO_NAMESPACE::detail

@@ -90,7 +90,7 @@ public:
         return _is_in_place ? _placed.at(at.bucket, begin) : _pool.at(at.bucket) + begin;
     }
 
-    /// @brief Writes the registered values of a bucket that this rank owns, which every rank may
+    /// @brief Writes the registered values of this rank's extent of a bucket that every rank may
     /// compute. Calls the caller's initialisers.
     [[gnu::cold]] void initialise_own(std::size_t bucket,
                                       std::span<AnyParameter const> parameters) {
@@ -160,8 +160,8 @@ public:
     }
 
     /// @brief All-gathers a bucket of sharded parameters into a lease. Collective. If parameters
-    /// are read in place, it only keeps count of the lease.
-    /// @param context of the tag
+    /// are read in place, it only opens the lease.
+    /// @param context `CollectiveTag::context`
     void gather(std::size_t bucket, char const* context = "") {
         [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
         T* const lease = open(bucket);
@@ -176,7 +176,7 @@ public:
         }
     }
 
-    /// @brief Makes the communication queue wait for the readers of everything gathered.
+    /// @brief Makes the communication queue wait for the last use of every released lease.
     void wait_for_leases() const { _pool.wait_for_last_uses(_queue, Fence::parameter_lease_reuse); }
 
     /// @brief Ends a lease. With poison it waits for the last reader and fills the lease with NaN,
@@ -190,8 +190,8 @@ public:
         _pool.close(bucket, std::move(last_use));
     }
 
-    /// @brief All-gathers the extents of a bucket into the replicas, through a lease if these are
-    /// not as contiguous as the bucket. Collective.
+    /// @brief All-gathers the extents of a bucket into the replicas, through a lease if the bucket
+    /// cannot be communicated in place. Collective.
     void gather_replicas(std::size_t bucket) {
         [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
         auto const cuts = _cuts.of(_layout->cuts(bucket));
@@ -257,8 +257,9 @@ private:
                   }};
     }
 
-    /// Whether a parameter lies behind the first one and its elements in the adopted block. The
-    /// answer is the same on every rank, unlike that for scattered parameters.
+    /// Whether a parameter of the adopted block follows the run of `elements` elements that begins
+    /// with parameter `first`. False for scattered parameters, whose addresses differ between
+    /// ranks.
     [[nodiscard]] bool continues(std::size_t first, std::size_t elements,
                                  std::size_t parameter) const noexcept {
         return _storage == Storage::adopted
@@ -266,7 +267,8 @@ private:
                    || _full[parameter] == _full[first] + elements);
     }
 
-    /// Whether scattered parameters are copied through leases, which those that are published have.
+    /// Whether scattered parameters are sent through leases, which exist only for those that are
+    /// published (stages 1 and 2).
     [[nodiscard]] bool is_sent_in_lease(bool trainable) const noexcept {
         return _storage == Storage::scattered && _has_copy_leases && trainable;
     }
@@ -366,12 +368,12 @@ private:
     bool _is_in_place; ///< sharded parameters are read in the shard
     Storage _storage;
     bool _poison;
-    bool _has_copy_leases; ///< for buckets of scattered parameters
+    bool _has_copy_leases; ///< buckets of scattered parameters have leases
     T* _block = nullptr;
     BucketPool<T, Backend> _pool;
     PlacedBuffer<T> _placed;
     List<T*> _full; ///< per parameter: replicated values
-    CutList _cuts;  ///< of the bucket that is sent
+    CutList _cuts;  ///< cuts of the bucket that is sent
     /// Pieces and own slices of buckets that are copied between a lease and caller-owned memory,
     /// because they cannot be communicated in place.
     BucketCopies<T, Backend> _pieces;

@@ -20,7 +20,7 @@ class PerBlockBuffer {
 public:
     PerBlockBuffer() = default;
 
-    /// @param numbers per block
+    /// @param numbers count of numbers per block
     [[gnu::cold]] PerBlockBuffer(FlatLayout const& layout, std::size_t type, std::size_t rank,
                                  Placement placement, std::size_t numbers, MemoryResource& memory,
                                  BufferKind kind)

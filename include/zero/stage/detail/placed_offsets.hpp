@@ -16,7 +16,7 @@ public:
     PlacedOffsets() = default;
 
     /// @param buckets number of buckets that are mapped, from the first on
-    /// @param type of the parameters; buckets of other types occupy no space
+    /// @param type index of the parameter type; buckets of other types occupy no space
     [[gnu::cold]] PlacedOffsets(FlatLayout const& layout, std::size_t buckets, std::size_t type,
                                 std::size_t rank, Placement placement);
 

@@ -93,7 +93,7 @@ public:
         --_held[unit];
         --_handles;
     }
-    /// @brief Number of handles that are held.
+    /// @brief Number of open weight handles and gathers for writing.
     [[nodiscard]] std::size_t handles() const noexcept { return _handles; }
     void require_nothing_held(char const* call) const;
     /// @}
@@ -169,7 +169,7 @@ private:
     bool _is_announced = false;
     std::uint64_t _micro_step_serial = 0;
     std::vector<std::size_t> _held;    ///< per unit: handles of its weights
-    std::size_t _handles = 0;          ///< of all units
+    std::size_t _handles = 0;          ///< handles of weights, and gathers for writing
     std::vector<std::size_t> _written; ///< parameters gathered for writing
 };
 

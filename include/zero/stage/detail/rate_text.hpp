@@ -16,7 +16,7 @@ public:
     [[nodiscard]] char const* of(double learning_rate, std::size_t micro_steps) noexcept;
 
 private:
-    double _rate = -1.0; ///< of the text; rates are not negative
+    double _rate = -1.0; ///< the rate in `_text`; initially -1, because no rate is negative
     std::size_t _micro_steps = 0;
     std::array<char, 112> _text{};
 };

@@ -7,8 +7,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Records the order in which the units of this rank become ready in a step, each at its
-/// first time in any micro-step. An engine uses it to rebuild its buckets.
+/// @brief Records the order in which the units of this rank first become ready in a step, in any of
+/// its micro-steps. An engine uses it to rebuild its buckets.
 class ReadyOrderRecorder {
 public:
     /// @param is_wanted if false, nothing is recorded

@@ -15,7 +15,7 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Owns the memory of the figures that `ReportOptions` ask for, and enqueues the passes that
-/// measure them. Owns nothing and enqueues nothing without an option. `StepControl` owns it.
+/// measure them. Without an option it allocates and enqueues nothing. `StepControl` owns it.
 template <class Config>
 class ReportStore {
 public:
@@ -38,7 +38,7 @@ public:
     }
 
     /// @brief Enqueues the inspection of this rank's gradients, and writes the integers that the
-    /// ranks then reduce by one sum.
+    /// ranks then reduce.
     void measure(Queue queue, OptimizerShard<Config> const& shard, StepState<Config>* state) const {
         ReportedFigures const all = figures();
         Backend::run(queue, ClearFigures{all});
@@ -73,9 +73,9 @@ private:
     }
 
     ReportOptions _options;
-    Buffer<ops::NormSum> _groups;    ///< of this rank
-    Buffer<std::int64_t> _exchanged; ///< by the ranks
-    Buffer<double> _norms;           ///< of all groups, for each report that is kept
+    Buffer<ops::NormSum> _groups;    ///< sums of the groups on this rank
+    Buffer<std::int64_t> _exchanged; ///< integers that the ranks reduce
+    Buffer<double> _norms;           ///< norms of all groups, for each report that is kept
 };
 
 } // namespace ZERO_NAMESPACE::detail

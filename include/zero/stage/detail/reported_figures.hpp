@@ -21,9 +21,9 @@ struct ReportedFigures {
     static constexpr std::size_t sums = ops::Inspection::count; ///< integers of one inspection
 
     std::int64_t* exchanged = nullptr;
-    ops::NormSum* groups = nullptr; ///< of this rank; null if groups are not told apart
-    double* norms = nullptr;        ///< of the groups, for each report that is kept
-    std::size_t group_count = 0;    ///< 0 if groups are not told apart
+    ops::NormSum* groups = nullptr; ///< sums of the groups on this rank; null without `group_norms`
+    double* norms = nullptr;        ///< norms of the groups, for each report that is kept
+    std::size_t group_count = 0;    ///< 0 without `group_norms`
 
     /// @brief Returns how many integers are summed.
     [[nodiscard]] ZERO_HOST_DEVICE constexpr std::size_t summed() const noexcept {
@@ -39,18 +39,18 @@ struct ReportedFigures {
         return summed_for(groups) + StepIntegers::minima(true);
     }
 
-    /// @brief The number of zeros.
+    /// @brief The address of the number of zeros.
     [[nodiscard]] ZERO_HOST_DEVICE constexpr std::int64_t* zeros() const noexcept {
         return exchanged + sums;
     }
 
-    /// @brief The integers of one group.
+    /// @brief The address of one group's sums.
     [[nodiscard]] ZERO_HOST_DEVICE constexpr std::int64_t* of(std::size_t group) const noexcept {
         return exchanged + sums + 1 + group * sums;
     }
 };
 
-/// @brief Resets what the passes over the gradients add to.
+/// @brief Resets the sums to which the passes over the gradients add.
 struct ClearFigures {
     ReportedFigures figures;
     ZERO_HOST_DEVICE void operator()() const {
@@ -61,7 +61,7 @@ struct ClearFigures {
     }
 };
 
-/// @brief Merges the groups to the inspection of all gradients, and writes the integers that the
+/// @brief Merges the groups into the inspection of all gradients, and writes the integers that the
 /// ranks reduce.
 template <class Config>
 struct PackFigures {
@@ -87,7 +87,7 @@ struct PackFigures {
     }
 };
 
-/// @brief Reads back what the ranks have reduced, as far as a step without figures reduces it too.
+/// @brief Copies back those reduced integers that a step without figures also reduces.
 struct UnpackFigures {
     ReportedFigures figures;
     ZERO_HOST_DEVICE void operator()(StepIntegers& to) const {

@@ -24,7 +24,7 @@ using GatherValues =
 
 /// @brief Compares layouts and options of all ranks. The message names the first parameter that
 /// differs and both sides, or the options. Collective; waits.
-/// @param types of the parameters, by index
+/// @param types parameter types by index
 /// @param options the same names on every rank
 /// @throws LayoutMismatch on every rank
 template <class Communicator>

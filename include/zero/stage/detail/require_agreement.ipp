@@ -13,7 +13,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Describes a parameter, or its absence. @param types by index
+/// @brief Describes a parameter, or its absence. @param types parameter types by index
 [[gnu::cold]] inline std::string describe_parameter(FlatLayout const& layout, std::size_t index,
                                                     std::span<DType const> types) {
     if (index >= layout.parameters().size()) {

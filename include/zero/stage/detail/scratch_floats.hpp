@@ -12,7 +12,7 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Returns the floats of scratch memory that the updates of this rank need: the maximum over
-/// its parameters, since an optimizer of whole parameters updates them one by one. 0 for other
+/// its parameters, because an optimizer of whole parameters updates them one by one. 0 for other
 /// optimizers.
 template <class Optimizer>
 [[gnu::cold]] std::size_t scratch_floats([[maybe_unused]] FlatLayout const& layout,

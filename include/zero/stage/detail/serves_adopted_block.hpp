@@ -7,8 +7,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Whether the partitioner can cut caller-owned memory. There buckets are cut in place, so
-/// any other partitioner would be ignored.
+/// @brief Whether the partitioner can be used with an adopted block. Its layout always cuts buckets
+/// as ContiguousPartitioner does, so any other partitioner would be ignored.
 template <class Partitioner>
 inline constexpr bool serves_adopted_block = std::is_same_v<Partitioner, ContiguousPartitioner>;
 

@@ -9,7 +9,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Returns what the layout depends on, for each parameter.
+/// @brief Returns the properties of each parameter on which the layout depends.
 [[gnu::cold]] std::vector<ParameterSpec> specs_of(std::span<AnyParameter const> parameters);
 
 } // namespace ZERO_NAMESPACE::detail

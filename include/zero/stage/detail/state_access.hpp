@@ -24,8 +24,8 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @brief Lists the arrays of an engine's training state and fences direct access to them.
 ///
-/// `TrainingState` and checkpoints use it. It calls no collective but those that complete a step's
-/// reductions.
+/// `TrainingState`, `GatheredParameters` and checkpoints use it. Functions that call collectives
+/// say so.
 template <class Config>
 class StateAccess {
 public:
@@ -110,7 +110,7 @@ public:
                                                  _engine->predivide());
     }
 
-    /// @brief Waits until the host may read what this rank holds. Also in a broken engine.
+    /// @brief Waits until the host may read what this rank holds. Allowed in a broken engine.
     void wait_to_read() const { _engine->wait_for_owned_slices(); }
 
     /// @brief Waits until the host may write what this rank holds, and drops what was gathered in

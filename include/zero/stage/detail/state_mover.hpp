@@ -16,7 +16,7 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Moves the arrays of a training state from the memory of one layout to the memory of
-/// another. Every rank has one whole parameter at a time. `EngineRebuild` uses it.
+/// another. Every rank needs memory for one whole parameter at a time. `EngineRebuild` uses it.
 template <class Communicator>
 class StateMover {
 public:
@@ -24,7 +24,7 @@ public:
     using Queue = typename Backend::Queue;
 
     /// @param old the layout of the source
-    /// @param is_sharded each rank holds its extents; otherwise everything
+    /// @param is_sharded whether each rank holds only its extents
     StateMover(FlatLayout const& old, bool is_sharded, Communicator& communicator, Queue queue,
                MemoryResource& memory) noexcept
         : _old(&old), _is_sharded(is_sharded), _communicator(&communicator), _queue(queue),
@@ -59,7 +59,7 @@ public:
                 Backend::copy_bytes(_queue, slice.data, whole.data() + from.bytes(slice.begin),
                                     from.bytes(slice.elements));
             }
-            // each time: the length of a queue is limited
+            // each time, because the capacity of a queue is limited
             wait_for_collectives(*_communicator, _queue);
         }
     }

@@ -24,7 +24,7 @@ public:
     /// Copies bytes between the host and the memory of the state, and waits: `(to, from, bytes)`.
     using Copy = FunctionRef<void*, void const*, std::size_t>;
 
-    /// @param arrays of all parameter types
+    /// @param arrays arrays of all parameter types
     [[gnu::cold]] StateTable(FlatLayout const& layout, List<HeldArray> arrays);
 
     [[nodiscard]] List<HeldArray> const& arrays() const noexcept { return _arrays; }
@@ -36,19 +36,19 @@ public:
     [[nodiscard]] std::size_t find(std::size_t type, ArrayKind kind,
                                    std::size_t state = 0) const noexcept;
 
-    /// @brief Returns the ranges of a parameter that this rank holds of a value.
+    /// @brief Returns the ranges of a parameter whose values this rank holds.
     /// @param kind `parameter` for the weight that the next step starts from, `state` or `gradient`
     [[nodiscard]] std::vector<Range> held(ArrayKind kind, std::size_t state,
                                           std::size_t parameter) const;
 
-    /// @brief Reads elements of a parameter that this rank holds. @param range of the parameter
+    /// @brief Reads a range of a parameter, all of which this rank must hold.
     void load(ArrayKind kind, std::size_t state, std::size_t parameter, Range range, Copy copy,
               float* out) const;
 
     /// @brief Writes those elements of `range` that this rank holds, rounded to the stored types. A
     /// weight is written to master weights and parameters. Blocks that share a scale must lie in
     /// the range as a whole.
-    /// @param values of the range
+    /// @param values one per element of `range`
     void store(ArrayKind kind, std::size_t state, std::size_t parameter, Range range, Copy copy,
                float const* values) const;
 
@@ -56,8 +56,8 @@ private:
     /// The array whose slices decide what is held.
     [[nodiscard]] std::size_t lead(ArrayKind kind, std::size_t state, std::size_t parameter) const;
 
-    /// Calls `visit(slice, common)` for the parts of an array's slices inside a range, at most
-    /// `chunk` elements at a time, which begin at multiples of it in the slice.
+    /// Calls `visit(slice, chunk)` for the parts of an array's slices inside a range. Chunks have
+    /// at most `state_chunk` elements, and are cut at multiples of it in the slice.
     template <class Visitor>
     void for_chunks(std::size_t array, std::size_t parameter, Range range, Visitor&& visit) const;
 

@@ -51,8 +51,8 @@ ZERO_COLD_INLINE std::size_t StateTable::lead(ArrayKind kind, std::size_t state,
     if (kind != ArrayKind::parameter || !spec.trainable) {
         return find(spec.type, kind, state);
     }
-    // Without an array of its own the next weight is the parameter, of which only the part that
-    // this rank updates is its own: that of the first optimizer state.
+    // Without master weights the next weight is the parameter itself. Of a replicated parameter
+    // only the part that this rank updates counts, which is the part of its first optimizer state.
     for (ArrayKind const own : {ArrayKind::master, ArrayKind::remainder, ArrayKind::state}) {
         if (std::size_t const array = find(spec.type, own); array != _arrays.size()) {
             return array;
@@ -102,7 +102,7 @@ ZERO_COLD_INLINE void StateTable::load(ArrayKind kind, std::size_t state, std::s
     std::size_t const type = _layout->parameter(parameter).type;
     std::size_t const leading = lead(kind, state, parameter);
     ArrayKind const own = _arrays[leading].form.kind;
-    // Where the items lie: a weight without a copy of its own, in the parameter.
+    // A weight without a copied master weight is read from the parameter.
     bool const is_parameter = kind == ArrayKind::parameter && own != ArrayKind::master;
     std::size_t const array = is_parameter ? find(type, ArrayKind::parameter) : leading;
     std::size_t const remainders = find(type, ArrayKind::remainder);
@@ -130,7 +130,7 @@ ZERO_COLD_INLINE void StateTable::load(ArrayKind kind, std::size_t state, std::s
         } else if (is_scaled) {
             fetch(second, slice_at(scales, parameter, chunk.begin), _arrays[scales].form);
         }
-        std::size_t const into = chunk.begin - slice.begin; // of the chunk in its slice
+        std::size_t const into = chunk.begin - slice.begin; // offset of the chunk in its slice
         for (std::size_t i = 0; i < chunk.size(); ++i) {
             float& value = out[chunk.begin - range.begin + i];
             if (is_split) {
@@ -209,7 +209,7 @@ ZERO_COLD_INLINE void StateTable::store_weights(std::size_t parameter, Range ran
         spec.trainable ? find(spec.type, ArrayKind::remainder) : _arrays.size();
     if (masters == _arrays.size()) {
         store_items(array, parameter, range, copy, values);
-    } else { // parameters are rounded from the stored master weights, as an update does it
+    } else { // parameters are rounded from the stored master weights, as in an update
         store_items(masters, parameter, range, copy, values);
         ItemBytes items;
         for_chunks(array, parameter, range, [&](HeldSlice const& slice, Range chunk) {

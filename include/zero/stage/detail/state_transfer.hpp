@@ -96,7 +96,7 @@ public:
         return slices;
     }
 
-    /// @brief Replaces one of them. @throws InvalidArgument if it is none
+    /// @brief Replaces one slice that this rank holds. @throws InvalidArgument for any other range
     void set_local(ArrayKind kind, std::size_t state, std::size_t parameter, std::size_t begin,
                    std::span<float const> values) {
         bool is_slice = false;

@@ -94,8 +94,8 @@ public:
     /// compare it. Nothing else would detect a rank that makes other micro-steps, cancels a step
     /// alone, or has another learning rate.
     /// @param begun steps so far, cancelled ones included
-    /// @param evidence of this rank
-    /// @param order of the acquisitions of this rank, which is reduced with `evidence`
+    /// @param evidence how this rank delivered gradients
+    /// @param order the order in which this rank acquired units, which is reduced with `evidence`
     void decide(OptimizerShard<Config> const& shard, double learning_rate, std::uint64_t begun,
                 std::size_t micro_steps, std::optional<std::int64_t> weight, float predivide,
                 GradientEvidence evidence, OrderEvidence const& order) {
@@ -176,7 +176,7 @@ public:
         Backend::run(_queue, Assign<std::uint64_t>{&_state.data()->step_count, count});
     }
 
-    /// @brief Sets the number of steps skipped since the last that was not.
+    /// @brief Sets the number of steps skipped since the last one that was not.
     void set_skipped_in_a_row(std::uint64_t count) {
         Backend::run(_queue, Assign<std::uint64_t>{&_state.data()->skipped_in_a_row, count});
     }
@@ -250,7 +250,7 @@ public:
         }
     }
 
-    /// @brief The same at the begin of the second step, where memory that was cleared too late
+    /// @brief The same at the beginning of the second step, where memory that was cleared too late
     /// shows in the report of the first. A no-op if gradients lie elsewhere.
     void require_first_gradients(Queue compute) {
         if (_evidence == GradientEvidence::cleared && _serial == 1) {
@@ -313,7 +313,8 @@ private:
                                            tag);
     }
 
-    /// Waits unless `now`, a point that follows the step, is part of a graph.
+    /// Waits for the last step and throws if it had no gradients. A no-op if `now`, a point after
+    /// the step, is part of a graph.
     void require_gradients_at(Event const& now) {
         if constexpr (requires { now.is_captured(); }) {
             if (now.is_captured()) {
@@ -375,7 +376,7 @@ private:
     std::optional<Event> _captured; ///< empty at first and after `forget_events`
     RateText _rate_text;
     std::uint64_t _serial = 0;
-    GradientEvidence _evidence = GradientEvidence::delivered; ///< of this rank, in the last step
+    GradientEvidence _evidence = GradientEvidence::delivered; ///< evidence of the last step
     Drain<Backend> _drain;
 };
 

@@ -15,7 +15,7 @@ namespace ZERO_NAMESPACE::detail {
 [[noreturn, gnu::cold]] void throw_report_overwritten(std::uint64_t serial, std::size_t kept);
 
 /// @throws NoGradients with the causes and their remedies
-/// @param is_cleared gradients were reported, in memory that the engine cleared
+/// @param is_cleared whether gradients were reported in memory that the engine cleared
 [[noreturn, gnu::cold]] void throw_no_gradients(bool is_cleared, int rank);
 
 /// @throws NonFiniteGradients naming the first element

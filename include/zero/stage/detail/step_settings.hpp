@@ -9,8 +9,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Records on the host the settings that were changed since construction, so that ranks can
-/// compare them by a hash in every step, and the learning rate factors. `StepControl` owns it.
+/// @brief Records on the host the learning rate factors, and the settings that were changed since
+/// construction, so that ranks can compare these by a hash in every step. `StepControl` owns it.
 class StepSettings {
 public:
     /// @param listed_groups entries of `options.groups`; if 0, the parameters decide how many
@@ -19,7 +19,7 @@ public:
 
     [[nodiscard]] std::size_t group_count() const noexcept { return _group_count; }
 
-    /// @brief Sets a factor at construction, which is compared then.
+    /// @brief Sets a factor at construction, where ranks compare it as an option.
     void set_initial_factor(std::size_t group, double factor) noexcept { _factors[group] = factor; }
 
     void set_learning_rate_factor(std::size_t group, double factor) noexcept;
@@ -44,7 +44,7 @@ private:
                                                             std::size_t group, int rank);
 
     std::size_t _group_count;
-    std::vector<double> _factors;         ///< of the learning rate, for each group
+    std::vector<double> _factors;         ///< learning rate factors by group
     std::vector<std::uint64_t> _settings; ///< two for each group, the loss scale and the step
                                           ///< count; 0: unchanged
 };

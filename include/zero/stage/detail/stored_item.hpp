@@ -11,8 +11,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Elements that are converted at a time: bounds the memory, and is a multiple of every
-/// group.
+/// @brief Number of elements that are converted at a time. It bounds the memory and is a multiple
+/// of every `item_elements`.
 inline constexpr std::size_t state_chunk = 4096;
 
 /// @brief Host memory for the items of a chunk.

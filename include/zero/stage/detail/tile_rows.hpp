@@ -16,8 +16,8 @@ struct TileRows {
     std::size_t dimensions;
 };
 
-/// @brief Returns the rows of the fewest dimensions that give each tile as many rows; if none do,
-/// of the fewest that give each tile a row.
+/// @brief Returns the rows of the fewest dimensions that give every tile the same number of rows;
+/// if none do, those of the fewest that give every tile at least one row.
 [[gnu::cold]] inline TileRows rows_of_tiles(std::size_t elements,
                                             std::vector<std::size_t> const& shape,
                                             std::size_t count) noexcept {

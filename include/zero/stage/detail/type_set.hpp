@@ -17,7 +17,7 @@ struct TypeSet {
     using Accumulation = A;
     using MasterWeights = MasterPolicy;
     static constexpr MasterForm master_form = MasterPolicy::form;
-    static constexpr bool has_master = master_form == MasterForm::copied; ///< in separate arrays
+    static constexpr bool has_master = master_form == MasterForm::copied; ///< as separate arrays
     using Master = std::conditional_t<has_master, typename MasterPolicy::Type, Parameter>;
 };
 

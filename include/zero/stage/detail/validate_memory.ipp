@@ -38,7 +38,7 @@ inline Claim claim(void const* memory, std::size_t elements, DType type, std::st
 }
 
 /// @throws InvalidArgument naming two parameters whose memory overlaps, and both ranges
-/// @param relation of the two parameters, in the message
+/// @param relation the memory that the two parameters share, for the message
 inline void refuse_overlaps(List<Claim> const& claims, char const* relation, char const* remedy) {
     std::vector<std::uint64_t> begins;
     for (Claim const& claim : claims) {

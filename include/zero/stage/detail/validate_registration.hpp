@@ -11,8 +11,8 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @brief Checks the parameter groups, and whether the composition can use an adopted block.
 /// @param groups entries of `options.groups`
-/// @param needs_whole the optimizer needs whole parameters
-/// @param serves_adopted the partitioner can cut an adopted block
+/// @param needs_whole whether the optimizer needs whole parameters
+/// @param serves_adopted whether the partitioner serves an adopted block
 /// @param types number of parameter types
 /// @throws InvalidArgument naming the parameter or the group, and the remedy
 [[gnu::cold]] void validate_registration(std::span<AnyParameter const> parameters,
