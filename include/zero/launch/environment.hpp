@@ -12,7 +12,8 @@ struct Environment {
     int rank = 0;         ///< from 0 to world - 1
     int world = 1;        ///< number of processes, at least 1
     int local_rank = 0;   ///< rank among the processes of this machine, from 0 to world - 1
-    std::string launcher; ///< its name: "torchrun", "Open MPI", "PMI" or "Slurm"
+    std::string launcher; ///< launcher whose variables were used: "torchrun", "Open MPI", "PMI" or
+                          ///< "Slurm"
 };
 
 /// @brief Reads rank, world and rank on the machine from the variables of the launcher.
