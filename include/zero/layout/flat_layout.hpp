@@ -22,7 +22,7 @@ namespace ZERO_NAMESPACE {
 ///
 /// A layout is a value, computed once and equal on every rank. All other code reads offsets from it
 /// and computes none itself. It owns the specifications of the parameters and the bucket plans.
-/// `make_layout` and `make_adopted_layout` make one.
+/// `make_layout` and `make_adopted_layout` create it.
 ///
 /// Trainable buckets come first, frozen ones last. Buckets are numbered in gradient-ready order,
 /// which follows `unit_order`, unless the partitioner chooses another order.

@@ -14,9 +14,9 @@ enum class ChangedOrder {
     error         ///< `acquire` throws OutOfOrder and changes nothing
 };
 
-/// @brief When a stage that shards parameters (stage 3) gathers units in advance, and how long it
-/// keeps them. Other stages ignore it. It must be equal on all ranks. No option changes a bit of a
-/// result.
+/// @brief Sets when a stage that shards parameters (stage 3) gathers units in advance, and how long
+/// it keeps them. Other stages ignore it. It must be equal on all ranks. No option changes a bit of
+/// a result.
 ///
 /// Elements are counted with padding, over all parameter types. Distances are measured in the order
 /// in which the last micro-step acquired units; the first micro-step only records it, so it gathers
