@@ -3,8 +3,10 @@
 #include "core/detail/require_cxx20.hpp"
 
 /// @file
-/// @brief The umbrella header: all of the library that does not need CUDA, except
-/// `host/delaying_queue.hpp`, which is for tests.
+/// @brief The umbrella header: the stages, policies, optimizers, loopback and host queues.
+/// Checkpoints, timelines (`comm/timed.hpp`), tiles (`stage/tiles.hpp`), `comm/hierarchical.hpp`,
+/// `launch/`, the communication model of `layout/`, MPI, LibTorch and CUDA have headers of their
+/// own.
 
 #include "comm/checked.hpp"
 #include "comm/loopback.hpp"

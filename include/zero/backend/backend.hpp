@@ -14,7 +14,7 @@ namespace ZERO_NAMESPACE {
 /// and its pointers must stay valid until it has run. An `OwnedQueue` takes any number of commands:
 /// if its capacity is limited, it waits for room.
 ///
-/// Beyond this syntax, a backend has `Table`, `run`, `inspect`, `add_to_norms`, `count_zeros`,
+/// Beyond this syntax, a backend has `SliceTable`, `run`, `inspect`, `add_to_norms`, `count_zeros`,
 /// `update`, `copy_from_bucket` and `copy_to_bucket` as `HostBackend` documents them. The
 /// element-wise operations exist for every storage type, not only for float. `run` takes a functor
 /// of the library, which is marked to run on a device.
@@ -24,8 +24,8 @@ namespace ZERO_NAMESPACE {
 /// - `BucketScope(FlatLayout const&, std::size_t bucket)`: lives while an engine enqueues work on a
 ///   bucket; for backends that record.
 /// - `copies_arguments`: tables of pointers may be freed when an operation returns.
-/// - `staging_memory()`: a `MemoryResource&` of host memory that the device copies fast;
-///   checkpoints pass through a buffer of it.
+/// - `staging_memory()`: a `MemoryResource&` of host memory that the device copies quickly;
+///   checkpoints pass through a buffer from it.
 /// - `rethrow_failure(Event)`: for queues that fail independently.
 /// - `drain(Queue)`: for queues where waiting for a recorded event does not suffice.
 /// - `sum_ranks(Queue, A* sum, T const* const* peers, int world, std::size_t elements, bool

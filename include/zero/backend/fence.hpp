@@ -11,14 +11,14 @@ namespace ZERO_NAMESPACE {
 /// @brief Names every place where one queue waits for another.
 ///
 /// A missing fence is the most common silent error of sharded training. The names make the list
-/// reviewable, and a test removes one fence at a time to see that the results break.
+/// reviewable, and a test removes one fence at a time and checks that the results break.
 enum class Fence : std::uint8_t {
     gradients_written,    ///< reduction waits for the backward pass
     gradient_lease_reuse, ///< backward pass waits until the last reduction of its bucket has read
                           ///< the memory
-    weights_published, ///< forward pass waits for the all-gather of the last step (stages 0, 1, 2)
-    weights_gathered,  ///< forward and backward pass wait for the all-gather of the unit (stage 3)
-    weights_read,      ///< update and all-gather wait for the readers of the old weights
+    weights_published,    ///< forward pass waits for the weights of the last step (stages 0, 1, 2)
+    weights_gathered, ///< forward and backward pass wait for the all-gather of the unit (stage 3)
+    weights_read,     ///< update and all-gather wait for the readers of the old weights
     parameter_lease_reuse, ///< all-gather waits for the last reader of the unit that used the
                            ///< memory before (stage 3)
     loss_scale_captured,   ///< backward pass waits for the scale of this step

@@ -8,8 +8,8 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief How a queue of a backend notes when it comes to a point. This one is for queues whose
-/// commands run on the host; `cuda/queue_clock.hpp` has the one for streams.
+/// @brief Records the time at which a queue of a backend reaches a point. This version is for
+/// queues whose commands run on the host; `cuda/queue_clock.hpp` has the version for streams.
 template <class Backend>
 struct QueueClock {
     static_assert(
@@ -19,8 +19,8 @@ struct QueueClock {
 
     /// @brief A command that writes the time.
     struct WriteTime {
-        std::atomic<std::int64_t>* time; ///< where
-        /// @brief Writes it.
+        std::atomic<std::int64_t>* time; ///< receives the time
+        /// @brief Writes the time.
         void operator()() const noexcept {
             time->store(Timeline::now(), std::memory_order_relaxed);
         }
@@ -29,7 +29,7 @@ struct QueueClock {
     /// @brief Makes a timeline ready for this clock.
     static void prepare(Timeline&) {}
 
-    /// @brief Enqueues what sets `begin` of a span, or `end` if `is_end`.
+    /// @brief Enqueues a command that sets `begin` of a span, or `end` if `is_end`.
     static void mark(typename Backend::Queue queue, Timeline&, TimelineSpan& span, bool is_end) {
         Backend::run(queue, WriteTime{is_end ? &span.end : &span.begin});
     }

@@ -6,11 +6,12 @@
 #include <cstdint>
 
 /// @file
-/// @brief Tables of slices: what the operations of a backend read and write. They own nothing.
+/// @brief Slices: the entries of the tables that the operations of a backend read and write. They
+/// own no memory.
 
 namespace ZERO_NAMESPACE {
 
-/// @brief A slice as the norm reads it.
+/// @brief A slice of the gradients, as `inspect` and `count_zeros` read it.
 template <class A>
 struct InspectSlice {
     A const* values = nullptr;    ///< gradients, in the accumulation type

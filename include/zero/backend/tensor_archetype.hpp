@@ -12,8 +12,8 @@ namespace ZERO_NAMESPACE {
 ///
 /// A `Functor` is element-wise, like an `ElementOptimizer`: `template <class F> void operator()(F
 /// gradient, F& parameter, F (&state)[states], Hyper const&) const` with a type `Hyper` and a
-/// constant `states`. It gets the first `states` states of the optimizer. Calls run synchronously,
-/// in call order.
+/// constant `states`. It receives the first `states` states of the optimizer. Calls run
+/// synchronously, in call order.
 struct TensorArchetype {
     /// @brief Number of elements, at least 1.
     [[nodiscard]] std::size_t elements() const noexcept;

@@ -18,20 +18,19 @@ namespace ZERO_NAMESPACE {
 /// @brief A backend that records each operation of the engine in the timeline of the calling
 /// thread (`Timeline::of_thread`), and passes it on. The results have the same bits.
 ///
-/// The backend of `Timed`, through which engines use it. Each operation that is recorded enqueues
-/// two more commands: give a `host::ThreadedQueue` that throws when it is full three times the
-/// capacity.
+/// Engines use it as the backend of `Timed`. Each recorded operation enqueues two more commands, so
+/// a `host::ThreadedQueue` that throws when it is full needs three times the capacity.
 template <class B>
 struct TimedBackend : B {
-    using Queue = typename B::Queue; ///< that of `B`
-    using Event = typename B::Event; ///< that of `B`
+    using Queue = typename B::Queue; ///< queue of `B`
+    using Event = typename B::Event; ///< event of `B`
 
-    /// @brief A span of the caller, while it lives: what is enqueued on `queue` meanwhile.
-    /// Neither copyable nor movable.
+    /// @brief Records a span of the caller: the commands that are enqueued on `queue` while it
+    /// lives. Neither copyable nor movable.
     class Work {
     public:
         /// @param what copied; at most 39 characters are kept
-        /// @param index shown behind it
+        /// @param index shown after `what`
         Work(Queue queue, char const* what, std::size_t index)
             : _region(queue, TimelinePhase::work, what, index) {}
 
@@ -39,8 +38,8 @@ struct TimedBackend : B {
         detail::TimedRegion<B> _region;
     };
 
-    /// @brief While an object lives, spans of the calling thread keep the bucket, if its timeline
-    /// has `TimelineOptions::buckets`. The engine makes it. Neither copyable nor movable.
+    /// @brief While it lives, spans that the calling thread opens keep the bucket, if the thread's
+    /// timeline has `TimelineOptions::buckets`. The engine makes it. Neither copyable nor movable.
     class BucketScope {
     public:
         /// @brief Sets the bucket of the spans that follow.
@@ -66,7 +65,8 @@ struct TimedBackend : B {
         bool _is_set;
     };
 
-    /// @brief Records a wait that is not over yet.
+    /// @brief Records a wait. On the host, a wait for an event that is already complete is left
+    /// out.
     static void wait(Queue queue, Event const& event, Fence fence) {
         if constexpr (is_on_host && requires { event.is_complete(); }) {
             if (event.is_complete()) {

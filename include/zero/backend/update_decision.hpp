@@ -13,7 +13,7 @@ struct UpdateDecision {
     std::uint64_t random_key = 0; ///< key of this step's random numbers, for stochastic rounding
 };
 
-/// @brief Returns the pointers to the weights, with the random key of the step where they have one.
+/// @brief Returns the pointers to the weights, with the random key of the step if they have one.
 template <class Weights>
 constexpr Weights decided(Weights weights, UpdateDecision const& decision) noexcept {
     if constexpr (requires { weights.key; }) {

@@ -15,7 +15,7 @@ enum class BufferKind : std::uint8_t {
     gradients,        ///< gradient accumulation buffer, full or only this rank's shard
     master_weights,   ///< master copies of the weights, or the remainders of split ones
     optimizer_state,  ///< optimizer states, such as moments
-    gradient_leases,  ///< buckets of the current micro-step
+    gradient_leases,  ///< gradients of the buckets in flight in a micro-step
     parameter_leases, ///< gathered units of stage 3; staging of scattered and adopted parameters
     wire,             ///< one bucket in the communication type, where that type differs
     control,          ///< scalars of the step, reports, and tables in the backend's memory

@@ -13,7 +13,7 @@ namespace ZERO_NAMESPACE {
 /// @brief Allocates from the heap and counts the bytes in use per kind.
 class HostMemoryResource final : public MemoryResource {
 public:
-    static constexpr std::size_t alignment = 128; ///< of every allocation, in bytes
+    static constexpr std::size_t alignment = 128; ///< alignment of every allocation, in bytes
 
     /// @brief Allocates from the heap. @throws std::bad_alloc
     [[nodiscard]] void* allocate(std::size_t bytes, BufferKind kind) override;

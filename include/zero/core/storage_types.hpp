@@ -22,7 +22,7 @@ struct float16 {
     friend constexpr bool operator==(float16, float16) = default;
 };
 
-/// @brief The upper half of an IEEE 754 binary32 as a two-byte storage type, used as `float16` is.
+/// @brief The upper half of an IEEE 754 binary32 as a two-byte storage type, used like `float16`.
 struct bfloat16 {
     std::uint16_t bits = 0; ///< sign, 8 bits of exponent, 7 of significand
 

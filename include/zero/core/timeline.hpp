@@ -26,9 +26,9 @@ namespace ZERO_NAMESPACE {
 class Timeline {
 public:
     /// @param rank shown in the trace
-    /// @param capacity number of spans, of about 180 bytes each. A step of a model of U units
-    /// records about 15 U + 10.
-    /// @param options each one that is set takes further memory
+    /// @param capacity number of spans, of 144 bytes each; a device adds two events per span. A
+    /// step of a model of U units records about 15 U + 10.
+    /// @param options data recorded beside the spans, which takes further memory
     explicit Timeline(int rank = 0, std::size_t capacity = std::size_t{1} << 14U,
                       TimelineOptions const& options = {});
     Timeline(Timeline const&) = delete;
@@ -89,21 +89,22 @@ public:
     /// @brief Returns the timeline in which the calling thread records; null if there is none.
     [[nodiscard]] static Timeline* of_thread() noexcept;
 
-    /// @brief Sets where the calling thread records; null: nowhere. `TimelineScope` restores the
-    /// previous one. @return the previous one
+    /// @brief Sets the timeline in which the calling thread records; null: none. `TimelineScope`
+    /// restores the previous one. @return the previous one
     static Timeline* set_of_thread(Timeline* timeline) noexcept;
 
-    /// @brief The time of spans in nanoseconds: `std::chrono::steady_clock`.
+    /// @brief Returns the time of `std::chrono::steady_clock` in nanoseconds, as spans hold it.
     [[nodiscard]] static std::int64_t now() noexcept;
 
-    /// @brief For `QueueClock`: what reads the times of a device, owned by this object.
+    /// @brief Returns the clock that reads the times of a device; null on the host. `QueueClock`
+    /// sets it, and this object owns it.
     [[nodiscard]] std::unique_ptr<detail::TimelineClock>& clock() noexcept { return _clock; }
 
 private:
     int _rank;
     std::size_t _capacity;
     std::unique_ptr<TimelineSpan[]> _spans;
-    std::unique_ptr<TimelineBucket[]> _buckets; ///< of the spans; null without the option
+    std::unique_ptr<TimelineBucket[]> _buckets; ///< buckets by span; null without the option
     std::unique_ptr<detail::TimelineClock> _clock;
     std::atomic<std::size_t> _wanted{0};
     std::atomic<bool> _is_on{true};

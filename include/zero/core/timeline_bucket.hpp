@@ -13,9 +13,9 @@ struct TimelineBucket {
     static constexpr std::size_t none =
         std::numeric_limits<std::size_t>::max(); ///< `number` of work on no bucket
 
-    std::size_t number = none;    ///< of the bucket in the layout
+    std::size_t number = none;    ///< index of the bucket in the layout
     std::array<char, 64> units{}; ///< the names of its first and last unit, cut to fit: "layer 1 to
-                                  ///< layer 3", or one of them if they are the same
+                                  ///< layer 3", or one name if both are the same
 };
 
 } // namespace ZERO_NAMESPACE

@@ -4,10 +4,10 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief What a `Timeline` records beside its spans.
+/// @brief Options of a `Timeline`: the data that it records beside its spans.
 struct TimelineOptions {
-    bool buckets = false; ///< the bucket and its units that a gather, a reduction or a publication
-                          ///< works on (`Timeline::bucket_of`)
+    bool buckets = false; ///< the bucket, with its units, on which a gather, a reduction or a
+                          ///< publish works (`Timeline::bucket_of`)
 };
 
 } // namespace ZERO_NAMESPACE

@@ -12,10 +12,10 @@ namespace ZERO_NAMESPACE {
 enum class TimelinePhase : std::uint8_t {
     gather,  ///< parameters are gathered for the forward and backward pass (stage 3)
     reduce,  ///< gradients are cast, accumulated, and summed over the ranks
-    inspect, ///< the sum of squares and the overflow check of the own gradients
+    inspect, ///< the sum of squares and the overflow check of this rank's gradients
     decide,  ///< the commands and collectives that decide whether and how the step updates
     update,  ///< the optimizer
-    publish, ///< updated parameters are gathered into the replicas (stages 0 to 2)
+    publish, ///< updated parameters are gathered into the replicas (stages 1 and 2), and broadcasts
     copy,    ///< copies between tensors and buckets, and fills
     wait,    ///< a queue, or the host, waits
     work     ///< a span of the caller, such as the forward pass of a unit

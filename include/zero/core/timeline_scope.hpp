@@ -5,8 +5,8 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief While an object lives, the calling thread records in a timeline; then again where it did
-/// before. Construct and destroy it on the same thread.
+/// @brief While it lives, the calling thread records in a timeline. Its destructor restores the
+/// previous timeline. Construct and destroy it on the same thread.
 ///
 /// A `Timed` holds one, for the thread that constructs it. Another thread that calls the engine,
 /// such as one that runs the backward pass, needs its own.

@@ -18,16 +18,16 @@ struct TimelineSpan {
     TimelinePhase phase = TimelinePhase::work; ///< the part of the step
     bool is_collective = false;                ///< data is exchanged with other ranks
     bool stops_model = false;      ///< the model's queue stands still from `begin` to `end`
-    bool call_stops_model = false; ///< and the host, on which the model runs, during the call
+    bool call_stops_model = false; ///< the model runs on the host and stands still during the call
     void const* queue = nullptr;   ///< identifies the queue; null: the thread that enqueues
-    std::size_t index = 0;         ///< of the bucket, if `what` names one; otherwise of the caller
+    std::size_t index = 0;         ///< index of the bucket if `what` names one, or the caller's
     std::size_t bytes = 0;         ///< payload of a collective
-    std::array<char, 40> what{};   ///< for instance "gradients of bucket", cut after 39 characters
+    std::array<char, 40> what{};   ///< such as "gradients of bucket", cut after 39 characters
     std::array<char, 40> parameter{};       ///< the first parameter of the bucket
     std::int64_t called = unset;            ///< when the thread began to enqueue
     std::int64_t returned = unset;          ///< when the call returned
-    std::atomic<std::int64_t> begin{unset}; ///< when the queue came to it
-    std::atomic<std::int64_t> end{unset};   ///< when the queue was done with it
+    std::atomic<std::int64_t> begin{unset}; ///< when the queue reached it
+    std::atomic<std::int64_t> end{unset};   ///< when the queue finished it
 };
 
 } // namespace ZERO_NAMESPACE

@@ -10,9 +10,9 @@ namespace ZERO_NAMESPACE {
 
 /// @brief The sums of a `Timeline`, in seconds.
 struct TimelineSummary {
-    std::array<double, timeline_phases> seconds{}; ///< by phase; the waits for peers included
+    std::array<double, timeline_phases> seconds{}; ///< by phase, waits for peers included
     double communication = 0.0; ///< time in which at least one collective was in progress
-    double exposed = 0.0;       ///< the part of it in which the model's queue stood still
+    double exposed = 0.0;       ///< the part of it during which the model stood still
     std::size_t spans = 0;      ///< complete spans
     std::size_t dropped = 0;    ///< spans for which the timeline had no room
 

@@ -15,8 +15,8 @@ namespace ZERO_NAMESPACE {
 /// ("host"), with its waits and its calls of collectives. Waits below a microsecond are left out.
 /// Times are microseconds from the first span on. Ranks of different machines do not share a
 /// clock.
-/// @param path of the file, which is replaced
-/// @param timelines of some ranks; their queues have run everything
+/// @param path the file, which is replaced
+/// @param timelines timelines of some ranks, whose queues must have run everything
 /// @throws Error if the file cannot be written; the error of a device whose times cannot be read
 void write_timelines(std::string const& path, std::span<Timeline* const> timelines);
 

@@ -12,7 +12,8 @@ struct Environment {
     int rank = 0;         ///< from 0 to world - 1
     int world = 1;        ///< number of processes, at least 1
     int local_rank = 0;   ///< rank among the processes of this machine, from 0 to world - 1
-    std::string launcher; ///< whose variables were used: "torchrun", "Open MPI", "PMI", "Slurm"
+    std::string launcher; ///< launcher whose variables were used: "torchrun", "Open MPI", "PMI" or
+                          ///< "Slurm"
 };
 
 /// @brief Reads rank, world and rank on the machine from the variables of the launcher.
@@ -21,8 +22,8 @@ struct Environment {
 /// and _LOCAL_RANK; mpiexec of MPICH PMI_RANK, PMI_SIZE and MPI_LOCALRANKID; srun SLURM_PROCID,
 /// SLURM_NTASKS and SLURM_LOCALID. If several of the first three are set, they must agree. Those of
 /// Slurm count only if no other is set, because they also describe the job in which another
-/// launcher runs. PMIX_RANK, where it is set, must be the rank. Reads the environment; no other
-/// thread may change it meanwhile.
+/// launcher runs. If PMIX_RANK is set, it must equal the rank. No other thread may change the
+/// environment meanwhile.
 /// @throws LauncherError naming the variable, its value and its valid values, and all variables
 /// that were looked for
 Environment environment();

@@ -9,7 +9,7 @@ namespace ZERO_NAMESPACE {
 /// @brief A parameter as a `Bucketer` sees it.
 struct BucketItem {
     std::size_t elements = 0; ///< padding included
-    std::size_t unit = 0;     ///< the unit that uses it; of a tied parameter the first one it lists
+    std::size_t unit = 0;     ///< the unit that uses it; for a tied parameter the first listed
 };
 
 } // namespace ZERO_NAMESPACE

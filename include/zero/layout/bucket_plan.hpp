@@ -15,11 +15,11 @@ struct BucketPlan {
     std::vector<std::size_t> cuts; ///< W + 1 ascending offsets; rank r owns [cuts[r], cuts[r + 1]);
                                    ///< empty: every rank owns `extent` elements
     bool trainable = true;         ///< false: never reduced and never updated
-    std::size_t type = 0;          ///< type of all its parameters
+    std::size_t type = 0;          ///< index of the type of all its parameters
     bool is_staged = false;        ///< communicated through a copy, because its pieces are not
                                    ///< contiguous in the adopted block
     std::size_t block_begin = 0;   ///< first element in the adopted block, unless it is staged
-    std::size_t extent = 0;        ///< elements of each rank if the cuts are not listed
+    std::size_t extent = 0;        ///< elements per rank if cuts is empty
     bool is_persistent = false;    ///< stays gathered between uses (`GatherOptions`)
 };
 

@@ -9,15 +9,15 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief How a reduce-scatter or an all-gather crosses the hosts. On one host, and with one rank
-/// per host, all take the same time.
+/// @brief The algorithm of a reduce-scatter or an all-gather across hosts. On one host, and with
+/// one rank per host, all of them take the same time.
 enum class CollectiveAlgorithm : std::uint8_t {
     /// @brief W - 1 messages along a ring of all ranks, in which hosts follow one another. One rank
     /// of a host sends to another host at a time, and each message takes as long as the slowest.
     ring,
 
-    /// @brief Each rank reads from each other rank: W - 1 messages, of which all ranks of a host
-    /// send those to other hosts at the same time.
+    /// @brief Each rank reads from each other rank, in W - 1 messages. All ranks of a host send to
+    /// other hosts at the same time.
     direct,
 
     /// @brief Inside the hosts first, then between them (all-gather: the other way round).
@@ -31,8 +31,8 @@ constexpr char const* name_of(CollectiveAlgorithm algorithm) noexcept {
                                                       : "hierarchical";
 }
 
-/// @brief The predicted seconds of a step that its collectives take one after another; see
-/// `StepCommunication` for the terms.
+/// @brief The predicted seconds that the collectives of a step take one after another.
+/// `StepCommunication` explains the terms.
 struct CommunicationSeconds {
     double gathers = 0;    ///< parameters of acquired units (stage 3)
     double reductions = 0; ///< gradients
@@ -49,13 +49,14 @@ struct CommunicationSeconds {
 /// one or two levels of a network.
 ///
 /// A reduce-scatter or an all-gather of n bytes among W ranks takes (W - 1) a + (W - 1) / W n / b
-/// on one level with latency a and bandwidth b, along a ring and directly; an all-reduce takes both
-/// (Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH,
-/// 2005, sections "Allgather", "Reduce-Scatter" and "Reduce and Allreduce"). The cost of
-/// the additions has no term of its own: a bandwidth measured with a reduce-scatter contains it.
+/// on one level with latency a and bandwidth b, whether along a ring or directly. An all-reduce
+/// takes the sum of both (Thakur, Rabenseifner and Gropp, Optimization of Collective Communication
+/// Operations in MPICH, 2005, sections "Allgather", "Reduce-Scatter" and "Reduce and Allreduce").
+/// The cost of the additions has no term of its own: a bandwidth measured with a reduce-scatter
+/// contains it.
 ///
-/// With G ranks on each of R hosts, W = G R, latencies a and A, and bandwidths b inside and B
-/// between the hosts, of which B is that of a whole host:
+/// Let G be the ranks on each of R hosts, so W = G R. Latency and bandwidth are a and b inside a
+/// host, A and B between hosts; B is the bandwidth of a whole host. Then:
 ///
 /// | algorithm | seconds |
 /// |---|---|
@@ -63,12 +64,12 @@ struct CommunicationSeconds {
 /// | direct | (G - 1) a + (G - 1) / W n / b + (W - G) A + (W - G) / W n G / B |
 /// | hierarchical | (G - 1) a + (G - 1) / G n / b + (R - 1) A + (R - 1) / R n / B |
 ///
-/// (ring: of two ranks or more per host; with one there is no b.) A few integers are reduced by
-/// recursive doubling: the logarithm of the number of ranks on each level, rounded up, times a
-/// message.
+/// The formula of the ring holds for two or more ranks per host; with one rank there is no b. A few
+/// integers are reduced by recursive doubling. On each level it takes as many messages as the
+/// binary logarithm of the number of ranks, rounded up.
 ///
 /// Collectives are counted one after another, as on one communication queue. The model knows
-/// neither computation nor overlap: what of the sum a step waits for depends on the trainer.
+/// neither computation nor overlap: how much of the sum a step waits for depends on the trainer.
 class CommunicationModel {
 public:
     /// @brief All ranks communicate over one level.
@@ -76,29 +77,33 @@ public:
     explicit CommunicationModel(NetworkLevel network);
 
     /// @brief Ranks on one host communicate over `inside`, others over `between`.
-    /// @param between its bandwidth is what one host reads from others, over all of its cards
+    /// @param between its bandwidth is that of one host reading from others over all of its network
+    /// cards
     /// @param ranks_per_host G, at least 1; ranks are numbered host by host
     /// @throws InvalidArgument naming the argument that is out of range
     CommunicationModel(NetworkLevel inside, NetworkLevel between, std::size_t ranks_per_host,
                        CollectiveAlgorithm algorithm = CollectiveAlgorithm::ring);
 
-    /// @brief Returns the seconds of reduce-scatters and all-gathers one after another. O(1).
+    /// @brief Returns the seconds that reduce-scatters and all-gathers take one after another.
+    /// O(1).
     /// @param world W; at most the ranks of one host, or a multiple of them
-    /// @param term bytes: (W - 1) / W of each bucket
+    /// @param term its bytes are (W - 1) / W of each bucket
     /// @throws InvalidArgument if `world` is 0 or leaves a host with fewer ranks
     [[nodiscard]] double collective_seconds(std::size_t world, CommunicationTerm term) const;
 
-    /// @brief Returns the seconds of all-reduces of a few integers one after another. O(log W).
-    /// @param term bytes: the payload
+    /// @brief Returns the seconds that all-reduces of a few integers take one after another. O(log
+    /// W).
+    /// @param term its bytes are the payload
     /// @throws InvalidArgument as `collective_seconds`
     [[nodiscard]] double control_seconds(std::size_t world, CommunicationTerm term) const;
 
-    /// @brief Returns the seconds of a step. @throws InvalidArgument as `collective_seconds`
+    /// @brief Returns the seconds that the collectives of a step take. @throws InvalidArgument as
+    /// `collective_seconds`
     [[nodiscard]] CommunicationSeconds predict(std::size_t world,
                                                StepCommunication const& step) const;
 
 private:
-    /// How W ranks are spread.
+    /// The distribution of W ranks over hosts.
     struct Spread {
         double on_host; ///< G
         double hosts;   ///< R
@@ -108,7 +113,7 @@ private:
 
     NetworkLevel _inside;
     NetworkLevel _between;
-    std::size_t _ranks_per_host; ///< 0: all ranks are on one
+    std::size_t _ranks_per_host; ///< 0: all ranks are on one host
     CollectiveAlgorithm _algorithm;
 };
 

@@ -15,7 +15,7 @@ public:
     /// @param world number of ranks
     explicit CutList(std::size_t world) : _offsets(world + 1, 0) {}
 
-    /// @brief Returns the offsets. They are valid until the next call, and as long as `cuts`.
+    /// @brief Returns the offsets. They are valid until the next call, and no longer than `cuts`.
     ///
     /// No call allocates. O(W) for equal extents of another length than in the last call, otherwise
     /// O(1).
@@ -32,7 +32,7 @@ public:
     }
 
 private:
-    std::vector<std::size_t> _offsets; ///< equal extents
+    std::vector<std::size_t> _offsets; ///< cuts of the last equal extents
 };
 
 } // namespace ZERO_NAMESPACE

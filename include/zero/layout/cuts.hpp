@@ -12,11 +12,11 @@ namespace ZERO_NAMESPACE {
 /// [cuts[r], cuts[r + 1]).
 ///
 /// A view of 24 bytes. It is valid as long as the layout or list it comes from. Equal extents are
-/// computed and not listed, so that they take no memory per rank. `CutList` lists the offsets as
+/// computed instead of listed, so they take no memory per rank. `CutList` lists the offsets as
 /// collectives take them.
 class Cuts {
 public:
-    /// @brief No ranks.
+    /// @brief The cuts of no ranks.
     constexpr Cuts() = default;
 
     /// @brief The listed offsets, at least one.
@@ -34,7 +34,8 @@ public:
     /// @brief Returns W + 1.
     [[nodiscard]] constexpr std::size_t size() const noexcept { return _size; }
 
-    /// @brief Returns the offset where the extent of a rank begins; of W: the end of the bucket.
+    /// @brief Returns the offset where the extent of a rank begins; for rank W, the end of the
+    /// bucket.
     [[nodiscard]] constexpr std::size_t operator[](std::size_t rank) const noexcept {
         return is_even() ? rank * _extent : _offsets[rank];
     }
@@ -50,9 +51,9 @@ public:
         return {_offsets, is_even() ? 0 : _size};
     }
 
-    /// @brief Returns the owner of an element of the bucket, whose extent is not empty. O(1) if
-    /// `is_even`, otherwise O(W).
-    /// @param first a rank that does not lie behind the owner
+    /// @brief Returns the rank whose extent contains an element of the bucket. O(1) if `is_even`,
+    /// otherwise O(W).
+    /// @param first the owner or a rank before it
     [[nodiscard]] constexpr std::size_t owner(std::size_t offset,
                                               std::size_t first = 0) const noexcept {
         if (is_even()) {

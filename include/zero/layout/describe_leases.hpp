@@ -12,8 +12,8 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Says which units and parameters set the size of the leases of one parameter type, by
-/// name, for instance
+/// @brief Names the units and parameters that set the size of the leases of one parameter type, for
+/// instance
 ///
 ///     gradient leases (1.49 GB) at their peak:
 ///       unit 33: 1.05 GB in 2 parameters, the largest is 'head' with 1.05 GB
@@ -22,8 +22,7 @@ namespace ZERO_NAMESPACE {
 /// At the peak the most elements are in flight. The lines of a buffer sum up to its size: padding,
 /// gaps between places and spare places follow the three largest units. Copies of caller-owned
 /// gradients are a buffer of their own. If all parameters lie in one unit, as they do by default, a
-/// last line says what that costs. Same complexity as the lease plans, and O(n log n) in the
-/// parameters.
+/// last line states the cost. Same complexity as the lease plans, and O(n log n) in the parameters.
 /// @param sizes of gradients and parameters
 /// @param spares number of spare places, as for the lease plans
 /// @param gather the options of stage 3, as for the lease plans

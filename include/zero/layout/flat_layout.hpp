@@ -22,7 +22,7 @@ namespace ZERO_NAMESPACE {
 ///
 /// A layout is a value, computed once and equal on every rank. All other code reads offsets from it
 /// and computes none itself. It owns the specifications of the parameters and the bucket plans.
-/// `make_layout` and `make_adopted_layout` make one.
+/// `make_layout` and `make_adopted_layout` create it.
 ///
 /// Trainable buckets come first, frozen ones last. Buckets are numbered in gradient-ready order,
 /// which follows `unit_order`, unless the partitioner chooses another order.
@@ -83,7 +83,7 @@ public:
         return positions(_first_of_unit[unit], _first_of_unit[unit + 1]);
     }
 
-    /// @brief Returns whether the unit uses the parameter. Both are any numbers. O(log n) in the
+    /// @brief Returns whether the unit uses the parameter. Both may be any number. O(log n) in the
     /// parameters of the unit.
     [[nodiscard]] bool is_member(std::size_t unit, std::size_t parameter) const noexcept;
 
@@ -191,7 +191,7 @@ public:
 
     /// @brief Gives the units names for messages; they are not part of the hash.
     /// @param names one for each unit, or none
-    /// @throws InvalidArgument if there is another number of names
+    /// @throws InvalidArgument if the number of names is neither 0 nor that of the units
     void name_units(std::vector<std::string> names);
 
     /// @brief Returns a text such as "unit 3" or, with a name, "unit 3 ('decoder.1')".
@@ -236,8 +236,8 @@ private:
     std::vector<std::vector<std::size_t>> _unit_buckets;
     std::vector<std::string> _unit_names;         ///< empty, or one for each unit
     std::vector<PiecePosition> _positions;        ///< by parameter, then by unit
-    std::vector<std::size_t> _first_of_parameter; ///< index of its first position; and the end
-    std::vector<std::size_t> _first_of_unit;      ///< the same
+    std::vector<std::size_t> _first_of_parameter; ///< by parameter: first position; and the end
+    std::vector<std::size_t> _first_of_unit;      ///< by unit: first position; and the end
     std::size_t _trainable_buckets = 0;
 };
 

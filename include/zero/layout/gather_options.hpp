@@ -7,16 +7,16 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief The answer of a stage that shards parameters when a micro-step acquires another unit than
-/// the micro-step before it did at the same point.
+/// @brief The reaction of a stage that shards parameters to a micro-step that acquires another unit
+/// than the previous micro-step did at the same point.
 enum class ChangedOrder {
     record_again, ///< gathers on demand until the micro-step ends, and records its order
     error         ///< `acquire` throws OutOfOrder and changes nothing
 };
 
-/// @brief When a stage that shards parameters (stage 3) gathers units in advance, and how long it
-/// keeps them. Other stages ignore it. Must be equal on all ranks. No option changes a bit of a
-/// result.
+/// @brief Sets when a stage that shards parameters (stage 3) gathers units in advance, and how long
+/// it keeps them. Other stages ignore it. It must be equal on all ranks. No option changes a bit of
+/// a result.
 ///
 /// Elements are counted with padding, over all parameter types. Distances are measured in the order
 /// in which the last micro-step acquired units; the first micro-step only records it, so it gathers
@@ -24,29 +24,30 @@ enum class ChangedOrder {
 /// backward pass that visits them in the unit order of the layout. In another order a unit that
 /// finds no room is gathered on demand or released early.
 struct GatherOptions {
-    /// The value of "without a limit" and "all units".
+    /// Means "without a limit" or "all units".
     static constexpr std::size_t all = static_cast<std::size_t>(-1);
 
-    /// Units that follow the acquired one are gathered while their elements together are not more.
-    /// 0: none is gathered in advance. Default: one unit, however large.
+    /// Most elements that are gathered in advance: units that follow the acquired one are gathered
+    /// while the sum of their elements does not exceed it. 0: none. Default: one unit, however
+    /// large.
     std::optional<std::size_t> prefetch_elements{};
 
-    /// Parameters of at most so many elements (without padding) are persistent: from their first
-    /// use they stay gathered until the next update. They share one bucket for each type, so one
-    /// all-gather publishes them. 0: none.
+    /// Parameters with at most this many elements (without padding) are persistent: they stay
+    /// gathered from their first use until the next update. They share one bucket per type, so one
+    /// all-gather fetches them. 0: none.
     std::size_t persistence_threshold = 0;
 
-    /// Elements of all persistent parameters together, without padding. In registration order, a
-    /// parameter that would exceed it is not persistent.
+    /// Most elements of all persistent parameters together, without padding. They are chosen in
+    /// registration order; a parameter that would exceed the limit is not persistent.
     std::size_t max_persistent_elements = all;
 
     /// A unit is not released if the same micro-step acquires it again, and if the units in between
-    /// have at most so many elements. Empty: every unit is released.
+    /// have at most this many elements together. Empty: every unit is released.
     std::optional<std::size_t> max_reuse_distance{};
 
     /// A unit is not released if the same micro-step acquires it again, and if it acquires fewer
-    /// than so many other units in between. So the last k units of a forward pass stay gathered
-    /// until their backward pass. 0: none; `all`: every unit.
+    /// than this many other units in between. With k, the last k units of a forward pass stay
+    /// gathered until their backward pass. 0: none; `all`: every unit.
     std::size_t keep_after_forward = 0;
 
     /// Most elements that are gathered at once. Units are gathered in advance and kept only within
@@ -55,7 +56,7 @@ struct GatherOptions {
     /// as well as the elements of all types that are gathered at once.
     std::size_t max_live_elements = all;
 
-    /// The answer to a changed order.
+    /// The reaction to a changed order.
     ChangedOrder changed_order = ChangedOrder::record_again;
 
     /// @brief Returns whether memory is planned for two consecutive units, as without any option.

@@ -18,8 +18,8 @@ enum class GradientSource : std::uint8_t {
 /// @brief Returns the source of a bucket's gradients. O(pieces of the bucket).
 GradientSource gradient_source(FlatLayout const& layout, std::size_t bucket);
 
-/// @brief Returns whether the gradients lie in one block of the caller's, which `make_stage_layout`
-/// finds out for all trainable parameters at once.
+/// @brief Returns whether the gradients lie in one caller-owned block. `make_stage_layout` decides
+/// this for all trainable parameters at once.
 bool has_gradient_block(FlatLayout const& layout);
 
 /// @brief Returns the size of the largest bucket of a type whose gradients are copied before their

@@ -28,8 +28,8 @@ struct LayoutTotals {
     std::size_t trainable_blocks = 0;
 
     std::size_t own_trainable_blocks = 0;     ///< the same in this rank's extents
-    std::size_t largest_bucket_elements = 0;  ///< of the trainable buckets, padding included
-    std::size_t wire_elements = 0;            ///< of the buffer through which gradients are sent
+    std::size_t largest_bucket_elements = 0;  ///< the largest trainable bucket, padding included
+    std::size_t wire_elements = 0;            ///< the buffer through which gradients are sent
     std::size_t gradient_lease_elements = 0;  ///< buckets in flight, spare places and the buffer
                                               ///< for copies of caller-owned gradients included
     std::size_t parameter_lease_elements = 0; ///< the same for gathered and copied buckets

@@ -58,10 +58,11 @@ LeasePlan plan_gradient_leases(FlatLayout const& layout, bool in_index_order,
 /// @brief Plans the gathered parameter buckets of one type. Same complexity.
 ///
 /// Stage 3: a bucket is in flight while one of its units, or a neighbour of it, is in use, so the
-/// next unit is gathered meanwhile. Neighbours are consecutive in the forward pass, which visits
-/// the units by number, or in the backward pass, which visits them in the layout's unit order.
-/// `gather` adds units that are gathered further ahead and buckets that are kept, and limits their
-/// sum. Other stages: buckets that are communicated through a copy are in flight one at a time.
+/// next unit can be gathered meanwhile. Neighbours are consecutive in the forward pass, which
+/// visits the units by number, or in the backward pass, which visits them in the layout's unit
+/// order. `gather` adds units that are gathered further ahead and buckets that are kept, and limits
+/// their sum. Other stages: buckets that are communicated through a copy are in flight one at a
+/// time.
 /// @param spares as for gradients; stage 3 only
 /// @throws InvalidArgument if `max_live_elements` does not hold the largest unit
 LeasePlan plan_parameter_leases(FlatLayout const& layout, StageRow const& row, Storage storage,

@@ -10,20 +10,21 @@ namespace ZERO_NAMESPACE {
 /// bytes takes `latency_seconds + n / bytes_per_second` (Thakur, Rabenseifner and Gropp,
 /// Optimization of Collective Communication Operations in MPICH, 2005, section "Cost Model").
 struct NetworkLevel {
-    double latency_seconds = 0;  ///< of one message; finite, 0 or more
-    double bytes_per_second = 0; ///< in one direction, while all ranks communicate; finite, above 0
+    double latency_seconds = 0;  ///< latency of one message; finite, at least 0
+    double bytes_per_second = 0; ///< bandwidth in one direction, while all ranks communicate;
+                                 ///< finite, above 0
 };
 
 /// @brief A measured reduce-scatter or all-gather of equal extents.
 struct CollectiveSample {
-    double read_bytes = 0; ///< what one rank reads from the others: (W - 1) / W of the bucket
+    double read_bytes = 0; ///< bytes that one rank reads from the others: (W - 1) / W of the bucket
     double seconds = 0;    ///< the time of the collective
 };
 
 /// @brief Returns the level on which both collectives take as long as measured:
 /// (W - 1) `latency_seconds` + `read_bytes` / `bytes_per_second`.
 ///
-/// The latency is 0 if the two measurements alone give a negative one.
+/// If the two measurements give a negative latency, the latency is 0.
 /// @param world number of ranks that measured, at least 2
 /// @param shorter reads fewer bytes, and takes less time, than `longer`
 /// @throws InvalidArgument if an argument is out of range

@@ -16,13 +16,13 @@ struct ParameterSpec {
     std::size_t elements = 0;          ///< may be 0
     std::vector<std::size_t> units{0}; ///< the units that use it, numbered from 0 in order of use;
                                        ///< a tied parameter lists several
-    std::size_t group = 0;             ///< parameter group, which shares hyper-parameters
+    std::size_t group = 0;             ///< index of its group, which shares hyper-parameters
     bool trainable = true; ///< false: frozen, without gradient, master weights and optimizer state
     std::size_t type = 0;  ///< index of its type in the model; a bucket holds one type
     std::size_t rows = 0;  ///< rows of its row-major matrix; 0: it is not a matrix
     GradientMemory gradient = GradientMemory::engine; ///< ranks may differ in `engine` and `caller`
     std::vector<std::size_t> shape{}; ///< sizes of its dimensions, row-major; empty: not given
-    Tile tile{};                      ///< of which parameter it is a part, if of any
+    Tile tile{};                      ///< the parameter that it is a tile of, if any
 };
 
 } // namespace ZERO_NAMESPACE

@@ -6,7 +6,7 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Where the piece of a parameter is: `layout.pieces(bucket)[index]`. `FlatLayout` lists the
+/// @brief The position of a piece: `layout.pieces(bucket)[index]`. `FlatLayout` lists the
 /// positions, so nothing searches a bucket.
 struct PiecePosition {
     std::size_t bucket = 0; ///< the bucket that holds the piece

@@ -14,7 +14,7 @@ namespace ZERO_NAMESPACE {
 
 /// @brief The collectives of one purpose in a step, as one rank sees them.
 struct CommunicationTerm {
-    /// @brief Reduce-scatters and all-gathers. An all-reduce counts as one of each.
+    /// @brief Number of reduce-scatters and all-gathers. An all-reduce counts as one of each.
     std::uint64_t calls = 0;
     std::uint64_t bytes = 0; ///< read from other ranks
 
@@ -36,7 +36,7 @@ struct StepCommunication {
 
 /// @brief Properties of a step, besides layout and stage, that set its number of calls and bytes.
 struct StepCommunicationOptions {
-    ElementSizes sizes{}; ///< of the only parameter type of the layout
+    ElementSizes sizes{}; ///< element sizes of the only parameter type of the layout
 
     /// @brief Elements of the buffer in which gradients are converted to the communication type; a
     /// larger bucket is sent in chunks. 0: gradients are not converted.
@@ -46,7 +46,7 @@ struct StepCommunicationOptions {
                                                       ///< minimise integers together
     std::size_t control_bytes = sizeof(std::int64_t); ///< payload of all of them; stage 3 adds
                                                       ///< 24 that compare the order of units
-    GatherOptions gather{};                           ///< of stage 3, as for `step_traffic_of_rank`
+    GatherOptions gather{};                           ///< as for `step_traffic_of_rank`
 };
 
 /// @brief Counts the collectives of one optimizer step and the bytes that a rank reads in them:
@@ -55,7 +55,7 @@ struct StepCommunicationOptions {
 /// With uneven extents take the maximum over the ranks.
 /// @param stage 0 to 3
 /// @param micro_steps micro-steps accumulated in the step, at least 1
-/// @param acquired_units the units gathered during the step, once per gather (stage 3 only)
+/// @param acquired_units the units acquired during the step, once per acquisition (stage 3 only)
 /// @throws InvalidArgument if the layout has no such rank or unit, or an argument is out of range
 StepCommunication count_step_communication(FlatLayout const& layout, std::size_t rank, int stage,
                                            ReductionSchedule schedule, std::size_t micro_steps,

@@ -15,8 +15,8 @@ namespace ZERO_NAMESPACE {
 /// norm, the layout hash and the first broadcast.
 struct Traffic {
     std::uint64_t reduce_scatter = 0; ///< gradients
-    std::uint64_t all_gather = 0;     ///< parameters
-    std::uint64_t all_reduce = 0;     ///< gradients in stage 0
+    std::uint64_t all_gather = 0;     ///< parameters; in stage 0, sums of gradients
+    std::uint64_t all_reduce = 0;     ///< gradients in stage 0, with one reduction per step
 
     /// @brief Returns the sum over all kinds.
     [[nodiscard]] constexpr std::uint64_t total() const noexcept {

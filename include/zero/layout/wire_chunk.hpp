@@ -15,9 +15,9 @@ namespace ZERO_NAMESPACE {
 /// @brief Capacity of the wire buffer in `count_layout` unless it is given: 25 MiB of float.
 inline constexpr std::size_t default_wire_elements = (std::size_t{25} << 20U) / sizeof(float);
 
-/// @brief Returns how many elements of each rank's extent one collective sends, at most: all if the
-/// bucket fits into `capacity` elements, otherwise as many as fit for all ranks together, in
-/// multiples of `granularity` and at least that.
+/// @brief Returns the most elements of each rank's extent that one collective sends. If the bucket
+/// fits into `capacity` elements, these are all; otherwise an equal part of `capacity`, rounded
+/// down to a multiple of `granularity`, but at least `granularity`.
 ///
 /// A chunk takes the same part of every extent, so a native reduce-scatter stays native.
 constexpr std::size_t wire_stride(Cuts cuts, std::size_t capacity) noexcept {
@@ -37,8 +37,8 @@ constexpr Range wire_part(std::size_t first, std::size_t last, std::size_t strid
     return {begin, begin + detail::smaller(stride, elements - begin)};
 }
 
-/// @brief Returns the number of elements that the largest chunk of a bucket has. O(W), or O(1) if
-/// the cuts are even.
+/// @brief Returns the number of elements in the largest chunk of a bucket. O(W), or O(1) if the
+/// cuts are even.
 constexpr std::size_t wire_elements(Cuts cuts, std::size_t capacity) noexcept {
     std::size_t const stride = wire_stride(cuts, capacity);
     if (cuts.is_even()) {

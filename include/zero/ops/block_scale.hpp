@@ -38,7 +38,8 @@ ZERO_HOST_DEVICE constexpr float finite_magnitude(float value) noexcept {
     return std::bit_cast<float>(magnitude < 0x7f800000U ? magnitude : 0U);
 }
 
-/// @brief Raises a scaled value to 2^-24, the smallest positive float16, unless `value` is zero.
+/// @brief Raises the magnitude of a scaled value to at least 2^-24, the smallest positive float16,
+/// unless `value` is zero.
 ///
 /// If the second moment vanished while the first did not, the next update would be as large as
 /// 1 / epsilon.

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 /// @file
-/// @brief Counter-based random numbers: the bits are a function of key and counter, so an element
+/// @brief Counter-based random numbers: the bits depend on key and counter alone, so an element
 /// gets the same bits in any order, on any rank and on any device. Integer operations only. Not
 /// cryptographic.
 
@@ -43,7 +43,7 @@ inline constexpr std::uint64_t golden64 = 0x9e3779b97f4a7c15U;
 /// @brief 2^32 divided by the golden ratio.
 inline constexpr std::uint32_t golden32 = 0x9e3779b9U;
 
-/// @brief The key of one step's random numbers.
+/// @brief Returns the key of one step's random numbers.
 ZERO_HOST_DEVICE constexpr std::uint64_t random_key(std::uint64_t seed,
                                                     std::uint64_t step) noexcept {
     return mix64(mix64(seed + golden64) + step * golden64);
@@ -65,8 +65,8 @@ ZERO_HOST_DEVICE constexpr std::uint32_t random_bits(std::uint64_t key,
     return mix32(first ^ second_random_key(key, counter));
 }
 
-/// @brief A number of [0, 1) for a counter: a multiple of 2^-24. For initial values, with
-/// `random_key(seed, parameter)` as the key and the number of the element as the counter.
+/// @brief A number in [0, 1) for a counter: a multiple of 2^-24. For initial values, with
+/// `random_key(seed, parameter)` as the key and the index of the element as the counter.
 ZERO_HOST_DEVICE constexpr float uniform(std::uint64_t key, std::uint64_t counter) noexcept {
     return static_cast<float>(random_bits(key, counter) >> 8U) * 0x1.0p-24F;
 }

@@ -33,9 +33,10 @@ struct Inspection {
     static constexpr std::size_t digits = 22; ///< 20 for the grid, two for the zeros above a write
     static constexpr std::size_t count = digits + 1; ///< length of `sums`
     static constexpr std::int64_t none =
-        std::numeric_limits<std::int64_t>::max(); ///< `first_non_finite` if all are finite
-    static constexpr std::uint64_t hidden_bit = std::uint64_t{1}
-                                                << 52U; ///< of a double's significand
+        std::numeric_limits<std::int64_t>::max(); ///< value of `first_non_finite` if all elements
+                                                  ///< are finite
+    static constexpr std::uint64_t hidden_bit =
+        std::uint64_t{1} << 52U; ///< implicit leading bit of a double's significand
 
     std::int64_t sums[count] = {}; ///< the digits, lowest first, then the number of non-finite
                                    ///< elements; ranks combine by the sum
@@ -62,7 +63,7 @@ struct Inspection {
 
     /// @brief Four consecutive digits.
     struct Digits {
-        unsigned first;        ///< position of the lowest
+        unsigned first;        ///< position of the lowest digit
         std::int64_t value[4]; ///< added to the digits from `first` on
     };
 

@@ -15,8 +15,8 @@ namespace ZERO_NAMESPACE {
 /// @brief Options of `Lion`. The learning rate is an argument of each step, about a tenth to a
 /// third of AdamW's.
 struct LionOptions {
-    double beta1 = 0.9;  ///< weight of the momentum in the direction of a step; the gradient has
-                         ///< weight 1 - beta1; 0 <= beta1 < 1 in float
+    double beta1 = 0.9;  ///< weight of the momentum in the direction of a step, 0 <= beta1 < 1 in
+                         ///< float; the gradient has weight 1 - beta1
     double beta2 = 0.99; ///< decay of the momentum, 0 <= beta2 < 1 in float
     double weight_decay = 0.0; ///< decoupled: times the learning rate and the parameter, >= 0; 3 to
                                ///< 10 times AdamW's
@@ -24,7 +24,7 @@ struct LionOptions {
 
 /// @brief Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023, algorithm 2).
 /// Every element moves by the learning rate, in the direction of the sign of an interpolated
-/// momentum. Has half of Adam's states.
+/// momentum. It has half of Adam's states.
 ///
 /// All operations are in float, each rounded once, in exactly this order:
 ///

@@ -17,8 +17,8 @@ namespace ZERO_NAMESPACE {
 
 /// @brief The rule by which `Muon` adapts the length of its steps to the shape of a matrix.
 enum class MuonLength : std::uint8_t {
-    /// sqrt(max(1, rows / columns)): the spectral norm of a step is the learning rate, times this
-    /// for tall matrices (Jordan et al., 2024).
+    /// sqrt(max(1, rows / columns)): the spectral norm of a step is about the learning rate, times
+    /// this factor for tall matrices (Jordan et al., 2024).
     spectral,
     /// 0.2 * sqrt(max(rows, columns)): the root mean square of a step is about 0.2 times the
     /// learning rate, as with `AdamW`, so both take the same learning rates and weight decays (Liu
@@ -33,7 +33,7 @@ struct MuonOptions {
     AdamWOptions adamw{};      ///< for parameters that are not matrices
     double adamw_learning_rate_factor =
         1.0; ///< factor of the learning rate of parameters that are not matrices, >= 0
-    MuonLength length = MuonLength::spectral; ///< the factor of steps of matrices
+    MuonLength length = MuonLength::spectral; ///< length of the steps of matrices
 };
 
 /// @brief Muon: the orthogonalised momentum of a matrix (Jordan et al., "Muon: An optimizer for
@@ -49,10 +49,10 @@ struct MuonOptions {
 ///         x = 3.4445 x + (-4.7750 A + 2.0315 A A) x
 ///     p = sub(p, fma(step_size, x, mul(decay, p)))
 ///
-/// norm is the l2 norm of the fma over the matrix; step_size = float(learning_rate * length), where
-/// length is sqrt(max(1, rows / columns)), or with `MuonLength::adamw_rms` 0.2 * sqrt(max(rows,
-/// columns)), in double; decay = float(learning_rate * weight_decay). A matrix with more rows than
-/// columns is transposed before the iteration and back after it.
+/// norm is the l2 norm of the matrix fma(momentum, b, g); step_size = float(learning_rate *
+/// length), where length is sqrt(max(1, rows / columns)), or with `MuonLength::adamw_rms` 0.2 *
+/// sqrt(max(rows, columns)), in double; decay = float(learning_rate * weight_decay). A matrix with
+/// more rows than columns is transposed before the iteration and back after it.
 ///
 /// The norm is in double, and its sum of squares is exact (see `ops::Inspection`).
 /// `detail::MatrixProduct` defines the order of additions of a product. The five iterations take
@@ -69,10 +69,10 @@ struct Muon {
     static constexpr bool whole_tensor = true; ///< a matrix is orthogonalised as a whole
 
     struct Hyper {
-        float momentum;       ///< for matrices
+        float momentum;       ///< decay of the sum of gradients, for matrices
         float decay;          ///< learning rate times weight decay, for matrices
-        double learning_rate; ///< for matrices, before the factor of their shape
-        MuonLength length;    ///< that factor
+        double learning_rate; ///< learning rate of matrices, before the factor of their shape
+        MuonLength length;    ///< rule of that factor
         AdamW::Hyper adamw;   ///< for parameters that are not matrices
     };
 

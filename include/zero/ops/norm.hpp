@@ -24,7 +24,7 @@ namespace ops {
 /// |x| is a multiple of 2^-149 below 2^128, so it fits the grid of `Inspection`. Each norm depends
 /// on the elements alone, not on their order, their cuts or the rank that holds them.
 struct NormSum {
-    /// @brief l1 and l2: the exact sum, and the number of elements that are not finite.
+    /// @brief For l1 and l2: the exact sum, and the number of elements that are not finite.
     Inspection exact{};
 
     /// @brief The bits of the largest |x|, negated. Bits are ordered as the numbers are, and those

@@ -13,7 +13,7 @@ namespace ZERO_NAMESPACE {
 
 /// @brief Options of `Sgd`. The learning rate is an argument of each step.
 struct SgdOptions {
-    double momentum = 0.9;     ///< 0 <= momentum < 1 in float
+    double momentum = 0.9;     ///< decay of the sum of gradients, 0 <= momentum < 1 in float
     double weight_decay = 0.0; ///< L2: times the parameter, added to the gradient, >= 0
     bool nesterov = false;     ///< Nesterov's variant: looks one momentum step ahead
 };

@@ -14,7 +14,7 @@ namespace ZERO_NAMESPACE::ops {
 
 /// @brief Rounds to one of the two neighbours in T. The probability of the larger magnitude is the
 /// distance from the smaller one in units of the last place, so the expectation is the value
-/// itself. A value of T is unchanged.
+/// itself. A value that T represents is unchanged.
 ///
 /// The probability is exact for bfloat16 (16 random bits) and for normal float16 (13 random bits).
 /// For subnormal float16 it is rounded down to a multiple of 2^-32. Beyond the largest finite

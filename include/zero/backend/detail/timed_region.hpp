@@ -11,8 +11,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Records one span: from its construction to its destruction for the host, and between the
-/// commands enqueued meanwhile for the queue. A no-op on a thread without a timeline.
+/// @brief Records one span. On the host it lasts from construction to destruction, and on the queue
+/// while the commands enqueued in between run. A no-op on a thread without a timeline.
 template <class Backend>
 class TimedRegion {
 public:
@@ -33,7 +33,7 @@ public:
     TimedRegion(TimedRegion const&) = delete;
     TimedRegion& operator=(TimedRegion const&) = delete;
 
-    /// A queue that takes no more commands keeps its span incomplete, which is not shown.
+    /// If the queue takes no more commands, the span stays incomplete and is not shown.
     ~TimedRegion() {
         if (_span == nullptr) {
             return;

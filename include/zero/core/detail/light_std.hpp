@@ -4,9 +4,9 @@
 /// @brief Private replacements for parts of the standard library, chosen for compile time
 /// (docs/design.md, "Compile time").
 ///
-/// `<cmath>` is a tenth of the cost of all standard headers, `<algorithm>` and `<functional>`
-/// another, and std::vector takes three times as long to compile per element type as `List`. The
-/// private members of templates use `List`, callbacks use `FunctionRef`.
+/// `<cmath>` is a tenth of the cost of all standard headers, `<algorithm>` and `<functional>` are
+/// another, and std::vector takes three times as long to compile per element type as `List`.
+/// Private members of templates therefore use `List`, and callback parameters use `FunctionRef`.
 
 #include "namespace.hpp"
 

@@ -11,8 +11,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief A range that Nsight Systems shows on the thread that enqueues and, by what the thread
-/// enqueued in it, on the device. A no-op unless `ZERO_NVTX` is defined.
+/// @brief A range that Nsight Systems shows on the thread that enqueues, and on the device around
+/// the commands that were enqueued in it. A no-op unless `ZERO_NVTX` is defined.
 class NvtxRange {
 public:
 #if defined(ZERO_NVTX)

@@ -12,19 +12,19 @@ namespace ZERO_NAMESPACE::detail {
 /// @brief A callback `Result(Arguments...)`, or none. Copies share the callback.
 ///
 /// Used instead of std::function, whose header includes the hash tables and algorithms of the
-/// standard library in every unit.
+/// standard library in every translation unit.
 template <class Result, class... Arguments>
 class SharedFunction {
 public:
-    // Not `= default`: g++ 12 rejects the default constructor in an aggregate that is made in an
+    // Not `= default`: g++ 12 rejects a defaulted constructor in an aggregate that is created in an
     // argument list.
     SharedFunction() noexcept {} // NOLINT(modernize-use-equals-default)
 
-    /// @brief None.
+    /// @brief Holds no callback.
     // NOLINTNEXTLINE(google-explicit-constructor): as for std::function
     SharedFunction(std::nullptr_t) noexcept {}
 
-    /// @param function is called with the arguments, on the thread of the caller
+    /// @param function called with the arguments, on the caller's thread
     template <class F>
         requires(!std::is_same_v<std::remove_cvref_t<F>, SharedFunction>
                  && std::is_invocable_r_v<Result, F const&, Arguments...>)
@@ -34,7 +34,7 @@ public:
               return (*static_cast<F const*>(f))(arguments...);
           }) {}
 
-    /// @brief Whether there is a callback.
+    /// @brief Returns whether there is a callback.
     explicit operator bool() const noexcept { return _function != nullptr; }
 
     /// @brief Calls the callback; there must be one.

@@ -52,8 +52,8 @@ private:
 
 /// @brief Concatenates the pieces: `text({"bucket ", bucket, " of unit '", name, '\''})`.
 ///
-/// One call without temporary strings, because error messages would otherwise dominate the compile
-/// time of a unit that uses the library.
+/// It is one call without temporary strings. Otherwise error messages would dominate the compile
+/// time of a translation unit that uses the library.
 [[gnu::cold]] std::string text(std::initializer_list<TextPiece> pieces);
 
 /// @brief Returns a text up to its first line break. Messages of other libraries may continue with

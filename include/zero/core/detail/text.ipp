@@ -8,7 +8,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// Appends the shortest text that reads back as the same number; as the same float if it is one.
+/// Appends a number with the fewest digits, from 6 to 17, that read back as the same number; for a
+/// float, as the same float.
 ZERO_COLD_INLINE void add_real(std::string& text, double value) {
     char digits[32];
     bool is_exact = false;

@@ -11,7 +11,8 @@ namespace ZERO_NAMESPACE::detail {
 /// @brief Throws an `E` whose message concatenates the pieces:
 /// `throw_error<InvalidArgument>({"zero: unit ", unit, " does not exist."})`.
 ///
-/// Use it instead of a throw-expression, which compiles strings and their clean-up at every throw.
+/// Use it instead of a throw-expression, whose strings and their clean-up are compiled at every
+/// throw.
 template <class E>
 [[noreturn, gnu::noinline, gnu::cold]] void
 throw_error(std::initializer_list<TextPiece> pieces,

@@ -7,8 +7,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Base of what a timeline needs to read times of a device: `QueueClock` of such a backend
-/// gives one to the timeline, which owns it.
+/// @brief Reads the times that a device recorded for a timeline. The device backend's `QueueClock`
+/// creates it; the timeline owns it.
 class TimelineClock {
 public:
     TimelineClock() = default;
@@ -20,7 +20,7 @@ public:
     /// finished.
     virtual void resolve(TimelineSpan* spans, std::size_t count) = 0;
 
-    /// @brief Forgets all marks.
+    /// @brief Forgets all recorded times.
     virtual void clear() = 0;
 };
 

@@ -93,8 +93,8 @@ private:
     bool _is_first = true;
 };
 
-/// Calls `visit` with the queue, the begin and the end of each part of a span that a trace shows: a
-/// collective is shown on its queue, and its call on the host, where it may have waited for peers.
+/// Calls `visit(span, queue, begin, end)` for each event that a trace shows. A collective has two:
+/// its run on the queue, and its call on the host, which may have waited for peers.
 template <class Visit>
 void for_each_event(Timeline& timeline, Visit const& visit) {
     constexpr std::int64_t shortest_wait = 1000;
@@ -113,7 +113,8 @@ void for_each_event(Timeline& timeline, Visit const& visit) {
     }
 }
 
-/// Returns the queues of a timeline: null for the host first, then those with collectives.
+/// Returns the queues of a timeline: null for the host, then the queues with collectives, then the
+/// others. Sets `communicating` to the number of queues with collectives.
 ZERO_COLD_INLINE std::vector<void const*> tracks_of(Timeline& timeline,
                                                     std::size_t& communicating) {
     std::vector<void const*> tracks{nullptr};

@@ -20,7 +20,8 @@ struct LauncherNames {
     char const* local_rank;
 };
 
-/// In order of preference. Slurm is last: its variables may describe the surrounding job.
+/// The launchers in order of preference. Slurm is last: its variables may describe the surrounding
+/// job.
 inline constexpr std::array<LauncherNames, 4> launchers{
     {{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
      {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},

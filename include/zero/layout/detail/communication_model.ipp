@@ -96,7 +96,7 @@ ZERO_COLD_INLINE double CommunicationModel::collective_seconds(std::size_t world
     if (on_host == 1) {
         return detail::message_seconds(_between, calls * (ranks - 1), read);
     }
-    double const whole = read * ranks / (ranks - 1); // the buckets
+    double const whole = read * ranks / (ranks - 1); // bytes of the buckets
     switch (_algorithm) {
     case CollectiveAlgorithm::ring:
         return calls * (ranks - 1)

@@ -6,8 +6,9 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// Whether no cut divides a block of a piece. Always so unless a piece of an adopted block starts
-/// anywhere; false if that cannot be told without a look at every cut.
+/// Returns whether it is known, without a look at every cut, that no cut divides a block of a
+/// piece. False for uneven cuts, and for a piece of an adopted block that does not start at a
+/// multiple of `granularity`.
 ZERO_COLD_INLINE bool is_cut_between_blocks(FlatLayout const& layout, std::size_t bucket) {
     Cuts const cuts = layout.cuts(bucket);
     bool is = cuts.is_even() && cuts[1] % granularity == 0;

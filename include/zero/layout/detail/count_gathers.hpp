@@ -10,8 +10,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Returns how often a step gathers each bucket: unless it stays gathered from an earlier
-/// acquisition. O(acquired units times their buckets).
+/// @brief Returns the number of times that a step gathers each bucket. A bucket that stays gathered
+/// from an earlier acquisition is not gathered again. O(acquired units times their buckets).
 /// @param acquired_units the units acquired during the step, once per acquisition
 [[nodiscard]] std::vector<std::size_t> count_gathers(FlatLayout const& layout,
                                                      std::size_t micro_steps,

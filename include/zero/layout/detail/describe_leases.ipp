@@ -40,7 +40,7 @@ ZERO_COLD_INLINE std::string share_text(FlatLayout const& layout, LeaseShare con
 }
 
 /// @brief Returns the lines of one lease buffer, which name at most three shares and sum up to its
-/// size; empty if the buffer is.
+/// size; empty if the buffer is empty.
 ZERO_COLD_INLINE std::string buffer_text(char const* name, FlatLayout const& layout,
                                          LeasePlan const& plan, std::size_t element_bytes) {
     if (plan.elements == 0) {

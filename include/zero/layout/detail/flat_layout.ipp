@@ -125,7 +125,8 @@ ZERO_COLD_INLINE void FlatLayout::index_buckets() {
     }
 }
 
-/// Counts the positions of each parameter and unit, makes sums of the counts, and fills in.
+/// Counts the positions of each parameter and unit, turns the counts into offsets, and fills in the
+/// positions.
 ZERO_COLD_INLINE void FlatLayout::index_pieces() {
     _first_of_parameter.assign(_parameters.size() + 1, 0);
     _first_of_unit.assign(units() + 1, 0);
@@ -137,7 +138,7 @@ ZERO_COLD_INLINE void FlatLayout::index_pieces() {
             }
         }
     }
-    std::size_t end = 0; // each list first begins at its end and is then filled backwards
+    std::size_t end = 0; // each list is filled backwards, from its end
     for (std::size_t& first : _first_of_parameter) {
         first = end += first;
     }

@@ -13,8 +13,8 @@ namespace ZERO_NAMESPACE::detail {
 /// @brief Applies `GatherOptions` to an order of acquisitions: which units are gathered in advance
 /// at each position, and which buckets stay gathered after it.
 ///
-/// Lease plans, traffic formulas and the engine ask it, so the three agree. It refers to the layout
-/// and the options.
+/// Lease plans, traffic formulas and the engine use it, so the three agree. The layout and the
+/// options must outlive it.
 class GatherOrder {
 public:
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
@@ -54,7 +54,7 @@ private:
     std::vector<std::size_t> _prefetch_end; ///< by position
     std::vector<std::size_t> _first;        ///< by position: its first entry in `_kept_until`
     std::vector<std::size_t> _kept_until;   ///< by position and bucket
-    std::vector<std::size_t> _next;         ///< by bucket, while tables are made
+    std::vector<std::size_t> _next;         ///< by bucket: its next use, while tables are made
     std::vector<std::size_t> _seen;         ///< by unit: the last search that counted it
     std::size_t _searches = 0;
 };

@@ -27,7 +27,7 @@ ZERO_COLD_INLINE void GatherOrder::assign(std::span<std::size_t const> units) {
     find_kept();
 }
 
-/// The elements of the units after `position` and before `other`.
+/// Returns the elements of the units after `position` and before `other`.
 ZERO_COLD_INLINE std::size_t GatherOrder::elements_between(std::size_t position,
                                                            std::size_t other) const {
     return _sums[other] - _sums[position + 1];
@@ -79,7 +79,7 @@ ZERO_COLD_INLINE void GatherOrder::find_kept() {
     _searches = 0;
     for (std::size_t position = size(); position-- > 0;) {
         std::size_t entry = _first[position];
-        std::size_t asked = none; // buckets of a unit are mostly used again at one position
+        std::size_t asked = none; // buckets of a unit are mostly used again together
         bool answer = false;
         for (std::size_t const bucket : _layout->unit_buckets(_units[position])) {
             std::size_t const again = _next[bucket];

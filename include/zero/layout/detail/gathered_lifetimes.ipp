@@ -49,8 +49,9 @@ public:
         }
     }
 
-    /// @brief Adds what is gathered in advance, held beside the next unit, or kept, as far as the
-    /// limit allows. Every step adds a whole unit, or a bucket for a whole interval.
+    /// @brief Extends the lifetimes by units that are gathered in advance or held beside the next
+    /// unit, and by buckets that are kept, as far as the limit allows. A unit is added with all its
+    /// buckets, and a kept bucket for its whole interval.
     void extend() {
         std::size_t begin = 0;
         for (std::size_t position = 1; position < _order.size(); ++position) {
@@ -159,8 +160,8 @@ private:
     std::size_t _limit;
     GatherOrder _order;
     List<List<Range>> _lifetimes;       ///< by bucket
-    std::vector<std::size_t> _elements; ///< by step, if there is a limit
-    std::size_t _persistent = 0;        ///< elements
+    std::vector<std::size_t> _elements; ///< by step: elements in flight, if there is a limit
+    std::size_t _persistent = 0;        ///< elements of the persistent buckets
     std::size_t _largest = 0;           ///< the step with the most elements
 };
 

@@ -56,8 +56,9 @@ ZERO_COLD_INLINE LeasePlan plan_gradient_leases(FlatLayout const& layout, bool i
 
 namespace detail {
 
-/// @brief Returns the units in the order in which a micro-step gathers them: forward, then backward
-/// unless that visits the same pairs, then the first unit of the next micro-step.
+/// @brief Returns the units in the order in which a micro-step gathers them: the forward pass, the
+/// backward pass, and the first unit of the next micro-step. A backward pass in the reverse order
+/// has the same pairs of neighbours, so the forward pass then suffices.
 ZERO_COLD_INLINE std::vector<std::size_t> gathered_order(FlatLayout const& layout) {
     std::size_t const units = layout.units();
     std::vector<std::size_t> order;

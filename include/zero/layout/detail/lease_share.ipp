@@ -44,7 +44,7 @@ ZERO_COLD_INLINE std::vector<LeaseShare> lease_shares(FlatLayout const& layout,
         }
     }
     std::vector<std::size_t> parameters;
-    std::vector<std::uint64_t> keys; // equal for equal units
+    std::vector<std::uint64_t> keys; // hashes of the units; equal for equal lists
     for (std::size_t parameter = 0; parameter < elements_of.size(); ++parameter) {
         if (elements_of[parameter] != 0) {
             Hash hash;

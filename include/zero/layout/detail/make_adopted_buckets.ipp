@@ -78,7 +78,7 @@ private:
     /// O(log stretch + pieces).
     [[nodiscard]] std::vector<Piece> pieces(std::span<std::size_t const> stretch,
                                             Range part) const {
-        std::size_t first = 0; // before it all parameters lie behind the part
+        std::size_t first = 0; // all parameters before it lie behind the part
         for (std::size_t left = stretch.size(); left != 0;) {
             std::size_t const half = left / 2;
             bool const is_behind = range(stretch[first + half]).begin >= part.end;

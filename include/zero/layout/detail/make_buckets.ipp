@@ -71,7 +71,7 @@ ZERO_COLD_INLINE std::vector<std::size_t> permuted(std::span<std::size_t const> 
 }
 
 /// @brief Returns which parameters are persistent, by index (`GatherOptions`). Empty parameters
-/// need no memory, so they are not.
+/// need no memory, so they are not persistent.
 ZERO_COLD_INLINE std::vector<char> find_persistent(std::span<ParameterSpec const> parameters,
                                                    LayoutOptions const& options) {
     std::vector<char> is_persistent(parameters.size(), false);
@@ -130,7 +130,7 @@ ZERO_COLD_INLINE void append_buckets(std::vector<BucketPlan>& buckets, Partition
         };
         for_bucket_members(parameters, as_span(order).first(others), options.buckets_inside_units,
                            bucketer, options.bytes_of(group.type), append);
-        if (others != order.size()) { // one bucket, so that one all-gather publishes all of them
+        if (others != order.size()) { // one bucket, so that one all-gather fetches all of them
             append(as_span(order).subspan(others));
             buckets.back().is_persistent = true;
         }

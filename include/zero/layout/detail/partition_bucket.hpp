@@ -12,7 +12,7 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Returns one bucket of `pieces` as the partitioner orders and cuts it.
-/// @param state the state of the partitioner, of its own type
+/// @param state points to the `State` of the partitioner
 /// @throws InvalidArgument if the partitioner breaks its contract
 BucketPlan partition_bucket(std::span<ParameterSpec const> parameters,
                             std::span<Piece const> pieces, std::size_t world,

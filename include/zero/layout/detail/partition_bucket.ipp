@@ -18,7 +18,8 @@ ZERO_COLD_INLINE BucketPlan partition_bucket(std::span<ParameterSpec const> para
     }
     BucketPlan bucket;
     std::span<PartitionItem> const placed(items.data(), items.size());
-    // In O(items), for any W. A partitioner that says that it cuts no parameter is checked below.
+    // Takes O(items) for any W. A partitioner that claims to cut no parameter is checked below
+    // instead.
     if (partitioner.is_contiguous && partitioner.cuts_parameters) {
         bucket.extent = even_extent(place_in_order(placed), world);
     } else {

@@ -33,8 +33,8 @@ struct PartitionerRef {
     void (*partition)(std::span<PartitionItem> items, void* state, std::span<std::size_t> cuts);
 };
 
-/// @brief Whether the partitioner has the `partition` of `ContiguousPartitioner`, and not one that
-/// hides it.
+/// @brief Returns whether the partitioner's `partition` is that of `ContiguousPartitioner`, and not
+/// one that hides it.
 template <class Partitioner>
 constexpr bool partitions_contiguously() noexcept {
     if constexpr (std::same_as<typename Partitioner::State, ContiguousPartitioner::State>

@@ -1,6 +1,6 @@
 #pragma once
 
-// Functions with which the shipped partitioners place the items of one bucket and cut it.
+// Functions that place the items of one bucket and cut it, for the shipped partitioners.
 
 #include "../../core/detail/namespace.hpp"
 #include "../partition_item.hpp"

@@ -198,7 +198,8 @@ private:
         return ordered;
     }
 
-    /// @param order the blocks, which are sorted further by `keys` of the same positions
+    /// @param order the blocks, in the order that breaks ties
+    /// @param keys by block; blocks are placed in ascending order of their keys
     void place_in_order(std::vector<std::size_t> const& order,
                         std::vector<std::uint64_t> const& keys) {
         _places.assign(_blocks.size(), 0);
@@ -265,8 +266,8 @@ private:
         }
     }
 
-    /// Whether a block is in flight for so many steps that it is compared with every other block
-    /// instead of being listed at every step.
+    /// Returns whether a block is in flight for many steps. It is then compared with every other
+    /// block instead of being listed at every step.
     [[nodiscard]] bool is_long(LeaseBlock const& block) const {
         return steps_of(lifetime(block)) > 8;
     }
@@ -275,8 +276,8 @@ private:
     List<List<Range>> const* _lifetimes;
     std::size_t _steps;
     List<LeaseBlock> _blocks;
-    std::size_t _most_in_flight = 0;          ///< elements
-    std::size_t _peak = 0;                    ///< the step at which they are
+    std::size_t _most_in_flight = 0;          ///< elements at the peak
+    std::size_t _peak = 0;                    ///< the first step with the most elements
     std::vector<std::size_t> _places;         ///< by block: its first element
     std::size_t _elements = 0;                ///< the end of the last place
     std::vector<std::size_t> _long;           ///< placed, in the order of places

@@ -11,7 +11,7 @@ ZERO_COLD_INLINE Traffic step_traffic_of_rank(FlatLayout const& layout, std::siz
                                               std::span<std::size_t const> acquired_units,
                                               GatherOptions const& gather) {
     detail::require_rank(layout, rank);
-    std::uint64_t reduced = 0;  // its own extents, read from each other rank
+    std::uint64_t reduced = 0;  // this rank's extents, read from each other rank
     std::uint64_t gathered = 0; // the extents of the other ranks
     for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
         std::size_t const own = layout.extent(bucket, rank).size();

@@ -45,8 +45,8 @@ ZERO_HOST_DEVICE AdamConstants adam_constants(Options const& options, double lea
             .epsilon = static_cast<float>(options.epsilon)};
 }
 
-/// @brief The first moment divided by the root of the second. Corrected, except for the factor
-/// `step_size`.
+/// @brief Returns the first moment divided by the root of the second. The bias of the second moment
+/// is corrected; that of the first is corrected by `step_size`.
 template <ops::Number F>
 ZERO_PART_OF_FUNCTOR F direction_of_moments(F const (&moments)[2],
                                             AdamConstants const& constants) noexcept {

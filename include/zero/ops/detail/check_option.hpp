@@ -9,8 +9,8 @@ namespace ZERO_NAMESPACE::detail {
 void check_option(bool holds, char const* policy, char const* field, double value,
                   char const* range);
 
-/// @brief Throws unless `value` is 0 or a positive finite float. The caller may choose 0, but
-/// rounding to float must not give 0.
+/// @brief Throws unless `value` is 0 or a positive finite float. The caller may choose 0, but a
+/// positive value must not become 0 when it is rounded to float.
 /// @throws InvalidArgument
 void check_epsilon(char const* policy, double value);
 

@@ -59,9 +59,9 @@ struct MatrixProduct {
     }
 
 private:
-    // Two packs per row: 12 sums, 2 packs of a panel and one broadcast fill 16 registers.
+    // Two packs per row: 12 sums, 2 packs of a panel and one broadcast fit into 16 registers.
     static constexpr std::size_t tile_rows = 6;
-    // A panel is 16 KiB and stays in the L1 cache.
+    // A panel is at most 16 KiB (packs of 8 floats), so it stays in the L1 cache.
     static constexpr std::size_t panel_depth = 256;
 
     [[gnu::always_inline]] static void fill_zero(float* out, std::size_t n) noexcept {

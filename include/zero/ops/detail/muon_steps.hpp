@@ -11,7 +11,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Updates the momentum and replaces the weight by Nesterov's direction.
+/// @brief Updates the momentum and replaces the weight with Nesterov's direction.
 struct MuonDirection {
     static constexpr std::size_t states = 1;
     using Hyper = float; ///< decay of the momentum

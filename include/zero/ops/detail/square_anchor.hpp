@@ -14,7 +14,7 @@ namespace ZERO_NAMESPACE::ops::detail {
 ///
 ///     next = t + x * x;  taken = next - t;  r += x * x - taken;  t = next
 ///
-/// At the end t - anchor + r is the sum of the squares. No operation but the first rounds:
+/// At the end t - anchor + r is the sum of the squares. Only the first operation rounds:
 ///
 /// Let E be the exponent that the anchor was made for, at least that of the largest magnitude, and
 /// e that of the smallest non-zero one. Then a square is below 2^(2E + 2), and all squares are
@@ -30,8 +30,8 @@ namespace ZERO_NAMESPACE::ops::detail {
 /// `Inspection` needs them: one square is 2 * `offset` or more if the exponent of the largest
 /// magnitude is at least E - `deepest`, and that magnitude is no subnormal number.
 /// @tparam significant_bits p
-/// @tparam log2_terms log2 of the squares that one accumulator takes at most
-/// @tparam log2_elements log2 of the squares that all accumulators take at most
+/// @tparam log2_terms log2 of the most squares that one accumulator takes
+/// @tparam log2_elements log2 of the most squares that all accumulators take together
 template <int significant_bits, int log2_terms, int log2_elements>
 struct SquareAnchor {
     static constexpr int widest = (104 - 2 * significant_bits - log2_terms - log2_elements) / 2;
@@ -48,9 +48,9 @@ struct SquareAnchor {
           anchor(power(unit_exponent + 52, std::uint64_t{1} << 51U)),
           offset(power(unit_exponent + log2_elements - 1, 0)) {}
 
-    /// @brief Whether the sum is exact for elements with these exponent fields: 0 for subnormal
-    /// numbers, 255 for infinity and NaN.
-    /// @param smallest of the elements that are not zero
+    /// @brief Returns whether the sum is exact for elements with these exponent fields: 0 for
+    /// subnormal numbers, 255 for infinity and NaN.
+    /// @param smallest smallest exponent field of the elements that are not zero
     [[nodiscard]] ZERO_HOST_DEVICE bool serves(int largest_found, int smallest) const noexcept {
         return largest_found >= 1 && largest_found <= largest && largest - largest_found <= deepest
                && largest - smallest <= widest;
