@@ -20,7 +20,7 @@ namespace ZERO_NAMESPACE::cuda::detail {
 /// known. Their resolution is about half a microsecond.
 class EventClock final : public zero::detail::TimelineClock {
 public:
-    /// @param capacity of the timeline
+    /// @param capacity the most spans of the timeline
     explicit EventClock(std::size_t capacity)
         : _capacity(capacity), _marks(std::make_unique<Mark[]>(2 * capacity)) {
         check(cudaGetDevice(&_device), "cudaGetDevice");
@@ -56,7 +56,8 @@ public:
 
     /// Any device may be current.
     void clear() override {
-        CurrentDevice const device(_device); // the stream of a thread is one of the current device
+        CurrentDevice const device(
+            _device); // cudaStreamPerThread is a stream of the current device
         for (std::size_t mark = 0; mark < 2 * _capacity; ++mark) {
             _marks[mark].is_recorded = false;
         }

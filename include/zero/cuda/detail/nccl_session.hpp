@@ -65,8 +65,8 @@ public:
     void run(CollectiveCall const& call, void const* send, void* receive,
              std::span<std::size_t const> cuts, StreamHandle stream) {
         guarded([&](Lock& lock) {
-            if (call.count == 0) { // empty on every rank: none waits for another, and a rank that
-                                   // left is not missed
+            if (call.count == 0) { // empty on every rank: no rank waits for another, so one
+                                   // may have left
                 throw_if_released(lock);
                 return;
             }
@@ -100,7 +100,7 @@ public:
     };
 
     /// @brief Splits the group. Collective; waits for the peers, and for all collectives so far:
-    /// with one on its way NCCL may not return.
+    /// with one in flight NCCL may not return.
     /// @throws InvalidArgument before anything is sent; TimedOut, NcclError, Aborted
     [[nodiscard]] Part split(int color, int key) {
         require_splittable(*_nccl, color, _rank);
@@ -194,7 +194,7 @@ private:
         }
     }
 
-    /// Sums the first integers and minimises the others: as one group if there are both.
+    /// Sums the first integers and minimises the others, in one group if there are both.
     void reduce_integers(Lock& lock, CollectiveCall const& call, void const* send, void* receive,
                          StreamHandle stream) {
         NcclType const type = nccl_type(call.type);
