@@ -16,7 +16,7 @@ enum class LoadScope : std::uint8_t {
 
 /// @brief Options of `load_checkpoint`. Pass the same on every rank.
 struct LoadOptions {
-    std::string name{}; ///< of the checkpoint; default: the one that was completed last
+    std::string name{}; ///< name of the checkpoint; default: the one that was completed last
     LoadScope scope = LoadScope::everything; ///< what is loaded
     bool settings = true;     ///< LoadScope::everything: also the hyper-parameters and learning
                               ///< rate factors of the groups; otherwise the engine keeps its own
@@ -25,8 +25,8 @@ struct LoadOptions {
                               ///< that the engine lacks are ignored, and another optimizer is
                               ///< accepted; the report lists all. Shapes must agree
     bool verify_first = true; ///< read twice: verify all data on all ranks before the engine is
-                              ///< changed. false: read once and verify on the way, so that damage
-                              ///< breaks the engine
+                              ///< changed. false: read once and verify while reading, so that
+                              ///< damage breaks the engine
 };
 
 } // namespace ZERO_NAMESPACE

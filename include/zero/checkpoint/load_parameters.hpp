@@ -44,10 +44,10 @@ LoadReport load_parameters(Stage& stage, std::filesystem::path const& file,
 /// If every rank can read the file, set `Parameter::is_deterministic`: then each rank reads what it
 /// owns. Otherwise rank 0 reads everything and sends it. The file is opened once for all parameters
 /// that share the reader, which ranks in one process may share as well.
-/// @param file of `CheckpointReader::of_file`, or of a checkpoint, whose rounded parameters are
-/// read
-/// @param name of the tensor or parameter
-/// @throws CheckpointError from the constructor of the engine if it has no such tensor
+/// @param file reader from `CheckpointReader::of_file`, or of a checkpoint, whose rounded
+/// parameters it reads
+/// @param name name of the tensor or parameter
+/// @throws CheckpointError from the constructor of the engine if the file has no such tensor
 template <class T>
 [[nodiscard]] Initialiser<T> initialise_from(std::shared_ptr<CheckpointReader> file,
                                              std::string name) {

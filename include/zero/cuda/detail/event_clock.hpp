@@ -20,7 +20,7 @@ namespace ZERO_NAMESPACE::cuda::detail {
 /// known. Their resolution is about half a microsecond.
 class EventClock final : public zero::detail::TimelineClock {
 public:
-    /// @param capacity the most spans of the timeline
+    /// @param capacity number of spans that the timeline can hold
     explicit EventClock(std::size_t capacity)
         : _capacity(capacity), _marks(std::make_unique<Mark[]>(2 * capacity)) {
         check(cudaGetDevice(&_device), "cudaGetDevice");

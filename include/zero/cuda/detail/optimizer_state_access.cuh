@@ -56,7 +56,7 @@ struct StateAccess {
 /// packs of eight consecutive threads, or of two numbers of each thread of a warp.
 template <std::size_t states>
 struct ScaledStateAccess {
-    static constexpr bool is_all_packs = false; // scales are read one by one
+    static constexpr bool is_all_packs = false; // scales are accessed one by one
     static constexpr bool needs_warp = true;
 
     ScaledStatePointers<states> const* at; ///< stays in the table: pointers in registers would
