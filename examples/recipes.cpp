@@ -90,7 +90,7 @@ Zero::Ticket update(Zero& engine) {
     });
 }
 
-/// Sets all parameters, for instance to those of a file: each rank writes what it owns.
+/// Sets all parameters, for instance to those of a file: each rank writes its own slices.
 void load(Zero& engine, float value) {
     engine.for_each_owned_slice([&](Zero::OwnedSlice const& slice) {
         for (std::size_t i = 0; i < slice.values.size(); ++i) {

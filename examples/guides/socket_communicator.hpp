@@ -470,7 +470,7 @@ private:
     zero::Buffer<std::byte> _scratch;
     std::vector<Call> _calls; ///< a ring; its size limits the collectives in flight
     std::uint64_t _count = 0; ///< number of calls
-    Backend::Event _last{};   ///< after the last command
+    Backend::Event _last{};   ///< end of the last command
     // Used by commands:
     std::uint64_t _running = 0;     ///< number of the collective
     std::vector<::pollfd> _sockets; ///< W control sockets, then those of an exchange

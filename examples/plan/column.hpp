@@ -15,7 +15,7 @@ namespace planner {
 /// One rank under one stage, with bfloat16 parameters, float master weights and AdamW.
 struct Column {
     zero::MemoryPlan memory;
-    zero::StepCommunication step; ///< with the default schedule
+    zero::StepCommunication step; ///< communication with the default schedule
     std::string leases;           ///< text: what sets the size of leases
 
     /// Returns the bytes that a rank reads from the others in a step.
@@ -58,8 +58,8 @@ inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ra
             for (std::size_t unit = 0; unit < layout.units(); ++unit) acquired.push_back(unit);
         }
     }
-    // The exact sum of squares is reduced, and the index of the first gradient that is not finite,
-    // in stage 3 with three integers that compare the order of units.
+    // A step reduces the exact sum of squares and the index of the first gradient that is not
+    // finite; in stage 3 also three integers that compare the order of units.
     std::size_t const minima = stage == 3 ? 4 : 1;
     zero::StepCommunicationOptions const calls{
         .sizes = sizes,

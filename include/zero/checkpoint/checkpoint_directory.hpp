@@ -14,7 +14,8 @@ namespace ZERO_NAMESPACE {
 ///
 /// A checkpoint is written in the folder ".incomplete-NAME". `publish` makes it durable, gives it
 /// its name in one operation of the file system, and then lets the file "latest" name it. A process
-/// may die at any point: a folder that has its name is complete, and `begin` removes the others.
+/// may die at any point: a folder with the name of its checkpoint is complete, and `begin` removes
+/// the others.
 ///
 /// One process at a time may write. All functions throw CheckpointError.
 class CheckpointDirectory {

@@ -41,7 +41,7 @@ public:
                                                         std::string_view name) const;
 
     /// @brief Reads weights in full precision: master weights in any form, otherwise the parameter.
-    /// @param is_rounded read the parameter itself, as it was rounded
+    /// @param is_rounded read the rounded parameter instead
     /// @param values elements [begin, begin + values.size())
     void read_weights(std::size_t parameter, std::uint64_t begin, std::span<float> values,
                       bool is_rounded = false);

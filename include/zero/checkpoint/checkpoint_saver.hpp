@@ -23,9 +23,9 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Saves checkpoints in the background: `start` copies what this rank owns, and a thread
-/// writes the copy while training goes on. On Linux the thread takes only processor time that
-/// nothing else wants; a call that waits writes the rest itself.
+/// @brief Saves checkpoints in the background: `start` copies the slices that this rank owns, and a
+/// thread writes the copy while training continues. On Linux the thread takes only processor time
+/// that nothing else wants; a call that waits writes the rest itself.
 ///
 /// The checkpoint exists when `poll` or `wait` has returned its name; both are collective, because
 /// ranks agree that all have written. Until then earlier checkpoints are the latest. The next
@@ -132,7 +132,7 @@ private:
     Stage* _stage;
     Access _access;
     CheckpointDirectory _directory;
-    std::optional<detail::SavePlan<Config>> _plan; ///< of the checkpoint in progress
+    std::optional<detail::SavePlan<Config>> _plan; ///< plan of the checkpoint in progress
     std::size_t _keep_last = 0;
     Buffer<std::byte> _snapshot;
     detail::BackgroundWrite _write; ///< destroyed first: its thread reads the copy

@@ -11,7 +11,7 @@ namespace ZERO_NAMESPACE {
 enum class LoadScope : std::uint8_t {
     everything, ///< weights, optimizer states, step count, loss scaler and group settings
     weights,    ///< parameters and master weights only, from the master weights if there are any
-    parameters  ///< the same, from the parameters as they were rounded
+    parameters  ///< the same, but from the rounded parameters
 };
 
 /// @brief Options of `load_checkpoint`. Pass the same on every rank.

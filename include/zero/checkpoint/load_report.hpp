@@ -12,7 +12,7 @@ namespace ZERO_NAMESPACE {
 /// @brief The result of `load_checkpoint` or `load_parameters`.
 struct LoadReport {
     std::string name;                          ///< name of the checkpoint, or path of the file
-    std::map<std::string, std::string> extras; ///< as they were saved
+    std::map<std::string, std::string> extras; ///< `SaveOptions::extras`
     std::vector<std::string> differences;      ///< accepted by `LoadOptions::may_differ`
     std::uint64_t bytes_needed = 0;            ///< size of this rank's arrays in the files
     std::uint64_t bytes_read = 0;              ///< read by this rank, with indices and checksums;

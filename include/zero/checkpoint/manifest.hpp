@@ -60,7 +60,7 @@ struct ManifestScalars {
 /// scalars of the training state. It contains no rank, world size, stage or padding, so that a
 /// checkpoint can be read into any layout.
 struct Manifest {
-    static constexpr std::uint64_t newest_version = 1;   ///< version that this library writes
+    static constexpr std::uint64_t newest_version = 1;   ///< the version that is written
     static constexpr char const* file = "manifest.json"; ///< name of the file
 
     std::string composition;                       ///< as `describe` prints it; for people

@@ -30,7 +30,7 @@ public:
                       std::map<std::string, std::string> const& metadata = {});
 
     /// @brief Appends data: all tensors one after another, cut anywhere. Parts of at least 1 MiB
-    /// are written in place.
+    /// are written without a copy.
     /// @throws CheckpointError also for more data than declared
     void append(std::span<std::byte const> bytes);
 

@@ -53,7 +53,7 @@ using StreamHandle = void*; ///< a cudaStream_t
 /// @brief The functions of NCCL that the communicator calls, as a replaceable interface.
 /// `cuda/linked_nccl.hpp` has the implementation for programs; tests provide fakes.
 ///
-/// The functions mean what NCCL documents, throw nothing and return NCCL's codes. A unique id and a
+/// The functions behave as NCCL documents, throw nothing and return NCCL's codes. A unique id and a
 /// handle are NCCL's, without their types. Collectives enqueue on `stream` and return. Every rank
 /// calls the same collectives in the same order, with memory of its device. Any call on a
 /// non-blocking communicator may return `in_progress`: then nothing else may be called on it until

@@ -19,7 +19,7 @@ public:
     BackgroundWrite(BackgroundWrite const&) = delete;
     BackgroundWrite& operator=(BackgroundWrite const&) = delete;
 
-    /// @brief Gives up what is not written yet. Prints a failure that was not reported.
+    /// @brief Gives up the data that is not written yet. Prints a failure that was not reported.
     ~BackgroundWrite();
 
     /// @brief Stops writing, and drops the file and its failure.
@@ -32,7 +32,8 @@ public:
     /// @brief Returns whether the file is complete or has failed; true if none was started.
     [[nodiscard]] bool is_done() const noexcept { return _is_done; }
 
-    /// @brief Writes what the thread has not written yet. @return the checksum of the file's index
+    /// @brief Writes the data that the thread has not written yet. @return the checksum of the
+    /// file's index
     /// @throws CheckpointError; any other exception of the thread
     std::uint64_t wait();
 

@@ -76,7 +76,7 @@ private:
         return true;
     }
 
-    std::vector<std::set<std::string>> _names; ///< in the open object of each level
+    std::vector<std::set<std::string>> _names; ///< names in the open object of each level
     std::size_t _depth = 0;
     bool _is_valid = true;
 };

@@ -37,7 +37,7 @@ public:
     /// @brief Verifies everything that `load` will read, and changes nothing.
     void verify();
 
-    /// @brief Reads into the memory of the engine. Verifies what it reads.
+    /// @brief Reads into the memory of the engine, and verifies the data.
     /// @param copy copies to and from that memory
     /// @param staging `piece_bytes` bytes of host memory; null if the host can write that memory
     /// @return the bytes that this rank needs

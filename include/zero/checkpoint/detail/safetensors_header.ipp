@@ -20,7 +20,7 @@ namespace ZERO_NAMESPACE::detail {
 
 inline constexpr std::uint64_t no_size = std::numeric_limits<std::uint64_t>::max();
 
-/// Keeps sums of offsets below what the system can address.
+/// Keeps sums of offsets below the largest file offset.
 inline constexpr std::uint64_t largest_data = std::uint64_t{1} << 62U;
 
 /// The limit of the format. It bounds the memory that is allocated for a header.

@@ -127,7 +127,7 @@ private:
 
     StateTable _table;
     std::vector<std::vector<std::size_t>> _arrays; ///< index in the table, by type and array
-    std::vector<StoredPlace> _places;              ///< by parameter of the layout
+    std::vector<StoredPlace> _places;              ///< place of each parameter of the layout
     std::vector<std::size_t>
         _first; ///< first parameter of the layout, by parameter of the manifest
 };

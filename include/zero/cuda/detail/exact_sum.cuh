@@ -16,7 +16,7 @@ inline namespace ZERO_CUDA_NAMESPACE {
 
 /// @brief The sum of one thread block in shared memory: the digits of `ops::Inspection`.
 struct BlockDigits {
-    unsigned long long digits[ops::Inspection::digits]; // with the same wrap-around
+    unsigned long long digits[ops::Inspection::digits]; // wrap around as those do
 
     /// All threads of the block must call it, and synchronise afterwards.
     __device__ void clear() {

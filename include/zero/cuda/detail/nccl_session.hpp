@@ -29,7 +29,7 @@ public:
     using NcclLifetime::NcclLifetime;
 
     /// @brief Waits until NCCL has set up the communicator, and starts the watchdog.
-    /// @param what what was started, for messages
+    /// @param what names the start, for messages
     void open(char const* what) {
         guarded([&](Lock& lock) {
             try {
@@ -51,8 +51,8 @@ public:
         return _options.native_all_reduce;
     }
 
-    /// @brief Throws what has failed since the last call, if anything.
-    /// @param what what the caller is about to do, for messages
+    /// @brief Throws the failure since the last call, if there is one.
+    /// @param what names the next action of the caller, for messages
     void check(std::string_view what) {
         guarded([&](Lock& lock) {
             throw_if_given_up(lock);
@@ -80,7 +80,8 @@ public:
     /// @brief Waits until all collectives so far have run. @throws TimedOut, NcclError, Aborted
     void synchronise() {
         guarded([&](Lock& lock) {
-            // A peer that left does not fail the wait: what it enqueued still completes.
+            // A peer that left does not fail the wait: the collectives that it enqueued still
+            // complete.
             throw_if_released(lock);
             for (unsigned turn = 0;; ++turn) {
                 examine("a wait for all collectives");
