@@ -12,8 +12,8 @@
 namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
-/// @brief Returns `x`, with any NaN replaced by the one quiet NaN that arithmetic stores, on the
-/// host and on the device.
+/// @brief Returns `x`, with any NaN replaced by the quiet NaN that every arithmetic result is
+/// stored as, on the host and on the device.
 __device__ inline float with_canonical_nan(float x) {
     return x != x ? __uint_as_float(0x7fc00000U) : x;
 }
@@ -161,8 +161,8 @@ __device__ inline void store_floats(T* to, std::size_t count,
     store<whole>(to, count, stored);
 }
 
-/// These two markers enclose the main loop of a kernel, so that a test finds it in the PTX. Every
-/// access in it must be to global memory and move 16 bytes.
+/// The main loop of a kernel stands between these two markers, so that a test finds it in the PTX:
+/// every access there must be to global memory and of 16 bytes.
 __device__ inline void begin_main_loop() {
     asm volatile("// zero: main loop begins" ::: "memory");
 }
