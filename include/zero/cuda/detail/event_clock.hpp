@@ -17,7 +17,8 @@
 namespace ZERO_NAMESPACE::cuda::detail {
 
 /// @brief Two timing events for each span of a timeline, and one event whose time on the host is
-/// known. Their resolution is about half a microsecond.
+/// known. Times are resolved to about half a microsecond within 8 s after `clear`. Later they are
+/// coarser, because CUDA returns a float of milliseconds: 60 us after a quarter of an hour.
 class EventClock final : public zero::detail::TimelineClock {
 public:
     /// @param capacity number of spans that the timeline can hold
