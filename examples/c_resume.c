@@ -1,5 +1,5 @@
-/* Training in C that can be stopped and started again: c_resume RANKS DIRECTORY LAST_STEP. It goes
- * on from the last checkpoint in the directory, if there is one, with any number of ranks. */
+/* Training in C that can be stopped and started again: c_resume RANKS DIRECTORY LAST_STEP. It
+ * continues from the last checkpoint in the directory, if there is one, on any number of ranks. */
 
 #include <math.h>
 #include <stdio.h>

@@ -93,7 +93,7 @@ static void backward(Model* m, int l, float (*x)[WIDTH], float (*y)[WIDTH], floa
     }
 }
 
-/* The gradients of one batch; returns its loss. */
+/* Adds the gradients of one batch; returns its loss. */
 static float train_batch(Model* m, size_t batch) {
     float y[LAYERS + 1][BATCH][WIDTH], dy[BATCH][WIDTH];
     float loss = 0.0F;

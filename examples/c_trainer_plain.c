@@ -1,5 +1,5 @@
-/* A trainer of one file, as they are written by hand: all parameters in one block, all gradients in
- * another, AdamW in a loop. c_trainer.c is the same program with zero. */
+/* A hand-written trainer in one file: all parameters in one block, all gradients in another, AdamW
+ * in a loop. c_trainer.c is the same program with zero. */
 
 #include <math.h>
 #include <stdio.h>
@@ -79,7 +79,7 @@ static void backward(Model* m, int l, float (*x)[WIDTH], float (*y)[WIDTH], floa
     }
 }
 
-/* The gradients of one batch; returns its loss. */
+/* Adds the gradients of one batch; returns its loss. */
 static float train_batch(Model* m, size_t batch) {
     float y[LAYERS + 1][BATCH][WIDTH], dy[BATCH][WIDTH];
     float loss = 0.0F;

@@ -1,7 +1,8 @@
 // Turns a sharded checkpoint into one safetensors file with the weights in full precision, or
 // rounded. It needs no engine and little memory, so it runs on any machine that has the files.
 //
-// The first argument is the folder of one checkpoint, or of several, of which it takes the latest.
+// The first argument is the folder of one checkpoint, or a folder of several; then the latest is
+// used.
 //
 //     consolidate CHECKPOINT FILE [float32|bfloat16|float16]
 
@@ -15,7 +16,7 @@
 
 namespace {
 
-/// Draws a bar of 40 characters, each time another one is complete.
+/// Draws a bar of 40 characters whenever another one is complete.
 class Bar {
 public:
     void show(std::uint64_t done, std::uint64_t total) {
@@ -46,7 +47,7 @@ int main(int argc, char** argv) {
     }
     try {
         zero::CheckpointDirectory const directory(argv[1]);
-        auto const latest = directory.latest(); // if it holds checkpoints and is not one itself
+        auto const latest = directory.latest(); // empty if argv[1] is a checkpoint itself
         zero::CheckpointReader checkpoint(latest ? directory.path(*latest) : argv[1]);
         Bar bar;
         zero::consolidate(checkpoint, argv[2], dtype,

@@ -70,7 +70,7 @@ int main() {
         for (int i = 1; i <= width; ++i)
             slopes.push_back(zero::from_float<Number>(std::sin(static_cast<float>(i))));
         std::vector<Zero::Registration> const parameters{
-            // initial values on the host or on the device; zeros without
+            // initial values on the host or on the device; zeros if not given
             {.name = "slopes", .initial = slopes.data(), .elements = width, .units = {0}},
             {.name = "shifts", .elements = width, .units = {0}},
             {.name = "output", .elements = width, .units = {1}}};

@@ -26,7 +26,7 @@ namespace {
 
 using namespace gpt;
 
-/// Gathers what each rank measured, over the device, because ranks may be processes.
+/// Gathers the measurements of all ranks, over the device, because ranks may be processes.
 std::vector<RankSummary> gather(CudaCommunicator& communicator, cudaStream_t stream,
                                 RankSummary const& own) {
     static_assert(std::is_trivially_copyable_v<RankSummary>

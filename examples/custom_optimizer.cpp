@@ -16,7 +16,7 @@
 struct RmsProp {
     using policy_category = zero::OptimizerCategory;
     struct Options {
-        double decay = 0.99; ///< of the average, 0 <= decay < 1
+        double decay = 0.99; ///< decay of the average, 0 <= decay < 1
         double epsilon = 1e-8;
     };
     struct Hyper { // constant during a step
@@ -64,7 +64,7 @@ void add_gradient(std::span<float const> weights, std::span<float> gradient, int
 
 struct Result {
     std::vector<float> weights;
-    std::size_t bytes = 0; ///< held by the engine of rank 0
+    std::size_t bytes = 0; ///< size of rank 0's engine
 };
 
 template <int N>

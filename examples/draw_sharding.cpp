@@ -1,4 +1,5 @@
-// Draws docs/sharding.svg: which rank holds what in stages 0 to 3, as a layout places it.
+// Draws docs/sharding.svg: the part of each model state that each rank holds in stages 0 to 3,
+// computed from a layout.
 //
 //   draw_sharding > docs/sharding.svg
 
@@ -22,7 +23,7 @@ constexpr double left = 62, top = 66, panel_pitch = 206, rank_pitch = 62;
 /// One model state of every parameter element.
 struct State {
     char const* name;
-    std::size_t bytes; ///< an element
+    std::size_t bytes; ///< bytes per element
 };
 constexpr State parameters{"parameters", 2}, gradients{"gradients", 2},
     optimizer_state{"optimizer state", 12};
@@ -36,7 +37,7 @@ zero::FlatLayout small_model() {
         {.world = world, .element_bytes = 2});
 }
 
-/// Draws what `rank` holds of a state, each part in the colour of its owner; returns its bytes.
+/// Draws the part of a state that `rank` holds, in the colours of the owners; returns its bytes.
 std::size_t draw_bar(zero::FlatLayout const& layout, zero::Placement placement, State state,
                      std::size_t rank, double x, double y) {
     double const height = byte_pair * static_cast<double>(state.bytes) / 2.0;

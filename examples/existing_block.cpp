@@ -70,7 +70,7 @@ Result train() {
         std::size_t const sizes[] = {Trainer::width * Trainer::inputs, Trainer::width,
                                      Trainer::width};
         char const* const names[] = {"hidden", "bias", "output"};
-        // One parameter after the other in the block, and their gradients in the other block.
+        // One parameter after another in the block, and their gradients in the other block.
         auto const parameters =
             zero::register_block(trainer.block.data(), trainer.gradient_block.data(), sizes, names);
         Zero engine(communicator, parameters,

@@ -21,8 +21,8 @@ float train(zero::LoopbackCommunicator& communicator) {
     std::vector<float> initial_slopes(width);
     for (std::size_t i = 0; i < width; ++i) initial_slopes[i] = std::sin(static_cast<float>(i + 1));
 
-    // In order of use. Parameters without .initial start at zero. A unit is what the model uses
-    // together, usually a layer: here unit 0 is the hidden layer and unit 1 the output.
+    // In order of use. Parameters without .initial start at zero. A unit is a set of parameters
+    // that is used together, usually a layer: here unit 0 is the hidden layer, unit 1 the output.
     std::vector<Zero::Registration> const parameters{
         {.name = "slopes", .initial = initial_slopes.data(), .elements = width, .units = {0}},
         {.name = "shifts", .elements = width, .units = {0}},

@@ -18,8 +18,8 @@ constexpr std::size_t elements = 1000;
 constexpr std::size_t steps = 400;
 constexpr std::size_t bad_step = 100; ///< step in which one gradient of one rank is infinite
 
-/// The policies of mixed precision. bfloat16 has the range of float and could do without a loss
-/// scaler; float16 gets a dynamic one by default.
+/// The policies of mixed precision. bfloat16 has the range of float and needs no loss scaler;
+/// float16 gets a dynamic one by default.
 template <class MasterWeights>
 using Mixed = zero::ZeroStage<2, zero::Parameters<bfloat16>, MasterWeights, zero::DynamicLossScaler,
                               zero::AdamW>;
@@ -48,7 +48,7 @@ Result train() {
             {.loss_scaler = {.initial_scale = 1024.0F, .growth_interval = 150, .hysteresis = 1}});
         for (std::size_t step = 0; step < steps; ++step) {
             engine.begin_step();
-            float const scale = engine.loss_scale(); // of this step; the engine divides by it
+            float const scale = engine.loss_scale(); // for this step; the engine divides by it
             for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
                 // In a variable: in stage 3 the memory is freed with the handle.
                 auto const weights = engine.acquire(0);

@@ -4,16 +4,16 @@
 //   plan --model gpt2|gpt2-xl|llama3-8b [--ranks 64] [--accumulate-bytes 2] [--micro-steps 1]
 //   plan [--parameters 7.5e9] [--layers 72] [--ranks 64] [--accumulate-bytes 2] [--micro-steps 1]
 //
-// With a network the seconds that a step communicates are predicted as well: of one level, or
-// inside hosts and between them (seconds, and bytes per second):
+// With a network, also predicts the seconds of communication in a step. The network has one level,
+// or one inside hosts and one between them (seconds, and bytes per second):
 //
 //   --latency 5e-6 --bandwidth 25e9
 //   --latency 5e-6 --bandwidth 200e9 --ranks-per-host 8 --latency-between 20e-6
 //       --bandwidth-between 50e9 [--algorithm ring|direct|hierarchical]
 //
-// The row "all, in one unit" is what the stages take if no parameter names a unit. Below the table
-// are the units and tensors that set the size of the leases. Without arguments the table holds
-// figure 1 of the ZeRO paper (Rajbhandari et al., 2020): 120, 31.4, 16.6 and 1.9 GB.
+// The row "all, in one unit" is the memory of the stages if no parameter names a unit. Below the
+// table are the units and tensors that set the size of the leases. Without arguments the table
+// holds figure 1 of the ZeRO paper (Rajbhandari et al., 2020): 120, 31.4, 16.6 and 1.9 GB.
 
 #include "plan/column.hpp"
 #include "plan/models.hpp"
@@ -42,7 +42,7 @@ void print(char const* name, Table const& stages, Value value) {
     std::printf("\n");
 }
 
-/// Prints what a step communicates in each stage, by purpose.
+/// Prints the seconds of communication in a step of each stage, by purpose.
 void print(zero::CommunicationModel const& network, std::size_t ranks, Table const& stages) {
     std::array<zero::CommunicationSeconds, 4> seconds;
     for (std::size_t stage = 0; stage < stages.size(); ++stage)

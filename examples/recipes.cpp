@@ -90,7 +90,7 @@ Zero::Ticket update(Zero& engine) {
     });
 }
 
-/// Sets all parameters, for instance to those of a file: each rank writes what it owns.
+/// Sets all parameters, for instance to those of a file: each rank writes its own slices.
 void load(Zero& engine, float value) {
     engine.for_each_owned_slice([&](Zero::OwnedSlice const& slice) {
         for (std::size_t i = 0; i < slice.values.size(); ++i) {
@@ -100,7 +100,7 @@ void load(Zero& engine, float value) {
     });
 }
 
-/// What a run needs to continue in another engine, of any stage and any number of ranks.
+/// The state that a run needs to continue in another engine, of any stage and number of ranks.
 struct Saved {
     std::vector<std::vector<float>> weights, states;
     std::uint64_t steps = 0;
@@ -122,7 +122,7 @@ void resume(Zero& engine, Saved const& saved) {
     zero::TrainingState state(engine);
     auto values = saved.states.begin();
     for (std::size_t k = 0; k < saved.weights.size(); ++k) {
-        state.set_full_fp32_parameter(k, saved.weights[k]); // those of rank 0 count
+        state.set_full_fp32_parameter(k, saved.weights[k]); // takes the values of rank 0
         for (std::string const& name : state.state_names())
             state.set_full_optimizer_state(k, name, *values++);
     }
@@ -175,7 +175,7 @@ private:
     std::atomic<std::size_t> _left;
 };
 
-/// Returns whether a model of a million weights can be trained in so many bytes on this rank.
+/// Returns whether a model of a million weights can be trained in `bytes` bytes on this rank.
 bool fits(zero::LoopbackCommunicator& communicator, std::size_t bytes) {
     using Million = zero::ZeroStage<3, zero::AdamW>;
     LimitedMemory memory(bytes); // outlives the engine

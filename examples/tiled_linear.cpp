@@ -64,7 +64,7 @@ struct TiledLinear {
         return y;
     }
 
-    /// Writes the gradients and returns that of x.
+    /// Adds the gradients of the layer and returns that of x.
     template <class Engine>
     Vector backward(Engine& engine, Vector const& x, Vector const& dy) const {
         auto const bias = engine.gradients(first + tiles());
@@ -90,7 +90,7 @@ struct TiledLinear {
 
 struct Result {
     std::vector<float> losses;
-    std::size_t leases = 0, weight = sizeof(float) * width * hidden; ///< bytes
+    std::size_t leases = 0, weight = sizeof(float) * width * hidden; ///< in bytes
 };
 
 /// Trains two layers to reverse their input.

@@ -26,7 +26,7 @@ namespace {
 
 using namespace gpt;
 
-/// Gathers what each rank measured, because ranks may be processes.
+/// Gathers the measurements of all ranks, which may be processes.
 std::vector<RankSummary> gather(HostCommunicator& communicator, RankSummary const& own) {
     static_assert(std::is_trivially_copyable_v<RankSummary>);
     std::vector<RankSummary> all(static_cast<std::size_t>(communicator.size()));

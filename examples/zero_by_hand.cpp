@@ -29,7 +29,7 @@ constexpr double learning_rate = 0.02;
 constexpr std::size_t layer_elements = 2 * width;
 using Sample = std::array<float, width>;
 
-/// Not inlined, so that both trainers run the same instructions whatever the compiler flags are.
+/// Not inlined, so that both trainers run the same instructions under all compiler flags.
 [[gnu::noinline]] Sample forward(std::span<float const> layer, Sample const& x) {
     Sample y;
     for (std::size_t i = 0; i < width; ++i)
@@ -82,8 +82,9 @@ using Bucket = std::array<float, bucket_elements>;
 using Shard = std::array<float, shard_elements>;
 
 // ---------------------------------------------------------------------------------------------
-// The collectives. Every rank publishes a pointer, and reads the buffers of its peers between two
-// meetings: no rank reads before all have published, and no rank leaves while a peer still reads.
+// The collectives. Every rank shares a pointer, and reads the buffers of its peers between two
+// meetings: no rank reads before all have shared theirs, and no rank leaves while a peer still
+// reads.
 
 struct Collectives {
     std::barrier<> barrier{rank_count};

@@ -25,7 +25,7 @@ public:
     using Loopback = First; ///< the communicator between threads
     using Inner = std::variant<First*, Others*...>;
 
-    /// @brief Whether calls are compared between ranks, whichever communicator is chosen.
+    /// @brief Whether all of these communicators compare calls between ranks.
     static constexpr bool is_checked = requires {
         requires First::is_checked;
         requires(Others::is_checked && ...);

@@ -22,8 +22,8 @@ struct AttentionShape {
         return batch * heads * context;
     }
 
-    /// @brief The first context rows of a sample, and the columns of its head, in a matrix whose
-    /// columns are `third` of [query, key, value].
+    /// @brief Returns the rows of a sample and the columns of a head.
+    /// @param third in `qkv` 0 for queries, 1 for keys, 2 for values; in other matrices 0
     template <class T>
     [[nodiscard]] View<T> columns_of(View<T> all, std::size_t sample, std::size_t head,
                                      std::size_t third) const noexcept {
@@ -44,7 +44,7 @@ struct AttentionShape {
                 columns_of(qkv, sample, head, 2)};
     }
 
-    /// @brief The rows of one head among the probabilities.
+    /// @brief Returns the rows of one head of a sample among the probabilities.
     template <class T>
     [[nodiscard]] View<T> scores(View<T> probabilities, std::size_t sample,
                                  std::size_t head) const noexcept {

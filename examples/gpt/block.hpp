@@ -24,7 +24,8 @@ struct BackwardScratch {
     Matrix d_branch;
     Matrix d_qkv;
     Matrix d_hidden;
-    Matrix d_scores; ///< of all heads, so that a device can process them at once
+    Matrix d_scores; ///< gradients of the scores of all heads, so that a device can process them at
+                     ///< once
 
 private:
     BackwardScratch(Device& device, Config const& config, std::size_t rows, std::size_t score_rows)

@@ -32,7 +32,7 @@ public:
     }
 
     /// @brief Loads the latest checkpoint, if the settings name a directory. Collective.
-    /// @return the step to go on with
+    /// @return the number of the next step
     std::size_t resume() {
 #if defined(GPT_HAS_CHECKPOINT)
         if (!_settings->resume.empty()) {
@@ -47,7 +47,7 @@ public:
         return 0;
     }
 
-    /// @brief Saves if it is time to. Collective. @param next the number of the next step
+    /// @brief Saves if a checkpoint is due. Collective. @param next the number of the next step
     void save_if_due(std::size_t next, std::size_t end) {
         bool const is_due = _settings->save_every != 0 && next % _settings->save_every == 0;
         if (_settings->save.empty() || (!is_due && next != end)) {

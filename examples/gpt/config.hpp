@@ -17,7 +17,7 @@ struct Config {
     static constexpr std::size_t vocabulary = 256;
 
     constexpr std::size_t head_width() const noexcept { return width / heads; }
-    constexpr std::size_t hidden_width() const noexcept { return 4 * width; } ///< of the MLP
+    constexpr std::size_t hidden_width() const noexcept { return 4 * width; } ///< width of the MLP
 
     // Unit numbers in the order of the forward pass; a trainer gathers and releases the parameters
     // of one unit together.

@@ -19,7 +19,7 @@ namespace gpt {
 /// parameters and loss, and the sum of the losses.
 ///
 /// A row is one token of one sample. Functions overwrite gradients of weights (the model adds them
-/// to those of the trainer). Each function says what it does to gradients of activations.
+/// to those of the trainer). The comment of a function says how it treats gradients of activations.
 template <class Number>
 class HostDevice : public HostAttention<Number> {
 public:

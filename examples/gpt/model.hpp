@@ -166,12 +166,12 @@ private:
 
     Config _config;
     AttentionShape _attention;
-    Device _device; // of all members below
+    Device _device; // the device of all members below
     UnitTensors<Device> _embedding;
     UnitTensors<Device> _block; // shared by all blocks, which run one at a time
     UnitTensors<Device> _head;
     std::vector<Block<Device>> _blocks;
-    typename Device::Matrix _stream; // after the last block
+    typename Device::Matrix _stream; // the residual stream after the last block
     typename Device::NormCache _final_norm;
     typename Device::Matrix _final;
     typename Device::Matrix _logits;

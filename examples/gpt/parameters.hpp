@@ -22,7 +22,7 @@ struct Parameter {
     std::size_t elements = 0;
     std::vector<std::size_t> units; ///< units that use it: one, or two for the tied token embedding
     Initialisation initialisation = Initialisation::zeros;
-    double deviation = 0.0; ///< of `Initialisation::normal`
+    double deviation = 0.0; ///< standard deviation of `Initialisation::normal`
     bool is_matrix = false; ///< weight decay usually applies to matrices only
 };
 
@@ -90,8 +90,8 @@ private:
 
 } // namespace detail
 
-/// @brief All parameters in registration order. Weights of linear layers are [inputs x outputs],
-/// row after row.
+/// @brief Returns all parameters in registration order. Weights of linear layers are [inputs x
+/// outputs], row after row.
 inline std::vector<Parameter> parameters_of(Config const& config) {
     constexpr double deviation = 0.02;
     // 2 * layers terms are added to the residual stream: this keeps the variance of their sum
@@ -132,7 +132,8 @@ inline float initial_value(Parameter const& parameter, std::size_t parameter_ind
                               * random_normal({seed, parameter_index, element}));
 }
 
-/// @brief Fills elements from `begin` on of a parameter, rounded to its storage type.
+/// @brief Fills `values` with the elements of a parameter from `begin` on, rounded to its storage
+/// type.
 template <class Stored>
 void initialise(Parameter const& parameter, std::size_t parameter_index, std::uint64_t seed,
                 std::size_t begin, std::span<Stored> values) {

@@ -1,4 +1,4 @@
-// A separate file, because nvcc would parse CLI11 several times.
+// A separate file, so that nvcc does not parse CLI11.
 
 #include "program.hpp"
 
@@ -28,11 +28,11 @@ void add_gather_options(CLI::App& app, Settings& settings) {
     elements("--prefetch-elements", gather.prefetch_elements,
              "elements gathered in advance (default: one unit)");
     elements("--persistence-threshold", gather.persistence_threshold,
-             "parameters of at most so many elements stay gathered until the update");
+             "parameters of at most this many elements stay gathered until the update");
     elements("--max-persistent-elements", gather.max_persistent_elements,
              "elements of all persistent parameters");
     elements("--max-reuse-distance", gather.max_reuse_distance,
-             "a unit stays gathered if it comes again within so many elements");
+             "a unit stays gathered if it comes again within this many elements");
     elements("--keep-after-forward", gather.keep_after_forward,
              "units at the end of the forward pass that stay gathered");
     elements("--max-live-elements", gather.max_live_elements, "elements gathered at once");

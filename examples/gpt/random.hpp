@@ -20,8 +20,8 @@ constexpr std::uint64_t mix(std::uint64_t value) noexcept {
 
 /// @brief A random number that depends only on its key.
 ///
-/// There is no state: (seed, parameter, index) always gives the same number, whatever the number of
-/// ranks, the rank and the order of the calls.
+/// There is no state: (seed, parameter, index) always gives the same number, on any rank, with any
+/// number of ranks and in any order of calls.
 constexpr std::uint64_t random_bits(std::initializer_list<std::uint64_t> key) noexcept {
     std::uint64_t hash =
         0x9e3779b97f4a7c15U; // any odd constant: zero would be a fixed point of the mix

@@ -16,9 +16,10 @@ struct Settings {
     std::string partitioner = "contiguous"; ///< contiguous, round-robin
     std::string schedule; ///< boundary, every-micro-step; empty: the default of the stage
     std::size_t bucket_bytes = std::size_t{256} * 1024;
-    zero::GatherOptions gather;           ///< of stage 3
-    std::size_t update_tile_elements = 0; ///< of stages 0 and 3; 0: one update
-    std::size_t accumulate = 1;           ///< micro-steps per step
+    zero::GatherOptions gather; ///< options of stage 3
+    std::size_t update_tile_elements =
+        0; ///< most elements per update command, in stages 0 and 3 and on one rank; 0: all
+    std::size_t accumulate = 1; ///< micro-steps per step
     std::size_t steps = 1000;
     std::size_t layers = 2;
     std::size_t width = 64;
@@ -33,8 +34,8 @@ struct Settings {
     std::size_t save_every = 0; ///< steps between checkpoints; 0: one at the end
     std::size_t stop_after = 0; ///< end before this step of the schedule; 0: run to its end
     std::string communicator = "loopback"; ///< loopback, mpi
-    std::string order = "rank";            ///< of sums over MPI: rank, library
-    double time_out = 300.0;               ///< of collectives over MPI, in seconds
+    std::string order = "rank";            ///< order of sums over MPI: rank, library
+    double time_out = 300.0;               ///< time-out of collectives over MPI, in seconds
     std::string text;                      ///< a file; empty: the headers of the library
     std::string timeline;                  ///< file for the trace of the last steps; empty: none
     bool is_quiet = false;                 ///< no progress lines

@@ -67,7 +67,7 @@ auto span_of(Source&& source, std::size_t parameter_index) {
     }
 }
 
-/// @brief The same as read-only memory.
+/// @brief Returns the memory of a parameter as read-only memory.
 template <class Source>
 auto const_span_of(Source&& source, std::size_t parameter_index) {
     auto const values = span_of(source, parameter_index);

@@ -21,19 +21,19 @@ namespace gpt {
 struct RankSummary {
     zero::MemoryPlan plan;
     std::array<std::size_t, zero::buffer_kinds> allocated{};
-    zero::TrafficCount traffic; ///< of the training steps only, counted by the transport
-    zero::Traffic formula;      ///< elements by the formulas
+    zero::TrafficCount traffic; ///< traffic of the training steps, counted by the transport
+    zero::Traffic formula;      ///< elements of the training steps, by formulas
     std::size_t leases = 0;     ///< planned elements of gathered parameters
-    double seconds = 0.0;       ///< of the training steps
+    double seconds = 0.0;       ///< duration of the training steps
     double validation_loss_sum = 0.0;
     std::size_t validation_batches = 0;
-    double communication = 0.0; ///< seconds of the steps in the timeline
+    double communication = 0.0; ///< seconds of communication in the timeline
     double exposed = 0.0;       ///< the part of it that the model waited for
 };
 
 /// @brief The result of a training.
 struct Summary {
-    std::uint64_t hash = 0;       ///< over the bits of all final parameters
+    std::uint64_t hash = 0;       ///< hash of the bits of all final parameters
     double validation_loss = 0.0; ///< nats per byte
     std::size_t parameters = 0;
     zero::TraceReport trace; ///< stage 3: the gathers of the training steps, on rank 0

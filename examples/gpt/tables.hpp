@@ -8,7 +8,8 @@
 
 namespace gpt {
 
-/// @brief Elements by the formula. It excludes control traffic: the norm and the first broadcast.
+/// @brief Returns the elements by the formula, as text. The formula excludes control traffic: the
+/// norm and the first broadcast.
 inline std::string formula_text(zero::Traffic const& formula, zero::CollectiveKind kind) {
     switch (kind) {
     case zero::CollectiveKind::reduce_scatter: return std::to_string(formula.reduce_scatter);
@@ -20,8 +21,8 @@ inline std::string formula_text(zero::Traffic const& formula, zero::CollectiveKi
     return "control";
 }
 
-/// @brief Bytes of every kind of buffer on every rank: planned before anything was allocated, and
-/// allocated.
+/// @brief Prints the bytes of every kind of buffer on every rank: planned before any allocation,
+/// and allocated.
 inline void print_memory(Summary const& summary) {
     std::printf("\nbytes per rank, planned / allocated\n%-18s", "");
     for (std::size_t rank = 0; rank < summary.ranks.size(); ++rank) {
@@ -46,8 +47,8 @@ inline void print_memory(Summary const& summary) {
     std::printf("\n");
 }
 
-/// @brief Reads of each rank from the others, by kind of collective: calls, elements counted and by
-/// the formula, bytes.
+/// @brief Prints the reads of each rank from the others, by kind of collective: calls, elements
+/// counted and by the formula, bytes.
 inline void print_traffic(Summary const& summary) {
     std::printf(
         "\ntraffic of all steps per rank, read from other ranks\n%-5s %-23s %7s %14s %14s %14s\n",
@@ -68,7 +69,8 @@ inline void print_traffic(Summary const& summary) {
     }
 }
 
-/// @brief How the acquisitions of each unit found its parameters, on rank 0. Only stage 3 gathers.
+/// @brief Prints how the acquisitions of each unit found its parameters, on rank 0. Only stage 3
+/// gathers.
 inline void print_gathers(Summary const& summary) {
     zero::TraceReport const& trace = summary.trace;
     if (trace.gathers == 0) {
@@ -95,7 +97,7 @@ inline void print_gathers(Summary const& summary) {
                 summary.ranks.front().seconds);
 }
 
-/// @brief How much of each rank's communication ran beside its model, in the recorded steps.
+/// @brief Prints how much of each rank's communication ran beside its model, in the recorded steps.
 inline void print_hidden(Summary const& summary) {
     std::printf("\ncommunication of the recorded steps\n%-5s %12s %12s %8s\n", "rank", "ms",
                 "exposed ms", "hidden");

@@ -45,7 +45,7 @@ private:
     std::size_t _training_size;
 };
 
-/// @brief The bytes of several files one after another.
+/// @brief Returns the bytes of several files one after another.
 /// @throws std::runtime_error naming a file that cannot be read.
 inline std::string read_files(std::span<std::string const> paths) {
     std::string bytes;

@@ -12,8 +12,8 @@
 
 namespace gpt {
 
-/// @brief The timelines of the ranks of this process, and the file into which they go. Ranks that
-/// are processes write a file each, with the rank behind its name.
+/// @brief The timelines of the ranks of this process, and the file that they are written to. Ranks
+/// that are processes write one file each, with the rank appended to its name.
 class Timelines {
 public:
     /// @param process the rank of this process; -1: all ranks are threads of it

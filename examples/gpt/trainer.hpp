@@ -26,8 +26,8 @@
 
 namespace gpt {
 
-/// @brief While an object lives, what the model enqueues on a queue is a span of the engine's
-/// timeline.
+/// @brief While an object lives, the work that the model enqueues on a queue is a span of the
+/// engine's timeline.
 template <class Engine>
 using Work = typename Engine::Backend::Work;
 
@@ -46,7 +46,7 @@ public:
 
     [[nodiscard]] Device& device() noexcept { return _model.device(); }
 
-    /// @brief Makes one optimizer step. On a device it only enqueues.
+    /// @brief Runs one optimizer step. Only enqueues it on a device.
     void step(std::size_t step, double learning_rate) {
         _model.device().clear_loss();
         _engine->begin_step();
@@ -147,7 +147,7 @@ private:
     typename Device::Batch _batch;
 };
 
-/// @brief The units that one micro-step acquires, in order.
+/// @brief Returns the units that `steps` micro-steps acquire, in order.
 inline std::vector<std::size_t> acquired_units(Config const& config, std::size_t steps) {
     std::vector<std::size_t> units;
     for (std::size_t step = 0; step < steps; ++step) {
@@ -161,8 +161,8 @@ inline std::vector<std::size_t> acquired_units(Config const& config, std::size_t
     return units;
 }
 
-/// @brief The parameters as the engine takes them: in order of use, with initial values computed on
-/// demand.
+/// @brief Returns the parameters as the engine takes them: in order of use, with initial values
+/// computed on demand.
 template <class P>
 std::vector<zero::Parameter<P>> registration(std::vector<Parameter> const& model,
                                              std::uint64_t seed) {

@@ -15,9 +15,9 @@ namespace gpt {
 
 /// @brief The weights of one unit in the type of the arithmetic, and memory for their gradients.
 ///
-/// A trainer may hold weights in two bytes, or lend memory until the unit is released, so the model
-/// copies a unit when it uses it. The bits of its products then do not depend on the address of a
-/// weight either. All blocks share one object, since they run one at a time.
+/// A trainer may hold weights in a two-byte type, or lend memory until the unit is released, so the
+/// model copies a unit when it uses it. The bits of its products then do not depend on the address
+/// of a weight either. All blocks share one object, since they run one at a time.
 template <class Device>
 class UnitTensors {
 public:
@@ -41,7 +41,8 @@ public:
     }
     Real* gradient(std::size_t place) noexcept { return _gradients.data() + _offsets[place]; }
 
-    /// @brief Copies the weights in; `parameters[place]` is the index that `weights` is asked for.
+    /// @brief Copies the weights in; `parameters[place]` is the index of the parameter in
+    /// `weights`.
     /// @throws std::invalid_argument if a span does not have the size of its parameter.
     template <class Weights>
     void load_all(Weights&& weights, std::span<std::size_t const> parameters) {

@@ -23,7 +23,7 @@ struct AdaMaxOptions {
 /// root mean square.
 struct AdaMax {
     using policy_category = zero::OptimizerCategory;
-    using Options = AdaMaxOptions; // become Zero::Options::optimizer
+    using Options = AdaMaxOptions; // the type of Zero::Options::optimizer
     struct Hyper {                 // constant during a step
         float rate1, beta2, epsilon, weight_decay, negative_step;
     };

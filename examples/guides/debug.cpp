@@ -13,7 +13,7 @@
 
 namespace {
 
-// Counts what it sends, and compares every call over the ranks.
+// Counts the traffic, and compares every call between the ranks.
 using Communicator = zero::Recording<zero::Checked<zero::LoopbackCommunicator>>;
 template <int N>
 using Zero = zero::ZeroStage<N, Communicator, zero::Sgd>;
@@ -24,10 +24,10 @@ constexpr std::size_t elements = 1000; // in each of two layers
 enum class Mistake { none, pointer_kept, unit_skipped_on_a_rank, model_differs, infinite_gradient };
 
 struct Outcome {
-    std::vector<std::uint64_t> fingerprints; ///< of all parameters, after each step
+    std::vector<std::uint64_t> fingerprints; ///< hash of all parameters after each step
     float kept = 0.0F;                       ///< read through a pointer that was kept too long
-    zero::TrafficCount sent;                 ///< by one rank in a step
-    zero::Traffic expected;                  ///< of all ranks in a step
+    zero::TrafficCount sent;                 ///< traffic of one rank in a step
+    zero::Traffic expected;                  ///< traffic of all ranks in a step, by formulas
     std::string error;
 };
 

@@ -65,7 +65,7 @@ void step(Zero& engine, int rank) {
             auto const weights = engine.acquire(layer);
             auto const gradients = engine.gradients(layer);
             for (zero::bfloat16& value : gradients[layer])
-                value = zero::from_float<zero::bfloat16>(1.0F); // of the backward pass
+                value = zero::from_float<zero::bfloat16>(1.0F); // as from a backward pass
             engine.gradients_ready(layer);
         }
     }

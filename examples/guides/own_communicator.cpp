@@ -97,7 +97,7 @@ std::uint64_t train(Communicator& communicator, Mistake mistake = Mistake::none)
     return hash.value();
 }
 
-/// The same over sockets, each call compared over the ranks before it is sent.
+/// Trains over sockets. The ranks compare each call before it is sent.
 template <int N>
 std::uint64_t train_checked(int world, Mistake mistake = Mistake::none) {
     using Communicator = zero::Checked<SocketCommunicator>;
@@ -112,7 +112,7 @@ std::uint64_t train_checked(int world, Mistake mistake = Mistake::none) {
     return hash;
 }
 
-/// The same without the comparison, which costs a wait in each call.
+/// Trains over sockets without the comparison, which costs a wait in each call.
 std::uint64_t train_bare(int world) {
     std::uint64_t hash = 0;
     run_processes(world, [&](int rank, std::vector<Link> const& links) {

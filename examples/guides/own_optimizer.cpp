@@ -57,13 +57,13 @@ std::vector<float> train(Step const& step) {
     return result;
 }
 
-/// AdaMax as the engine runs it.
+/// Trains with AdaMax as a functor, which the engine runs.
 template <class Zero>
 std::vector<float> train_functor() {
     return train<Zero>([](Zero& engine) { engine.step(rate); });
 }
 
-/// AdaMax as an update of the caller, on the states of the stage's optimizer.
+/// Trains with AdaMax as an update of the caller, on the states of the stage's optimizer.
 template <class Zero>
 std::vector<float> train_update() {
     return train<Zero>([](Zero& engine) {
@@ -116,7 +116,7 @@ std::vector<float> train_lars() {
         [](Zero& engine) { engine.step(0.01, [](auto const& slice) { update_by_lars(slice); }); });
 }
 
-/// Prints what each rank updates.
+/// Prints the slices that each rank updates.
 template <class Zero>
 void print_slices(char const* title) {
     std::array<std::string, world> lines;

@@ -74,7 +74,7 @@ std::vector<Layer> new_model() {
     return model;
 }
 
-struct AdamW { // of one tensor
+struct AdamW { // for one tensor
     std::vector<float> first, second;
 
     void update(Tensor& tensor, std::size_t step) {

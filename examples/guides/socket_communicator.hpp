@@ -57,9 +57,10 @@ inline std::vector<std::vector<Link>> connect_ranks(int world) {
 }
 
 struct SocketOptions {
-    /// How long a rank waits for one byte of another rank; at least 1 ms.
+    /// The longest time that a rank waits for a byte of another rank; at least 1 ms.
     std::chrono::milliseconds time_out = std::chrono::minutes(30);
-    /// The memory through which sums receive. Larger buckets are cut to fit. Equal on all ranks.
+    /// The size of the memory into which sums receive. Larger buckets are cut to fit. Equal on all
+    /// ranks.
     std::size_t scratch_bytes = std::size_t{1} << 20U;
 };
 
@@ -82,7 +83,7 @@ public:
         _piece_bytes = std::max<std::size_t>(options.scratch_bytes / world() / 8, 1) * 8;
         _scratch = {Backend::default_memory(), _piece_bytes * world(),
                     zero::BufferKind::communicator};
-        auto const own = socket_pair(); // its own aborts wake a rank as those of others do
+        auto const own = socket_pair(); // so that an abort by this rank also ends its own waits
         _links[_rank] = {-1, own[0]};
         _wake = own[1];
         for (Link const& link : _links) _sockets.push_back({link.control, POLLIN, 0});
@@ -182,11 +183,11 @@ private:
         std::byte* receive = nullptr;
         std::size_t element_bytes = 1;
         Sum sum = nullptr;
-        std::size_t elements = 0; ///< without cuts: of the buffer
+        std::size_t elements = 0; ///< elements of the buffer, if there are no cuts
         std::size_t root = 0;
     };
 
-    /// A collective on its way: what its command reads, because arguments end with the call.
+    /// A collective in flight: the arguments that its command reads after the call has returned.
     struct Call {
         Plan plan;
         std::vector<std::size_t> cuts;
@@ -214,7 +215,7 @@ private:
         Backend::rethrow_failure(queue); // an earlier command may have failed
         require_no_abort();
         Call& call = _calls[_count % _calls.size()];
-        Backend::synchronise(call.done); // its slot is free
+        Backend::synchronise(call.done); // until its slot is free
         call.plan = plan;
         call.cuts.assign(cuts.begin(), cuts.end());
         call.number = ++_count;
@@ -270,8 +271,8 @@ private:
             exchange(next(step), call.plan.send, size, next(step), nullptr, 0);
     }
 
-    /// Sends every part to its rank, and adds what arrives in rank order. In rounds, so that the
-    /// scratch memory suffices for a bucket of any size.
+    /// Sends every part to its rank, and adds the parts that arrive, in rank order. Works in
+    /// rounds, so that the scratch memory suffices for a bucket of any size.
     void sum_parts(Call const& call, std::byte* out) {
         std::size_t const round = _piece_bytes / call.plan.element_bytes * call.plan.element_bytes;
         std::size_t longest = 0;
@@ -305,7 +306,7 @@ private:
 
     /// Sends to one rank and receives from another at the same time: if all ranks sent first, all
     /// would wait when the sockets are full. Bytes come before causes, so a collective whose bytes
-    /// have arrived ends well.
+    /// have arrived succeeds.
     void exchange(std::size_t to, std::byte const* out, std::size_t out_bytes, std::size_t from,
                   std::byte* in, std::size_t in_bytes) {
         while (out_bytes != 0 || in_bytes != 0) {
@@ -362,15 +363,15 @@ private:
             Cause record{};
             if (::recv(_sockets[rank].fd, &record, sizeof(record), MSG_WAITALL)
                 == static_cast<::ssize_t>(sizeof(record))) {
-                pass_on(record); // the rank that gave it may have told only some
+                pass_on(record); // the sender may have told only some ranks
             } else {
-                _sockets[rank].fd = -1; // it has left, which matters only if it is needed
+                _sockets[rank].fd = -1; // that rank has left, which matters only if it is needed
             }
         }
         return ready;
     }
 
-    /// Keeps a cause and tells all ranks, unless there is one already that is as good.
+    /// Keeps a cause and tells all ranks, unless one that is as good is known already.
     void pass_on(Cause const& record) noexcept {
         std::lock_guard const lock(_mutex);
         if (record.state <= _cause.state) return;
@@ -467,13 +468,13 @@ private:
     std::chrono::milliseconds _time_out;
     std::size_t _piece_bytes = 0;
     zero::Buffer<std::byte> _scratch;
-    std::vector<Call> _calls; ///< a ring: as many may be on their way
-    std::uint64_t _count = 0; ///< of the calls
-    Backend::Event _last{};   ///< after the last command
-    // Of the commands:
+    std::vector<Call> _calls; ///< a ring; its size limits the collectives in flight
+    std::uint64_t _count = 0; ///< number of calls
+    Backend::Event _last{};   ///< end of the last command
+    // Used by commands:
     std::uint64_t _running = 0;     ///< number of the collective
     std::vector<::pollfd> _sockets; ///< W control sockets, then those of an exchange
-    // Of all threads:
+    // Shared by all threads:
     std::mutex _mutex;
     Cause _cause;
 };

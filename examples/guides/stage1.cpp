@@ -130,7 +130,7 @@ float train(zero::LoopbackCommunicator& communicator) {
 }
 
 int main() {
-    std::vector<float> losses(rank_count); // of each rank, on its part of the batch
+    std::vector<float> losses(rank_count); // loss of each rank on its part of the batch
     zero::run_ranks(rank_count, [&](zero::LoopbackCommunicator& communicator) {
         losses[static_cast<std::size_t>(communicator.rank())] = train(communicator);
     });

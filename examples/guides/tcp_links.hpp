@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-/// Where a rank listens.
+/// The address at which a rank listens.
 struct Address {
     std::string host;
     std::uint16_t port = 0;
@@ -43,7 +43,7 @@ private:
     int _number;
 };
 
-/// Where this rank awaits the higher ranks. Port 0 asks the system for a free one.
+/// The socket on which this rank awaits the higher ranks. Port 0 asks the system for a free one.
 class Listener {
 public:
     explicit Listener(std::uint16_t port = 0) : _socket(::socket(AF_INET, SOCK_STREAM, 0)) {
@@ -69,8 +69,8 @@ private:
     std::uint16_t _port = 0;
 };
 
-/// The first bytes on each connection: who calls, and which of the two sockets it is. Both machines
-/// have the same byte order, as the bits of the training have.
+/// The first bytes on each connection: the rank that calls, and which of the two sockets this is.
+/// Both machines must have the same byte order, which the collectives need as well.
 struct Hello {
     std::uint32_t rank = 0;
     std::uint32_t is_control = 0;

@@ -15,17 +15,17 @@ namespace planner {
 /// One rank under one stage, with bfloat16 parameters, float master weights and AdamW.
 struct Column {
     zero::MemoryPlan memory;
-    zero::StepCommunication step; ///< with the default schedule
-    std::string leases;           ///< what sets their size
+    zero::StepCommunication step; ///< communication with the default schedule
+    std::string leases;           ///< text: what sets the size of leases
 
-    /// From other ranks in a step.
+    /// Returns the bytes that a rank reads from the others in a step.
     [[nodiscard]] std::uint64_t read_bytes() const {
         return step.gathers.bytes + step.reductions.bytes + step.publishes.bytes;
     }
 };
 
-/// @param accumulate_bytes per gradient
-/// @param micro_steps accumulated in a step; in stage 3 each acquires every unit twice
+/// @param accumulate_bytes bytes per accumulated gradient
+/// @param micro_steps micro-steps of a step; in stage 3 each acquires every unit twice
 inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ranks,
                    std::size_t accumulate_bytes, int stage, std::size_t micro_steps = 1) {
     zero::LayoutOptions const options{
@@ -43,7 +43,7 @@ inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ra
                                    .optimizer_state = 8};
     auto const schedule = zero::default_schedule(stage);
     auto const row = zero::stage_row(stage, schedule);
-    // Of rank 0: extents of a bucket are equal, so no other rank has more.
+    // Counts for rank 0: extents of a bucket are equal, so no other rank has more.
     auto const totals =
         zero::count_layout(layout, 0, row, zero::Storage::owned, 0, 0, 0,
                            zero::GradientReductionOptions{}.wire_bytes / sizes.communication);
@@ -58,8 +58,8 @@ inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ra
             for (std::size_t unit = 0; unit < layout.units(); ++unit) acquired.push_back(unit);
         }
     }
-    // The exact sum of squares is reduced, and the index of the first gradient that is not finite,
-    // in stage 3 with three integers that compare the order of units.
+    // A step reduces the exact sum of squares and the index of the first gradient that is not
+    // finite; in stage 3 also three integers that compare the order of units.
     std::size_t const minima = stage == 3 ? 4 : 1;
     zero::StepCommunicationOptions const calls{
         .sizes = sizes,

@@ -51,7 +51,8 @@ inline std::vector<zero::ParameterSpec> gpt2(std::size_t layers, std::size_t wid
     return model;
 }
 
-/// Llama 3 with 8 billion parameters (Dubey et al., 2024): 8 key heads of 32, a head of its own.
+/// Llama 3 with 8 billion parameters (Dubey et al., 2024): 8 key heads for 32 query heads, and a
+/// head that is not tied to the embedding.
 inline std::vector<zero::ParameterSpec> llama3_8b() {
     std::size_t const layers = 32;
     std::size_t const width = 4096;
@@ -75,7 +76,7 @@ inline std::vector<zero::ParameterSpec> llama3_8b() {
     return model;
 }
 
-/// Layers of one parameter each, of equal size up to one element.
+/// Returns layers of one parameter each, whose sizes differ by at most one element.
 inline std::vector<zero::ParameterSpec> equal_layers(double parameters, double layers) {
     auto const count = static_cast<std::size_t>(layers);
     auto const elements = static_cast<std::size_t>(parameters);

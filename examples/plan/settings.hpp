@@ -16,17 +16,17 @@ namespace planner {
 
 struct Settings {
     std::string model;         ///< empty: equal layers
-    double parameters = 7.5e9; ///< of equal layers
-    double layers = 72;        ///< one parameter each
+    double parameters = 7.5e9; ///< elements of all equal layers
+    double layers = 72;        ///< equal layers, of one parameter each
     double ranks = 64;
     double accumulate_bytes = 2; ///< per gradient; the default of the library is 4, a float
     double micro_steps = 1;
 
     // The network. Without a bandwidth no time is predicted.
-    double latency = 0;           ///< seconds of a message
+    double latency = 0;           ///< seconds per message
     double bandwidth = 0;         ///< bytes per second that a rank reads
     double ranks_per_host = 0;    ///< 0: one level
-    double latency_between = -1;  ///< between hosts; -1: as inside
+    double latency_between = -1;  ///< seconds per message between hosts; -1: as inside
     double bandwidth_between = 0; ///< bytes per second that a host reads from others
     std::string algorithm = "ring";
 };
@@ -108,7 +108,7 @@ inline Settings read_settings(int count, char** arguments) {
     return settings;
 }
 
-/// The network, if one is given.
+/// Returns the network, if one is given.
 /// @throws zero::InvalidArgument if the algorithm is not known
 inline std::optional<zero::CommunicationModel> network_of(Settings const& settings) {
     if (settings.bandwidth == 0) return std::nullopt;

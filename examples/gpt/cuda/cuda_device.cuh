@@ -23,7 +23,7 @@ public:
     CudaText(cudaStream_t stream, Text const& text)
         : _training(place(stream, text.training())), _validation(place(stream, text.validation())) {
         check_cuda(cudaStreamSynchronize(stream),
-                   "cudaStreamSynchronize"); // the host's copy may go
+                   "cudaStreamSynchronize"); // the host's copy may be freed
     }
     std::span<std::uint8_t const> training() const noexcept {
         return {_training.data(), _training.size()};
@@ -92,7 +92,7 @@ public:
     CudaDevice(cudaStream_t stream, std::size_t rows)
         : _stream(stream), _products(stream), _losses(stream, rows), _loss(stream, 1) {}
 
-    /// @brief The stream on which everything is enqueued.
+    /// @brief Returns the stream on which everything is enqueued.
     [[nodiscard]] cudaStream_t stream() const noexcept { return _stream; }
 
     Buffer buffer(std::size_t elements) const { return Buffer(_stream, elements); }

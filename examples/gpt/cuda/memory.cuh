@@ -38,7 +38,7 @@ public:
     }
     ~CudaBuffer() { static_cast<void>(cudaFree(_data)); }
 
-    static constexpr std::size_t alignment = 256; ///< of cudaMalloc
+    static constexpr std::size_t alignment = 256; ///< alignment that cudaMalloc guarantees
 
     T* data() noexcept { return _data; }
     T const* data() const noexcept { return _data; }

@@ -14,7 +14,8 @@ namespace ZERO_NAMESPACE {
 ///
 /// A checkpoint is written in the folder ".incomplete-NAME". `publish` makes it durable, gives it
 /// its name in one operation of the file system, and then lets the file "latest" name it. A process
-/// may die at any point: what has a name is complete, and `begin` removes what is left.
+/// may die at any point: a folder with the name of its checkpoint is complete, and `begin` removes
+/// the others.
 ///
 /// One process at a time may write. All functions throw CheckpointError.
 class CheckpointDirectory {
@@ -22,10 +23,10 @@ public:
     /// @brief Touches nothing. @param directory may be missing until `begin`
     explicit CheckpointDirectory(std::filesystem::path directory);
 
-    /// @brief Removes what earlier saves have left, puts back a checkpoint that a process
-    /// had moved aside when it died, and creates an empty folder to write in.
+    /// @brief Removes the remains of earlier saves, puts back a checkpoint that a process had moved
+    /// aside when it died, and creates an empty folder to write in.
     /// @param name at most 200 bytes, without '/', not starting with '.', not "latest". A folder of
-    /// that name that is no checkpoint is not replaced, but an error
+    /// that name that is not a checkpoint is an error and is not replaced
     void begin(std::string const& name) const;
 
     /// @brief Returns the folder in which a checkpoint is written.
@@ -40,7 +41,7 @@ public:
     /// @brief Returns the checkpoint that was published last and still exists; empty if there is
     /// none.
     /// @throws CheckpointError if there is none because the folder of the last one has no manifest:
-    /// a program that starts anew would not notice the incomplete copy
+    /// a program would otherwise start from scratch and not notice the incomplete copy
     [[nodiscard]] std::optional<std::string> latest() const;
 
     /// @brief Returns all checkpoints, the oldest first.

@@ -18,8 +18,8 @@
 namespace ZERO_NAMESPACE {
 
 /// @brief Reads a checkpoint by parameter, without an engine: values as floats, or the items of an
-/// array as they are stored. Opens the files that it needs. Threads may share a reader; they read
-/// one after the other.
+/// array as they are stored. Opens each file when it is first needed. Threads may share a reader;
+/// they read one after another.
 class CheckpointReader {
 public:
     /// @param checkpoint folder of one checkpoint
@@ -41,7 +41,7 @@ public:
                                                         std::string_view name) const;
 
     /// @brief Reads weights in full precision: master weights in any form, otherwise the parameter.
-    /// @param is_rounded read the parameter itself, as it was rounded
+    /// @param is_rounded read the rounded parameter instead
     /// @param values elements [begin, begin + values.size())
     void read_weights(std::size_t parameter, std::uint64_t begin, std::span<float> values,
                       bool is_rounded = false);
@@ -54,7 +54,8 @@ public:
     /// @brief Reads elements of a parameter by name. @throws CheckpointError if there is none
     void read_parameter(std::string_view name, std::uint64_t begin, std::span<float> values);
 
-    /// @brief Reads stored items of one interval. @param offset of the first byte
+    /// @brief Reads stored items of one interval. @param offset offset of the first byte in the
+    /// items of the interval
     void read_items(std::size_t parameter, std::size_t array, ManifestInterval const& interval,
                     std::uint64_t offset, std::span<std::byte> into);
 
@@ -62,10 +63,10 @@ public:
     void verify_items(std::size_t parameter, std::size_t array, ManifestInterval const& interval,
                       std::uint64_t offset, std::uint64_t bytes);
 
-    /// @brief Returns the bytes of one item of an array.
+    /// @brief Returns the size of one item of an array, in bytes.
     [[nodiscard]] std::uint64_t item_bytes(std::size_t parameter, std::size_t array) const;
 
-    /// @brief Returns all bytes that were read of data files so far.
+    /// @brief Returns the number of bytes read from data files so far.
     [[nodiscard]] std::uint64_t bytes_read() const noexcept;
 
 private:
@@ -76,7 +77,7 @@ private:
 
     std::filesystem::path _checkpoint;
     Manifest _manifest;
-    bool _is_file = false;             ///< of another program: tensors have the names of parameters
+    bool _is_file = false;             ///< one file: its tensors have the names of parameters
     std::vector<std::size_t> _by_name; ///< parameters, sorted by name
     std::vector<std::unique_ptr<SafetensorsReader>> _files;                ///< null: not opened yet
     std::unique_ptr<std::mutex> _reading = std::make_unique<std::mutex>(); ///< guards `_files`

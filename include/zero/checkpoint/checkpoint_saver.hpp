@@ -23,16 +23,16 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Saves checkpoints in the background: `start` copies what this rank owns, and a thread
-/// writes the copy while training goes on. On Linux the thread takes only processor time that
-/// nothing else wants; a call that waits writes the rest itself.
+/// @brief Saves checkpoints in the background: `start` copies the slices that this rank owns, and a
+/// thread writes the copy while training continues. On Linux the thread takes only processor time
+/// that nothing else wants; a call that waits writes the rest itself.
 ///
 /// The checkpoint exists when `poll` or `wait` has returned its name; both are collective, because
 /// ranks agree that all have written. Until then earlier checkpoints are the latest. The next
 /// `start` waits for it.
 ///
 /// Memory: `snapshot_bytes` of host memory from the first `start` on, besides that of
-/// `save_checkpoint`. Make it after the engine, so that it is destroyed first.
+/// `save_checkpoint`. Construct it after the engine, so that it is destroyed first.
 template <class Stage>
 class CheckpointSaver {
 public:
@@ -69,10 +69,12 @@ public:
         _plan.emplace(std::move(plan));
     }
 
-    /// @brief Publishes the checkpoint if all ranks have written. Collective, between two steps or
-    /// anywhere on all ranks alike; exchanges one number and does not wait for the disk.
+    /// @brief Publishes the checkpoint if all ranks have written. Collective; call it between two
+    /// steps, or at any other point that is the same on all ranks. Exchanges one number and does
+    /// not wait for the disk.
     /// @return its name; empty if there is none or it is still being written
-    /// @throws CheckpointError on every rank if one could not write; it is given up then
+    /// @throws CheckpointError on every rank if one could not write; the checkpoint is then given
+    /// up
     std::optional<std::string> poll() {
         if (!_plan) {
             return std::nullopt;
@@ -130,7 +132,7 @@ private:
     Stage* _stage;
     Access _access;
     CheckpointDirectory _directory;
-    std::optional<detail::SavePlan<Config>> _plan; ///< of the checkpoint that is being written
+    std::optional<detail::SavePlan<Config>> _plan; ///< plan of the checkpoint in progress
     std::size_t _keep_last = 0;
     Buffer<std::byte> _snapshot;
     detail::BackgroundWrite _write; ///< destroyed first: its thread reads the copy

@@ -21,11 +21,11 @@ namespace ZERO_NAMESPACE {
 /// @brief Loads a checkpoint into an engine of any stage, world size, partitioner and storage.
 /// Collective, between two steps, with no handle held; waits.
 ///
-/// Every rank reads the intervals that it holds, and no more. First it checks the manifest against
-/// the engine and verifies the checksums of what it needs; only when all ranks have succeeded, it
-/// reads again and writes the engine's memory. Training then goes on with the bits with which it
-/// would have gone on without stopping, if world size, types and reduction schedule are the same.
-/// Master weights of another form are loaded by their value.
+/// Every rank reads only the intervals that it holds. First it checks the manifest against the
+/// engine and verifies the checksums of its data. Only when all ranks have succeeded does it read
+/// again and write the engine's memory. If world size, types and reduction schedule are the same,
+/// training continues bit for bit as if it had not stopped. Master weights of another form are
+/// loaded by their value.
 /// @param directory as given to `save_checkpoint`
 /// @throws CheckpointError if there is no checkpoint, a file is damaged, or it does not fit; the
 /// engine is unchanged. An error while the engine's memory is written breaks the engine: the files

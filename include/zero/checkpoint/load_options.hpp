@@ -11,12 +11,12 @@ namespace ZERO_NAMESPACE {
 enum class LoadScope : std::uint8_t {
     everything, ///< weights, optimizer states, step count, loss scaler and group settings
     weights,    ///< parameters and master weights only, from the master weights if there are any
-    parameters  ///< the same, from the parameters as they were rounded
+    parameters  ///< the same, but from the rounded parameters
 };
 
 /// @brief Options of `load_checkpoint`. Pass the same on every rank.
 struct LoadOptions {
-    std::string name{}; ///< of the checkpoint; default: the one that was completed last
+    std::string name{}; ///< name of the checkpoint; default: the one that was completed last
     LoadScope scope = LoadScope::everything; ///< what is loaded
     bool settings = true;     ///< LoadScope::everything: also the hyper-parameters and learning
                               ///< rate factors of the groups; otherwise the engine keeps its own
@@ -25,8 +25,8 @@ struct LoadOptions {
                               ///< that the engine lacks are ignored, and another optimizer is
                               ///< accepted; the report lists all. Shapes must agree
     bool verify_first = true; ///< read twice: verify all data on all ranks before the engine is
-                              ///< changed. false: read once and verify on the way, so that damage
-                              ///< breaks the engine
+                              ///< changed. false: read once and verify while reading, so that
+                              ///< damage breaks the engine
 };
 
 } // namespace ZERO_NAMESPACE

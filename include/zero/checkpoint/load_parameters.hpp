@@ -41,13 +41,13 @@ LoadReport load_parameters(Stage& stage, std::filesystem::path const& file,
 /// @brief Returns a `Parameter::initialise` that reads the values from a safetensors file or a
 /// checkpoint by interval. It needs memory for 2^14 elements.
 ///
-/// If every rank can read the file, set `Parameter::is_deterministic`: then each rank reads what it
-/// owns. Otherwise rank 0 reads everything and sends it. The file is opened once for all parameters
-/// that share the reader, which ranks in one process may share as well.
-/// @param file of `CheckpointReader::of_file`, or of a checkpoint, whose rounded parameters are
-/// read
-/// @param name of the tensor or parameter
-/// @throws CheckpointError from the constructor of the engine if it has no such tensor
+/// If every rank can read the file, set `Parameter::is_deterministic`: then each rank reads its own
+/// slices. Otherwise rank 0 reads everything and sends it. The file is opened once for all
+/// parameters that share the reader, which ranks in one process may share as well.
+/// @param file reader from `CheckpointReader::of_file`, or of a checkpoint, whose rounded
+/// parameters it reads
+/// @param name name of the tensor or parameter
+/// @throws CheckpointError from the constructor of the engine if the file has no such tensor
 template <class T>
 [[nodiscard]] Initialiser<T> initialise_from(std::shared_ptr<CheckpointReader> file,
                                              std::string name) {

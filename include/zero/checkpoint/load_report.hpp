@@ -9,14 +9,14 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief The result of `load_checkpoint`.
+/// @brief The result of `load_checkpoint` or `load_parameters`.
 struct LoadReport {
-    std::string name;                          ///< of the checkpoint
-    std::map<std::string, std::string> extras; ///< as they were saved
+    std::string name;                          ///< name of the checkpoint, or path of the file
+    std::map<std::string, std::string> extras; ///< `SaveOptions::extras`
     std::vector<std::string> differences;      ///< accepted by `LoadOptions::may_differ`
-    std::uint64_t bytes_needed = 0;            ///< of this rank's arrays in the files
-    std::uint64_t bytes_read = 0;              ///< by this rank, with indices and checksums; what
-                                               ///< is verified first counts twice
+    std::uint64_t bytes_needed = 0;            ///< size of this rank's arrays in the files
+    std::uint64_t bytes_read = 0;              ///< read by this rank, with indices and checksums;
+                                               ///< data that is verified first counts twice
 };
 
 } // namespace ZERO_NAMESPACE

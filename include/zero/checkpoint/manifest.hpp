@@ -16,9 +16,9 @@ namespace ZERO_NAMESPACE {
 /// state of the optimizer.
 struct ManifestArray {
     std::string name;                ///< as `TrainingState::for_each_held_array` names it
-    std::string dtype;               ///< of an item, in the words of safetensors: "F32", "BF16"
-    std::uint64_t item_elements = 1; ///< elements of the parameter to an item: 64 to a scale, 8 to
-                                     ///< a byte of bits
+    std::string dtype;               ///< type of an item, as safetensors names it: "F32", "BF16"
+    std::uint64_t item_elements = 1; ///< elements of the parameter per item: 64 per scale, 8 per
+                                     ///< byte of bits
     bool has_frozen = false;         ///< frozen parameters have it as well
 };
 
@@ -44,8 +44,9 @@ struct ManifestParameter {
 
 /// @brief One data file.
 struct ManifestFile {
-    std::string name;           ///< without folder
-    std::uint64_t checksum = 0; ///< of its index, as `SafetensorsWriter::finish` returns it
+    std::string name; ///< without folder
+    std::uint64_t checksum =
+        0; ///< checksum of its index, as `SafetensorsWriter::finish` returns it
 };
 
 /// @brief Numbers and texts by name. Floats and doubles keep every bit.
@@ -59,7 +60,7 @@ struct ManifestScalars {
 /// scalars of the training state. It contains no rank, world size, stage or padding, so that a
 /// checkpoint can be read into any layout.
 struct Manifest {
-    static constexpr std::uint64_t newest_version = 1;   ///< that this library reads and writes
+    static constexpr std::uint64_t newest_version = 1;   ///< the version that is written
     static constexpr char const* file = "manifest.json"; ///< name of the file
 
     std::string composition;                       ///< as `describe` prints it; for people
@@ -67,7 +68,7 @@ struct Manifest {
     std::vector<std::vector<ManifestArray>> types; ///< the arrays of each parameter type
     std::vector<ManifestParameter> parameters;     ///< in order of registration
     std::vector<ManifestFile> files;               ///< all data files
-    ManifestScalars scalars;                       ///< of the step, the loss scaler and the groups
+    ManifestScalars scalars;                       ///< scalars of the step, scaler and groups
     std::map<std::string, std::string> extras;     ///< caller-owned texts, in UTF-8
 
     /// @brief Returns the JSON text, with a checksum of itself. O(size).
@@ -76,7 +77,7 @@ struct Manifest {
 
     /// @brief Reads and checks a JSON text.
     /// @param source name of the file, for messages
-    /// @throws CheckpointError naming the file and the array: no JSON, another checksum, a newer
+    /// @throws CheckpointError naming the file and the array: not JSON, a wrong checksum, a newer
     /// version, intervals that overlap or leave gaps, file names with folders
     [[nodiscard]] static Manifest from_json(std::string_view json, std::string const& source);
 

@@ -22,7 +22,8 @@ namespace ZERO_NAMESPACE {
 /// @brief Reads one safetensors file, and verifies its data if the file has checksums.
 ///
 /// Whatever the bytes of the file are, every call returns the right data or throws a
-/// CheckpointError. Memory: in proportion to the header; 32 KiB; 8 bytes for each 512 KiB of data.
+/// CheckpointError. Memory: proportional to the header, plus 32 KiB, plus 8 bytes for each 512 KiB
+/// of data.
 class SafetensorsReader {
 public:
     /// @brief Opens a file and checks its header.
@@ -39,7 +40,7 @@ public:
     /// @brief Returns the tensor of that name, or null. O(1).
     [[nodiscard]] TensorEntry const* find(std::string_view name) const;
 
-    /// @brief Returns the texts that the file's program has added.
+    /// @brief Returns the texts that the program which wrote the file has added.
     [[nodiscard]] std::map<std::string, std::string> const& metadata() const noexcept {
         return _header.metadata;
     }
@@ -48,11 +49,11 @@ public:
     /// they touch. It returns the bytes that it verified, even if the file changes meanwhile.
     void read(TensorEntry const& tensor, std::uint64_t offset, std::span<std::byte> into);
 
-    /// @brief Verifies the same bytes without keeping them. Without checksums in the file it does
-    /// nothing.
+    /// @brief Verifies the same bytes without keeping them. Verifies nothing if the file has no
+    /// checksums.
     void verify(TensorEntry const& tensor, std::uint64_t offset, std::uint64_t bytes);
 
-    /// @brief Returns all bytes that were read of the file so far.
+    /// @brief Returns the number of bytes read from the file so far.
     [[nodiscard]] std::uint64_t bytes_read() const noexcept { return _bytes_read; }
 
 private:

@@ -29,8 +29,8 @@ public:
     SafetensorsWriter(std::filesystem::path const& file, std::vector<TensorEntry> tensors,
                       std::map<std::string, std::string> const& metadata = {});
 
-    /// @brief Appends data: all tensors one after the other, cut anywhere. 1 MiB and more are
-    /// written from where they lie.
+    /// @brief Appends data: all tensors one after another, cut anywhere. Parts of at least 1 MiB
+    /// are written without a copy.
     /// @throws CheckpointError also for more data than declared
     void append(std::span<std::byte const> bytes);
 
@@ -51,8 +51,8 @@ private:
     std::uint64_t _expected = 0; ///< bytes of data, without the checksums
     std::uint64_t _appended = 0;
     std::vector<std::byte> _collected;
-    detail::Checksum _block;           ///< of a block that is not complete
-    std::vector<std::byte> _checksums; ///< of blocks, as they are written
+    detail::Checksum _block;           ///< checksum of an incomplete block
+    std::vector<std::byte> _checksums; ///< checksums of blocks, not written yet
     std::uint64_t _checksums_at = 0;   ///< offset in the file of the first of them
     std::vector<std::byte> _groups;    ///< their checksums
 };

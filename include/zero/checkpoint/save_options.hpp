@@ -10,10 +10,10 @@ namespace ZERO_NAMESPACE {
 
 /// @brief Options of `save_checkpoint`. Pass the same on every rank.
 struct SaveOptions {
-    std::string name{}; ///< of the checkpoint, a folder inside the directory; default:
+    std::string name{}; ///< name of the checkpoint, a folder in the directory; default:
                         ///< "step-" and the step count. An existing one is replaced
     std::map<std::string, std::string> extras{}; ///< caller-owned texts in UTF-8, such as the
-                                                 ///< position in the data; those of rank 0 count
+                                                 ///< position in the data; rank 0's are saved
     std::size_t keep_last = 0; ///< afterwards remove older checkpoints beyond this number; 0: keep
                                ///< all
 };

@@ -24,7 +24,8 @@ namespace ZERO_NAMESPACE {
 ///
 /// Memory: one parameter at a time, as floats.
 /// @param file must not exist
-/// @param dtype of the tensors: float32 keeps the master weights, bfloat16 and float16 round them
+/// @param dtype type of the tensors: float32 keeps the master weights, bfloat16 and float16 round
+/// them
 /// @throws CheckpointError on every rank
 template <class Stage>
 void save_parameters(Stage& stage, std::filesystem::path const& file,

@@ -41,9 +41,9 @@ inline namespace ZERO_CUDA_NAMESPACE {
 ///
 /// Results equal those of the host backend bit for bit. Memory may have any alignment; kernels move
 /// 16 bytes at a time where all memory of a slice is aligned to that. Kernels are instantiated in
-/// the units that use them, those that depend on element types alone in the library
-/// `zero::cuda_compiled` if it is linked. Neither they nor the functions here are visible outside a
-/// shared library.
+/// the translation units that use them; those that depend on element types alone, in the library
+/// `zero::cuda_compiled` if it is linked. Neither kernels nor the functions here are visible
+/// outside a shared library.
 struct Backend : RuntimeBackend {
     /// @brief Throws if the code was compiled with -ftz=true or -use_fast_math, which includes it;
     /// neither defines a macro. Waits for the device. Engines call it when they are constructed.

@@ -10,7 +10,7 @@
 namespace ZERO_NAMESPACE::cuda {
 
 /// @brief Lets one thread at a time enqueue on streams that are being captured, because CUDA does
-/// not say that several threads may build one graph at once.
+/// not document that several threads may build one graph at once.
 ///
 /// The library holds one around each of its own commands. A program that captures several loopback
 /// ranks into one graph holds one around its own: `CaptureLock const lock(stream);` before a kernel
@@ -21,7 +21,7 @@ public:
     /// @brief Waits for other threads if `stream` is being captured.
     explicit CaptureLock(cudaStream_t stream) : CaptureLock(detail::is_capturing(stream)) {}
 
-    /// @brief Waits for other threads if `is_captured`: for a stream that is about to join a
+    /// @brief Waits for other threads if `is_captured`. Use it for a stream that is about to join a
     /// capture.
     explicit CaptureLock(bool is_captured) {
         if (is_captured) {

@@ -5,10 +5,10 @@
 
 namespace ZERO_NAMESPACE::cuda {
 
-/// @brief A call that failed while an object of the CUDA layer was destroyed. What it should have
-/// released is lost to the process.
+/// @brief A call that failed while an object of the CUDA layer was destroyed. The process has lost
+/// the resource that the call should have released.
 struct CleanUpError {
-    int code = 0;          ///< its cudaError_t, or cudaErrorUnknown for an exception; 0: no error
+    int code = 0; ///< cudaError_t of the call; cudaErrorUnknown for an exception; 0: no error
     char const* call = ""; ///< a string literal, such as "cudaStreamDestroy"
 };
 
@@ -16,8 +16,9 @@ struct CleanUpError {
 /// it.
 ///
 /// Destructors cannot throw and leave no error behind as the thread's last error, so this function
-/// is where their errors are reported. A runtime that shuts down is no error. After a failure of
-/// the device, which every later call repeats, the error may be of earlier work. Thread-safe.
+/// is where their errors are reported. A call that fails because the runtime is shutting down is
+/// not an error. A failed device makes every later call fail, so the error may come from earlier
+/// work. Thread-safe.
 [[nodiscard]] inline CleanUpError take_clean_up_error() noexcept {
     CleanUpError error;
     detail::CleanUpRecord::instance().take(error.code, error.call);

@@ -58,7 +58,8 @@ public:
 
     bool has_split() noexcept override { return true; } // since 2.18
     NcclResult split(NcclHandle handle, int color, int key, NcclHandle& part) noexcept override {
-        // NCCL writes the pointer from a thread of its own, so it gets no temporary.
+        // NCCL writes the pointer from its own thread, perhaps after this call, so it gets no
+        // temporary.
         return of(
             ncclCommSplit(comm(handle), color, key, reinterpret_cast<ncclComm_t*>(&part), nullptr));
     }

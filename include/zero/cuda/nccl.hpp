@@ -47,8 +47,8 @@ public:
         return Base::take_over(linked_nccl(), comm, options);
     }
 
-    /// @brief Returns the id of a new group, which one rank makes and sends to all others. @throws
-    /// NcclError
+    /// @brief Makes the id of a new group. One rank calls it and sends the id to all others.
+    /// @throws NcclError
     static ncclUniqueId make_unique_id() {
         NcclUniqueId const id = cuda::make_unique_id(linked_nccl());
         ncclUniqueId theirs{};

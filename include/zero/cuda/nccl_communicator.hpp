@@ -41,11 +41,12 @@ namespace ZERO_NAMESPACE::cuda {
 /// A single rank copies.
 ///
 /// Any error of NCCL, of a peer or of the clock aborts the communicator and throws. The next call
-/// throws what the watchdog finds. From then on every call throws `Aborted` with the first cause.
-/// Ranks of one process learn each other's causes; ranks of other processes see an error of NCCL or
-/// their time-out. The destructor waits for enqueued collectives, at most `finish_time_out`; after
-/// that, or while an exception unwinds, it aborts. It waits at most 5 s for an abort. Destroy CUDA
-/// graphs that hold collectives before the communicator, because NCCL waits for them.
+/// throws a failure that the watchdog found. From then on every call throws `Aborted` with the
+/// first cause. Ranks of one process learn each other's causes; ranks of other processes see an
+/// error of NCCL or their time-out. The destructor waits for enqueued collectives, at most
+/// `finish_time_out`; after that, or while an exception unwinds, it aborts. It waits at most 5 s
+/// for an abort. Destroy CUDA graphs that hold collectives before the communicator, because NCCL
+/// waits for them.
 template <class B>
 class BasicNcclCommunicator {
 public:
@@ -190,8 +191,8 @@ public:
         _session->abort(cause, is_provisional);
     }
 
-    /// @brief Throws what has failed since the last call (asynchronous errors, time-outs, aborts).
-    /// Does not wait. Call it on the rank's own thread.
+    /// @brief Throws the failure since the last call, if there is one: an asynchronous error, a
+    /// time-out or an abort. Does not wait. Call it on the rank's own thread.
     ///
     /// Call it after waiting for the device by other means: an abort ends such a wait and leaves
     /// the data undefined.

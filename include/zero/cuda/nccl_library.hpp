@@ -17,7 +17,7 @@ enum class NcclResult : int {
     internal_error = 3,       ///< a defect of NCCL, or overwritten memory
     invalid_argument = 4,     ///< an argument is wrong
     invalid_usage =
-        5,            ///< calls that do not fit together, or memory or devices that NCCL cannot use
+        5, ///< calls that contradict each other, or memory or devices that NCCL cannot use
     remote_error = 6, ///< a peer left, or the network failed
     in_progress = 7 ///< a non-blocking call is not done yet; `NcclLibrary::get_async_error` reports
                     ///< when it is
@@ -53,7 +53,7 @@ using StreamHandle = void*; ///< a cudaStream_t
 /// @brief The functions of NCCL that the communicator calls, as a replaceable interface.
 /// `cuda/linked_nccl.hpp` has the implementation for programs; tests provide fakes.
 ///
-/// The functions mean what NCCL documents, throw nothing and return NCCL's codes. A unique id and a
+/// The functions behave as NCCL documents, throw nothing and return NCCL's codes. A unique id and a
 /// handle are NCCL's, without their types. Collectives enqueue on `stream` and return. Every rank
 /// calls the same collectives in the same order, with memory of its device. Any call on a
 /// non-blocking communicator may return `in_progress`: then nothing else may be called on it until
@@ -85,7 +85,7 @@ public:
     /// @brief Returns whether `split` exists. Optional: without it communicators cannot be split.
     virtual bool has_split() noexcept { return false; }
     /// @brief Makes the communicator of the ranks of the same color, with the mode of `handle`;
-    /// collective. Optional. No collective may be on its way. `part` is written when the call is
+    /// collective. Optional. No collective may be in flight. `part` is written when the call is
     /// done, and must stay valid until then. `color` is at least 0.
     virtual NcclResult split(NcclHandle /*handle*/, int /*color*/, int /*key*/,
                              NcclHandle& /*part*/) noexcept {
@@ -96,7 +96,7 @@ public:
     /// @brief Gets the rank, from 0.
     virtual NcclResult user_rank(NcclHandle handle, int& rank) noexcept = 0;
     /// @brief Polls: `error` is `in_progress` until the last call is done, then its result, or the
-    /// error of what failed in the background.
+    /// error of a failure in the background.
     virtual NcclResult get_async_error(NcclHandle handle, NcclResult& error) noexcept = 0;
     /// @brief Starts the shutdown: enqueued work is flushed. `destroy` follows once this is done.
     virtual NcclResult finalize(NcclHandle handle) noexcept = 0;

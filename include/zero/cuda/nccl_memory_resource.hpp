@@ -49,7 +49,7 @@ public:
         return memory;
     }
 
-    /// @brief Ends the registration, unless an abort has done so, and frees the memory. No stream
+    /// @brief Ends the registration, unless an abort has ended it, and frees the memory. No stream
     /// may use the memory any more.
     void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override {
         if (!is_moved_by_collectives(kind)) {

@@ -12,8 +12,8 @@ namespace ZERO_NAMESPACE::cuda {
 /// All ranks of a group must choose the same `native_all_reduce`; engines of stage 0 compare it. A
 /// time of `std::chrono::milliseconds::max()` means no limit.
 struct NcclOptions {
-    /// The time that peers may stay away, above 0: during the start, in a call, and for enqueued
-    /// collectives, counted from the end of the previous one.
+    /// The longest time to wait for peers, above 0: during the start, in a call, and for an
+    /// enqueued collective, counted from the end of the previous one.
     std::chrono::milliseconds time_out = std::chrono::minutes(30);
     /// The time that a destructor waits for enqueued collectives and for the shutdown of NCCL
     /// before it aborts the communicator, at least 0, counted from the start of the destructor. It

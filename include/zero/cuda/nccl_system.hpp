@@ -44,7 +44,7 @@ public:
     virtual int is_event_complete(EventHandle event, bool& is_complete) noexcept = 0;
     /// @brief Destroys an event. Errors are ignored: the runtime may be shutting down.
     virtual void destroy_event(EventHandle event) noexcept = 0;
-    /// @brief Gets whether the stream is being captured into a graph; events recorded on it then
+    /// @brief Queries whether the stream is being captured into a graph; events recorded on it then
     /// cannot be queried.
     virtual int is_capturing(StreamHandle stream, bool& is_capturing) noexcept = 0;
 

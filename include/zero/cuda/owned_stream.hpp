@@ -20,7 +20,7 @@ public:
     }
     OwnedStream(OwnedStream const&) = delete;
     OwnedStream& operator=(OwnedStream const&) = delete;
-    /// @brief Does not wait: work on the stream still runs. Any device may be current.
+    /// @brief Does not wait: work on the stream runs to its end. Any device may be current.
     ~OwnedStream() {
         detail::CleanUp clean_up(_device);
         clean_up.check(cudaStreamDestroy(_stream), "cudaStreamDestroy");

@@ -11,7 +11,7 @@
 
 namespace ZERO_NAMESPACE::cuda {
 
-/// @brief Memory of the host that is page-locked, so that a device copies it at full speed.
+/// @brief Page-locked memory of the host, which a device copies at full speed.
 class PinnedMemory final : public MemoryResource {
 public:
     /// @brief Allocates and locks pages. @throws CudaError

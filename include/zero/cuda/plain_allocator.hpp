@@ -22,12 +22,12 @@ struct PlainAllocator {
         return memory;
     }
 
-    /// @brief Frees the memory, of any device, after the work enqueued on `stream` so far has run,
-    /// for which it waits. A stream that is being captured cannot be waited for: the work that uses
-    /// the memory must then have run. `take_clean_up_error` reports errors.
+    /// @brief Waits for the work enqueued on `stream` so far, then frees the memory, of any device.
+    /// Cannot wait for a stream that is being captured: the work that uses the memory must then
+    /// have run. `take_clean_up_error` reports errors.
     static void deallocate(void* memory, std::size_t, cudaStream_t stream) noexcept {
         detail::CleanUp clean_up;
-        clean_up.use_device_of(memory); // the stream of a thread is one of the current device
+        clean_up.use_device_of(memory); // cudaStreamPerThread is a stream of the current device
         if (!detail::is_capturing(stream)) {
             detail::ignore(cudaStreamSynchronize(stream)); // fails only if earlier work has failed
         }

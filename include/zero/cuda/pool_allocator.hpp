@@ -29,7 +29,7 @@ struct PoolAllocator {
     /// work that uses the memory must then have run. `take_clean_up_error` reports errors.
     static void deallocate(void* memory, std::size_t bytes, cudaStream_t stream) noexcept {
         detail::CleanUp clean_up;
-        clean_up.use_device_of(memory); // the stream of a thread is one of the current device
+        clean_up.use_device_of(memory); // cudaStreamPerThread is a stream of the current device
         if (detail::is_capturing(stream) || cudaFreeAsync(memory, stream) != cudaSuccess) {
             PlainAllocator::deallocate(memory, bytes, stream);
         }

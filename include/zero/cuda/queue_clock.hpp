@@ -12,12 +12,13 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Streams note their times by CUDA events, two per span, which `prepare` makes. What is
-/// captured in a graph is not recorded. Include this header to use `Timed` on a device.
+/// @brief Marks times on streams with CUDA events, two per span, which `prepare` creates. Work that
+/// is captured in a graph is not recorded. Include this header to use `Timed` on a device.
 template <class Backend>
     requires std::derived_from<Backend, cuda::RuntimeBackend>
 struct QueueClock<Backend> {
-    /// @brief Makes the events, on the current device. Waits for it. @throws CudaError
+    /// @brief Creates the events on the current device, and waits for one of them. @throws
+    /// CudaError
     static void prepare(Timeline& timeline) {
         if (timeline.clock() == nullptr) {
             timeline.clock() = std::make_unique<cuda::detail::EventClock>(timeline.capacity());

@@ -92,7 +92,7 @@ private:
     }
 
     zero::detail::List<Slice> _slices;
-    std::vector<std::size_t> _first_chunk; ///< by slice
+    std::vector<std::size_t> _first_chunk; ///< each slice's first chunk, then the total
     Buffer<Slice> _device_slices;
     Buffer<detail::Chunk> _device_chunks;
     int _multiprocessors = 1;

@@ -11,10 +11,10 @@ namespace ZERO_NAMESPACE::cuda {
 /// one chunk, or several. Owns nothing.
 template <class Slice>
 struct TableRange {
-    Slice const* slices = nullptr;         ///< in device memory, of the whole table
-    detail::Chunk const* chunks = nullptr; ///< in device memory, of these slices alone
+    Slice const* slices = nullptr;         ///< all slices of the table, in device memory
+    detail::Chunk const* chunks = nullptr; ///< chunks of these slices, in device memory
     std::size_t count = 0;                 ///< number of chunks
-    int multiprocessors = 1;               ///< multiprocessors of the device
+    int multiprocessors = 1;               ///< number in the device
 };
 
 } // namespace ZERO_NAMESPACE::cuda

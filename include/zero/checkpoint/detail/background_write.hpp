@@ -11,7 +11,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief A thread that writes one file of host memory with the processor time that training
+/// @brief A thread that writes host memory to one file, with the processor time that training
 /// leaves. `wait` takes over its work.
 class BackgroundWrite {
 public:
@@ -19,21 +19,22 @@ public:
     BackgroundWrite(BackgroundWrite const&) = delete;
     BackgroundWrite& operator=(BackgroundWrite const&) = delete;
 
-    /// @brief Gives up what is not written yet. Prints a failure that was not reported.
+    /// @brief Gives up the data that is not written yet. Prints a failure that was not reported.
     ~BackgroundWrite();
 
     /// @brief Stops writing, and drops the file and its failure.
     void give_up() noexcept;
 
     /// @brief Creates the file and starts to write. The memory of the job must stay until the end.
-    /// Call `wait` for the previous job. @throws CheckpointError
+    /// Call `wait` for the previous job first. @throws CheckpointError
     void start(FileJob job);
 
-    /// @brief Whether the thread has ended, with or without success; true if none was started.
+    /// @brief Returns whether the file is complete or has failed; true if none was started.
     [[nodiscard]] bool is_done() const noexcept { return _is_done; }
 
-    /// @brief Writes what the thread has not written yet. @return the checksum of the file's index
-    /// @throws CheckpointError what the thread threw
+    /// @brief Writes the data that the thread has not written yet. @return the checksum of the
+    /// file's index
+    /// @throws CheckpointError; any other exception of the thread
     std::uint64_t wait();
 
 private:

@@ -11,8 +11,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// Without this, a step beside the thread takes up to twice as long. On other systems a priority
-/// belongs to the whole process.
+/// Without this, a training step that runs beside the thread takes up to twice as long. On other
+/// systems a priority belongs to the whole process.
 ZERO_COLD_INLINE void lower_priority_of_thread() noexcept {
 #if defined(__linux__)
     sched_param const priority{};

@@ -36,7 +36,7 @@ auto on_file_system(Run const& run) {
     }
 }
 
-/// With a prefix a name must still be short enough for the file system.
+/// A name with a prefix must still be short enough for the file system.
 inline constexpr std::size_t longest_name = 200;
 
 ZERO_COLD_INLINE bool is_checkpoint_name(std::string const& name) noexcept {
@@ -196,7 +196,7 @@ ZERO_COLD_INLINE std::optional<std::string> CheckpointDirectory::latest() const 
     if (!names.empty()) {
         return std::move(names.back());
     }
-    // A program that starts anew without a checkpoint must not do so because a copy is incomplete.
+    // An incomplete copy must not make a program start from scratch.
     if (detail::is_checkpoint_name(name)
         && detail::on_file_system([&] { return std::filesystem::exists(_directory / name); })) {
         detail::throw_error<CheckpointError>(
@@ -214,7 +214,7 @@ ZERO_COLD_INLINE void CheckpointDirectory::keep_last(std::size_t count) const {
     for (std::size_t index = 0; index + count < names.size(); ++index) {
         if (names[index] != newest) {
             detail::on_file_system([&] {
-                // Under this name it is no checkpoint any more, even if this is interrupted.
+                // Under this name it is no longer a checkpoint, even if the removal is interrupted.
                 auto const aside = _directory / (detail::removed_prefix + names[index]);
                 std::filesystem::rename(_directory / names[index], aside);
                 std::filesystem::remove_all(aside);

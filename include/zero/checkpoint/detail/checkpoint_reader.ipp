@@ -32,8 +32,8 @@ ZERO_COLD_INLINE std::optional<DType> number_dtype(std::string const& dtype) noe
     return dtype == "F16" ? std::optional(DType::float16) : std::nullopt;
 }
 
-/// Calls `visit(interval, begin, end)` for the parts of a range, at most `state_chunk` elements at
-/// a time, which begin at multiples of it in their interval.
+/// Calls `visit(interval, begin, end)` for the parts of a range, cut at multiples of `state_chunk`
+/// elements in their interval.
 template <class Visitor>
 void for_stored_chunks(ManifestParameter const& parameter, std::uint64_t begin, std::uint64_t end,
                        Visitor const& visit) {

@@ -19,7 +19,8 @@ inline constexpr std::uint64_t checksum_block_bytes = 2048;
 /// @brief Blocks of data whose checksums fill one block.
 inline constexpr std::uint64_t checksums_per_block = checksum_block_bytes / 8;
 
-/// @brief Returns the number of blocks of so many bytes. The last one may be shorter.
+/// @brief Returns the number of blocks that this number of bytes fills. The last one may be
+/// shorter.
 [[nodiscard]] constexpr std::uint64_t checksum_blocks(std::uint64_t bytes) noexcept {
     return bytes / checksum_block_bytes + (bytes % checksum_block_bytes != 0 ? 1 : 0);
 }
@@ -31,7 +32,7 @@ inline constexpr std::uint64_t checksums_per_block = checksum_block_bytes / 8;
 /// integers of 64 bits.
 [[nodiscard]] std::string checksum_text(std::uint64_t checksum);
 
-/// @brief Reads such a text; empty if it is none.
+/// @brief Reads the text of `checksum_text`; empty if it is not one.
 [[nodiscard]] std::optional<std::uint64_t> checksum_from(std::string_view text);
 
 /// @brief The XXH3-64 checksum of bytes that arrive in parts.
@@ -44,7 +45,7 @@ public:
 
     void add(std::span<std::byte const> bytes) noexcept;
 
-    /// @brief Returns the checksum of all bytes since the last call, and starts anew.
+    /// @brief Returns the checksum of all bytes since the last call, and starts again with none.
     [[nodiscard]] std::uint64_t take() noexcept;
 
 private:

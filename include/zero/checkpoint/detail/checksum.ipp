@@ -3,7 +3,7 @@
 #include "checksum.hpp"
 #include "hex.hpp"
 
-#include <span> // with the options of this unit
+#include <span> // with the options of the translation unit
 
 // g++ unrolls the loops of XXH3 at -O3 only, where they hash 37 GB/s instead of 21.
 #if defined(__OPTIMIZE__) && !defined(__clang__)

@@ -36,10 +36,10 @@ public:
     /// @brief Announces that a range will be read, so that the system reads ahead.
     void will_read(std::uint64_t offset, std::uint64_t bytes) const noexcept;
 
-    /// @brief Writes all of `bytes` behind what was written before.
+    /// @brief Appends all of `bytes` to the data of earlier calls.
     void write(std::span<std::byte const> bytes);
 
-    /// @brief Writes all of `bytes` at `offset`. `write` goes on where it was.
+    /// @brief Writes all of `bytes` at `offset`. Does not move the position of `write`.
     void write_at(std::uint64_t offset, std::span<std::byte const> bytes);
 
     /// @brief Makes the content durable and closes the file.

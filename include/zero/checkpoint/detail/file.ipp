@@ -16,7 +16,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// The system accepts at most 2^31 bytes a call, and waits uninterruptibly during it.
+/// The system accepts at most 2^31 bytes per call, and a call cannot be interrupted.
 inline constexpr std::size_t largest_transfer = std::size_t{1} << 26U;
 
 [[noreturn]] ZERO_COLD_INLINE void refuse_file(std::string const& name, std::string_view what,
@@ -43,7 +43,7 @@ ZERO_COLD_INLINE void File::fail(std::string_view what) const {
 }
 
 ZERO_COLD_INLINE File File::open(std::filesystem::path path) {
-    // without waiting for the writer of a pipe
+    // O_NONBLOCK: a pipe without a writer must not block
     int const descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (descriptor < 0) {
         if (errno == ELOOP) {
@@ -155,7 +155,7 @@ ZERO_COLD_INLINE void sync_folder(std::filesystem::path const& folder) {
     int const result = ::fsync(descriptor);
     int const code = errno;
     ::close(descriptor);
-    if (result != 0 && code != EINVAL && code != ENOTSUP) { // not every file system can
+    if (result != 0 && code != EINVAL && code != ENOTSUP) { // some file systems cannot
         refuse_file(folder.string(), "making the folder durable", code);
     }
 }

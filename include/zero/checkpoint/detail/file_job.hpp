@@ -19,16 +19,16 @@ struct TensorSource {
     std::size_t bytes = 0;
 };
 
-/// @brief One rank's data file: what is written, and from where.
+/// @brief One rank's data file: its tensors, and the memory to write them from.
 struct FileJob {
     std::filesystem::path file;
     std::vector<TensorEntry> tensors;
-    std::vector<TensorSource> sources; ///< of each tensor
+    std::vector<TensorSource> sources; ///< memory of each tensor
 };
 
 /// @brief Access to data that the host cannot read; empty for the host's own memory.
 struct Staging {
-    std::byte* buffer = nullptr; ///< `piece_bytes` of the host
+    std::byte* buffer = nullptr; ///< `piece_bytes` bytes of host memory
     /// Copies `(to, from, bytes)` and waits.
     FunctionRef<void*, void const*, std::size_t> copy{};
 };

@@ -41,7 +41,7 @@ ZERO_COLD_INLINE std::uint64_t write_file(FileJob job, Staging const& staging) {
 ZERO_COLD_INLINE void write_manifest(std::filesystem::path const& checkpoint,
                                      std::string const& json) {
     auto const path = checkpoint / Manifest::file;
-    (void)Manifest::from_json(json, path.string()); // what is published can be read
+    (void)Manifest::from_json(json, path.string()); // a published manifest must be readable
     write_text(path, json);
 }
 

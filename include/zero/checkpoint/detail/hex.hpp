@@ -21,7 +21,7 @@ namespace ZERO_NAMESPACE::detail {
     return text;
 }
 
-/// @brief Reads such digits. @return whether the text has two of them for each byte
+/// @brief Reads the digits of `to_hex`. @return whether the text has two of them for each byte
 [[nodiscard]] inline bool from_hex(std::string_view text, std::span<std::byte> bytes) {
     if (text.size() != 2 * bytes.size()) {
         return false;

@@ -9,15 +9,15 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Looks at a JSON text before it is parsed, as a handler of the parser's events. Refuses
-/// text that is nested too deeply, which would overflow the stack later, and an object with a name
-/// that occurs twice, of which the parser drops one.
+/// @brief Checks a JSON text before it is parsed, as a handler of the parser's events. Refuses text
+/// that is nested too deeply, which would overflow the stack later, and an object with a repeated
+/// name, of which the parser would drop one.
 ///
-/// Linear in the text. A callback of the parser would do the same, but with one the parser searches
-/// an object for discarded members whenever a member ends.
+/// Linear in the text. A callback of the parser could check the same, but would make it search an
+/// object for discarded members whenever a member ends.
 class JsonGuard {
 public:
-    /// @param most_levels of objects and arrays inside each other
+    /// @param most_levels the most levels of nested objects and arrays
     explicit JsonGuard(std::size_t most_levels) : _names(most_levels) {}
 
     [[nodiscard]] bool is_valid() const noexcept { return _is_valid; }
@@ -76,7 +76,7 @@ private:
         return true;
     }
 
-    std::vector<std::set<std::string>> _names; ///< of the object that is open on each level
+    std::vector<std::set<std::string>> _names; ///< names in the open object of each level
     std::size_t _depth = 0;
     bool _is_valid = true;
 };

@@ -11,7 +11,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief The last blocks that were read of a file. Callers alternate between a few places of it.
+/// @brief Keeps the last blocks that were read from a file, because callers alternate between a few
+/// places.
 class KeptBlocks {
 public:
     /// @brief Returns a block, which is valid until the next call.

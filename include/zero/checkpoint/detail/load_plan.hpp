@@ -17,19 +17,19 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief The part of a checkpoint that an engine loads, parameter by parameter: the intersections
-/// of the stored intervals with the slices that this rank holds, whatever W and stage saved them.
-/// Arrays of the same form are read item by item, others as floats. It depends on no element type,
-/// so it is compiled once.
+/// of the stored intervals with the slices that this rank holds, regardless of the W and the stage
+/// that saved them. Arrays of the same form are read item by item, others as floats. Depends on no
+/// element type, so it is compiled once.
 class LoadPlan {
 public:
-    /// @param names of the engine's arrays, in the order of the table
-    /// @param optimizer of the engine, compared if everything is loaded
+    /// @param names names of the engine's arrays, in the order of the table
+    /// @param optimizer type name of the engine's optimizer, compared if everything is loaded
     /// @throws CheckpointError that lists every difference, unless `options` accept it
     LoadPlan(FlatLayout const& layout, StateTable const& table,
              std::vector<std::string> const& names, std::string const& optimizer,
              CheckpointReader& checkpoint, LoadOptions const& options);
 
-    /// @brief Differences that `LoadOptions::may_differ` accepted.
+    /// @brief Returns the differences that `LoadOptions::may_differ` accepted.
     [[nodiscard]] std::vector<std::string> const& differences() const noexcept {
         return _differences;
     }
@@ -37,23 +37,23 @@ public:
     /// @brief Verifies everything that `load` will read, and changes nothing.
     void verify();
 
-    /// @brief Reads into the memory of the engine. Verifies what it reads.
-    /// @param copy to and from that memory
-    /// @param staging `piece_bytes` of the host; null if it can write that memory
+    /// @brief Reads into the memory of the engine, and verifies the data.
+    /// @param copy copies to and from that memory
+    /// @param staging `piece_bytes` bytes of host memory; null if the host can write that memory
     /// @return the bytes that this rank needs
     std::uint64_t load(StateTable::Copy copy, std::byte* staging);
 
 private:
     /// An array of one parameter.
     struct Item {
-        std::size_t parameter = 0; ///< of the engine
-        std::size_t stored = 0;    ///< the same parameter in the checkpoint
+        std::size_t parameter = 0; ///< index in the engine
+        std::size_t stored = 0;    ///< index in the checkpoint
         std::size_t begin = 0;     ///< its first element there: not 0 for a later tile
         ArrayKind kind = ArrayKind::parameter;
         std::size_t state = 0;
         bool is_raw = false;
-        std::size_t array = 0;        ///< raw: of the table
-        std::size_t stored_array = 0; ///< raw: of the manifest
+        std::size_t array = 0;        ///< raw: index in the table
+        std::size_t stored_array = 0; ///< raw: index in the manifest
     };
 
     void add(std::size_t parameter, std::vector<std::string>& problems);

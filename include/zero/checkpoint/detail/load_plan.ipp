@@ -14,10 +14,10 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// Elements that are converted at a time; a multiple of every group of elements.
+/// Elements that are converted at a time; a multiple of every `item_elements`.
 inline constexpr std::size_t load_chunk = std::size_t{1} << 16U;
 
-/// Longer lists of problems end with their number.
+/// A longer list of problems ends with the number of the others.
 inline constexpr std::size_t listed_problems = 20;
 
 ZERO_COLD_INLINE LoadPlan::LoadPlan(FlatLayout const& layout, StateTable const& table,
@@ -52,7 +52,7 @@ ZERO_COLD_INLINE LoadPlan::LoadPlan(FlatLayout const& layout, StateTable const& 
                      [](Item const& a, Item const& b) { return a.stored_array < b.stored_array; });
 }
 
-/// @param problems that no option accepts
+/// @param problems problems that no option accepts
 ZERO_COLD_INLINE void LoadPlan::refuse(std::vector<std::string> problems) const {
     std::string remedy;
     if (!_roundings.empty()) {
@@ -104,7 +104,7 @@ ZERO_COLD_INLINE void LoadPlan::add(std::size_t parameter, std::vector<std::stri
     }
 }
 
-/// Whether an array of the engine is stored in the same form.
+/// Returns whether an array of the engine is stored in the same form.
 ZERO_COLD_INLINE bool LoadPlan::has_same_form(std::size_t array, std::size_t parameter,
                                               std::size_t stored) const {
     auto const found = _checkpoint->find_array(stored, (*_names)[array]);

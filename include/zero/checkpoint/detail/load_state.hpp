@@ -25,8 +25,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Loads what a reader provides into an engine that nothing uses: first checks and, by
-/// default, verifies on all ranks, then writes. Collective; waits.
+/// @brief Loads the data of a reader into an idle engine: first checks and, by default, verifies on
+/// all ranks, then writes. Collective; waits.
 /// @param open returns the reader, @param source for messages
 template <class Config, class Open>
 void load_state(StateAccess<Config> const& access, std::string const& source, Open const& open,

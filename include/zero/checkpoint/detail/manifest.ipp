@@ -59,7 +59,7 @@ ZERO_COLD_INLINE bool has_right_checksum(std::string_view json) {
                                   what, "."});
 }
 
-/// A parameter's intervals are ascending and cover it without gaps.
+/// Checks that a parameter's intervals are ascending and cover it without gaps.
 ZERO_COLD_INLINE void check_intervals(Manifest const& manifest, ManifestParameter const& parameter,
                                       std::string const& source) {
     std::uint64_t end = 0;
@@ -183,7 +183,8 @@ ZERO_COLD_INLINE ManifestScalars scalars_from(Json const& json, std::string cons
     return scalars;
 }
 
-/// Fills a manifest. Throws exceptions of the JSON library where members lack or have other types.
+/// Fills a manifest. Throws exceptions of the JSON library if members are missing or have other
+/// types.
 ZERO_COLD_INLINE Manifest manifest_from(Json const& json, std::string const& source) {
     Manifest manifest;
     json.at("composition").get_to(manifest.composition);

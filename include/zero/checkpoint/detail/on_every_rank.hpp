@@ -16,7 +16,7 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @brief Runs `run()` on this rank and then learns whether it succeeded on all. Collective; waits.
 ///
-/// An exception of `run` leaves the engine as it is. It is rethrown on its rank, and the others
+/// An exception of `run` does not break the engine. It is rethrown on its rank, and the others
 /// throw a CheckpointError with its first line.
 /// @param what completes "rank 3 could not ..."
 /// @return the number that `run` returned on each rank

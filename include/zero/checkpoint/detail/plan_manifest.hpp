@@ -18,12 +18,12 @@ namespace ZERO_NAMESPACE::detail {
 /// @brief Returns the safetensors dtype of an array's items.
 [[nodiscard]] char const* dtype_text(ArrayForm const& form) noexcept;
 
-/// @brief The same for a number type.
+/// @brief Returns the safetensors dtype of a number type.
 [[nodiscard]] inline char const* dtype_text(DType dtype) noexcept {
     return dtype_text(ArrayForm{ArrayKind::parameter, 0, dtype, size_of(dtype)});
 }
 
-/// @brief Where a parameter of a layout is in a manifest, in which tiles are one parameter.
+/// @brief The place of a layout's parameter in a manifest, where the tiles of a parameter are one.
 struct StoredPlace {
     std::size_t parameter = 0; ///< index into `Manifest::parameters`
     std::size_t begin = 0;     ///< offset of its first element there
@@ -52,10 +52,10 @@ struct PlannedTensor {
 /// @brief Returns the tensors that one file holds, in the order of their data.
 [[nodiscard]] std::vector<PlannedTensor> plan_file(Manifest const& manifest, std::uint64_t file);
 
-/// @brief Returns how a planned tensor is described in its file.
+/// @brief Returns the entry of a planned tensor in its file.
 [[nodiscard]] TensorEntry entry_of(Manifest const& manifest, PlannedTensor const& tensor);
 
-/// @brief Returns the bytes of an item, or 0 if the dtype is unknown.
+/// @brief Returns the size of an item in bytes, or 0 if the dtype is unknown.
 [[nodiscard]] std::uint64_t item_bytes_of(std::string const& dtype) noexcept;
 
 } // namespace ZERO_NAMESPACE::detail

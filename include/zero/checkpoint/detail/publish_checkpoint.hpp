@@ -25,9 +25,9 @@ void begin_checkpoint(Access const& access, CheckpointDirectory const& directory
     });
 }
 
-/// @brief Writes the manifest and gives the checkpoint its name, when all ranks have written their
-/// files. Collective.
-/// @param checksums of the files, by rank, @param keep_last as in `SaveOptions`
+/// @brief Writes the manifest and gives the checkpoint its name. Collective; call it when all ranks
+/// have written their files.
+/// @param checksums checksums of the files, by rank, @param keep_last as in `SaveOptions`
 template <class Access>
 void publish_checkpoint(Access const& access, CheckpointDirectory const& directory,
                         std::string const& name, Manifest& manifest,

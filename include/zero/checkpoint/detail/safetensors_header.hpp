@@ -22,12 +22,12 @@ inline constexpr std::string_view group_checksums = "xxh3_groups";
     return name == block_checksums || name == group_checksums;
 }
 
-/// @brief The header of a safetensors file: what lies where in its data.
+/// @brief The header of a safetensors file: its tensors and their places in the data.
 struct SafetensorsHeader {
     std::vector<TensorEntry> tensors; ///< ascending, without gaps
     std::map<std::string, std::string> metadata;
 
-    /// @brief Returns the bytes of the data.
+    /// @brief Returns the size of the data in bytes.
     [[nodiscard]] std::uint64_t data_bytes() const noexcept {
         return tensors.empty() ? 0 : tensors.back().end;
     }
@@ -42,15 +42,15 @@ struct SafetensorsHeader {
     [[nodiscard]] std::string to_json(std::string const& file) const;
 
     /// @brief Reads and checks a JSON text.
-    /// @param file for messages, @param data_bytes that lie behind the header
+    /// @param file for messages, @param data_bytes number of bytes behind the header
     /// @throws CheckpointError unless the tensors cover the data without gap and overlap, and have
     /// the sizes of their shapes
     [[nodiscard]] static SafetensorsHeader from_json(std::string_view json, std::string const& file,
                                                      std::uint64_t data_bytes);
 };
 
-/// @brief Returns the bytes of a tensor; the largest integer if that overflows or the type is
-/// unknown.
+/// @brief Returns the size of a tensor in bytes; the largest integer if that overflows or the type
+/// is unknown.
 [[nodiscard]] std::uint64_t tensor_bytes(TensorEntry const& tensor) noexcept;
 
 } // namespace ZERO_NAMESPACE::detail

@@ -20,7 +20,7 @@ namespace ZERO_NAMESPACE::detail {
 
 inline constexpr std::uint64_t no_size = std::numeric_limits<std::uint64_t>::max();
 
-/// Keeps sums of offsets below what the system can address.
+/// Keeps sums of offsets below the largest file offset.
 inline constexpr std::uint64_t largest_data = std::uint64_t{1} << 62U;
 
 /// The limit of the format. It bounds the memory that is allocated for a header.
@@ -29,7 +29,7 @@ inline constexpr std::uint64_t largest_header = 100'000'000;
 /// Headers end at multiples of this, so that tensors of any type are aligned in a mapped file.
 inline constexpr std::size_t header_alignment = 64;
 
-/// Returns the bytes of an element; 0 for a type that safetensors does not have.
+/// Returns the size of an element in bytes; 0 for an unknown type.
 ZERO_COLD_INLINE std::uint64_t bytes_of_dtype(std::string_view dtype) noexcept {
     constexpr std::array<std::pair<std::string_view, std::uint64_t>, 15> types{{{"F64", 8},
                                                                                 {"F32", 4},
@@ -76,7 +76,7 @@ ZERO_COLD_INLINE std::uint64_t tensor_bytes(TensorEntry const& tensor) noexcept 
 }
 
 [[noreturn]] ZERO_COLD_INLINE void refuse_header(std::string const& file, std::string_view what) {
-    constexpr std::size_t most = 500; // the parser quotes what it has read last, however long
+    constexpr std::size_t most = 500; // the parser quotes its last token, of any length
     throw_error<CheckpointError>(
         {"zero: '", file, "' is not a valid safetensors file: ", what.substr(0, most), "."});
 }

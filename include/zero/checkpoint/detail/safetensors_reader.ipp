@@ -144,7 +144,7 @@ ZERO_COLD_INLINE std::uint64_t SafetensorsReader::checksum(std::uint64_t block,
         checksums.subspan(8 * static_cast<std::size_t>(block - first), 8));
 }
 
-/// Reads blocks that lie one after the other, and verifies them in the caller's memory.
+/// Reads consecutive blocks into `into` and verifies their checksums there.
 ZERO_COLD_INLINE void SafetensorsReader::read_blocks(std::uint64_t block, std::span<std::byte> into,
                                                      TensorEntry const& tensor) {
     read_at(_data_begin + block * detail::checksum_block_bytes, into);
@@ -211,7 +211,7 @@ ZERO_COLD_INLINE void SafetensorsReader::read(TensorEntry const& tensor, std::ui
                 read_block(block, tensor).subspan(static_cast<std::size_t>(at % block_bytes));
             count = detail::smaller(into.size(), bytes.size());
             std::copy_n(bytes.begin(), count, into.begin());
-        } else { // whole blocks are read where they belong
+        } else { // whole blocks are read in place
             std::uint64_t end =
                 detail::smaller(block_end(block + detail::blocks_at_once - 1), at + into.size());
             if (end != _covered) {

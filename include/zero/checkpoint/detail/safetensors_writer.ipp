@@ -14,10 +14,10 @@ namespace ZERO_NAMESPACE {
 
 namespace detail {
 
-/// Smaller parts are collected before they are written.
+/// Smaller parts are collected up to this size before they are written.
 inline constexpr std::size_t collected_bytes = std::size_t{1} << 20U;
 
-/// Fits the cache of a core beside what the system needs.
+/// Fits into the cache of a core, beside the data of the system.
 inline constexpr std::size_t cached_bytes = std::size_t{1} << 18U;
 
 /// Checksums are written in parts of this size, which cover 8 MiB of data.
@@ -76,7 +76,7 @@ ZERO_COLD_INLINE void SafetensorsWriter::write_collected() {
     _collected.clear();
 }
 
-/// Writes checksums to their place behind the data, most of which may still be missing.
+/// Writes checksums to their place behind the data, although most of the data may still be missing.
 ZERO_COLD_INLINE void SafetensorsWriter::write_checksums() {
     _file.write_at(_checksums_at, {_checksums.data(), _checksums.size()});
     _checksums_at += _checksums.size();

@@ -73,15 +73,16 @@ public:
     }
 
     Manifest manifest;
-    std::string name; ///< of the checkpoint
+    std::string name; ///< name of the checkpoint
 
 private:
-    /// The first item of a tensor in this rank's memory. In stage 0 a slice may begin before it.
+    /// Returns the address of the first item of a tensor in this rank's memory. In stage 0 a slice
+    /// may begin before it.
     [[nodiscard]] void const* address(PlannedTensor const& tensor) const {
         ManifestParameter const& parameter = manifest.parameters[tensor.parameter];
         std::size_t const array = _arrays[parameter.type][tensor.array];
         auto begin = static_cast<std::size_t>(tensor.interval.begin);
-        std::size_t own = _first[tensor.parameter]; // of the layout: the tile that it is in
+        std::size_t own = _first[tensor.parameter]; // in the layout: the tile that holds it
         while (own + 1 < _places.size() && _places[own + 1].parameter == tensor.parameter
                && _places[own + 1].begin <= begin) {
             ++own;
@@ -125,9 +126,10 @@ private:
     }
 
     StateTable _table;
-    std::vector<std::vector<std::size_t>> _arrays; ///< by type and array of the manifest
-    std::vector<StoredPlace> _places;              ///< by parameter of the layout
-    std::vector<std::size_t> _first; ///< by parameter of the manifest: the first of the layout
+    std::vector<std::vector<std::size_t>> _arrays; ///< index in the table, by type and array
+    std::vector<StoredPlace> _places;              ///< place of each parameter of the layout
+    std::vector<std::size_t>
+        _first; ///< first parameter of the layout, by parameter of the manifest
 };
 
 } // namespace ZERO_NAMESPACE::detail

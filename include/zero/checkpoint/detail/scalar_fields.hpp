@@ -67,7 +67,7 @@ struct FieldReader {
     }
 };
 
-/// @brief Saves a struct without named fields as the bytes that it consists of.
+/// @brief Saves a struct without named fields as its bytes.
 template <class T>
 void write_bytes(FieldWriter const& fields, T const& value) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -75,7 +75,7 @@ void write_bytes(FieldWriter const& fields, T const& value) {
         to_hex(std::as_bytes(std::span<T const, 1>(&value, 1)));
 }
 
-/// @brief Reads it back. @throws CheckpointError for another number of bytes
+/// @brief Reads such a struct back. @throws CheckpointError for another number of bytes
 template <class T>
 void read_bytes(FieldReader const& fields, T& value) {
     std::string const key = fields.prefix + "bytes";
@@ -87,7 +87,8 @@ void read_bytes(FieldReader const& fields, T& value) {
     std::memcpy(&value, bytes, sizeof(T));
 }
 
-/// @brief Saves or reads the trackers of a loss scaler: by name if it has `for_each_tracker`.
+/// @brief Saves or reads the trackers of a loss scaler: by name if it has `for_each_tracker`,
+/// otherwise as bytes.
 template <class Scaler, class State, class Fields>
 void for_each_tracker(State& state, Fields const& fields) {
     if constexpr (requires { Scaler::for_each_tracker(state, fields); }) {
@@ -99,8 +100,8 @@ void for_each_tracker(State& state, Fields const& fields) {
     }
 }
 
-/// @brief Saves or reads the options of an optimizer: by name if it has `for_each_option`. Options
-/// that are neither named nor trivially copyable are not saved.
+/// @brief Saves or reads the options of an optimizer: by name if it has `for_each_option`,
+/// otherwise as bytes. Options that are neither named nor trivially copyable are not saved.
 template <class Optimizer, class Options, class Fields>
 void for_each_option(Options& options, Fields const& fields) {
     if constexpr (requires { Optimizer::for_each_option(options, fields); }) {

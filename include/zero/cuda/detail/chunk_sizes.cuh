@@ -9,7 +9,7 @@
 namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
-/// @brief Returns the number of thread blocks for a range of which each block takes a chunk.
+/// @brief Returns the number of thread blocks that process a range, one chunk per block.
 ZERO_CUDA_HIDDEN inline constexpr std::size_t chunks_of(std::size_t elements) noexcept {
     return (elements + chunk_elements - 1) / chunk_elements;
 }

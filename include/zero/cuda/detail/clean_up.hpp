@@ -41,8 +41,8 @@ private:
     char const* _call = "";
 };
 
-/// @brief At its end, forgets a last error of the calling thread that arose in a scope. An error of
-/// the program that was there before stays, unless a later one has replaced it.
+/// @brief Clears, at the end of a scope, a last error of the calling thread that arose inside it.
+/// An earlier error of the program stays, unless a later one has replaced it.
 class KeptLastError {
 public:
     KeptLastError() noexcept : _was_clean(cudaPeekAtLastError() == cudaSuccess) {}
@@ -71,7 +71,7 @@ public:
         }
     }
 
-    /// @brief Call it once. Without an answer from CUDA the current device stays.
+    /// @brief Call it once. If CUDA fails, the current device stays.
     void use(int device) noexcept {
         int current = device;
         ignore(cudaGetDevice(&current));
@@ -90,7 +90,7 @@ private:
 class CleanUp {
 public:
     CleanUp() noexcept = default;
-    /// @param device of the object that is released
+    /// @param device the device of the object that is released
     explicit CleanUp(int device) noexcept : _device(device) {}
 
     /// @brief Makes the device of an allocation current. Call it once.
@@ -102,7 +102,7 @@ public:
         }
     }
 
-    /// @brief Notes an error, unless the runtime shuts down and has released everything.
+    /// @brief Notes an error, unless the runtime is shutting down and has released everything.
     void check(cudaError_t code, char const* call) noexcept {
         if (code != cudaSuccess && code != cudaErrorCudartUnloading
             && code != cudaErrorContextIsDestroyed) {
@@ -111,7 +111,7 @@ public:
     }
 
 private:
-    KeptLastError _last_error; // first, so that it sees the errors of the others
+    KeptLastError _last_error; // first, so destroyed last: it clears errors of the others
     OutsideCapture _outside;
     CurrentDevice _device;
 };

@@ -46,8 +46,9 @@ struct CopyPack {
 /// @brief Copies one pack of a table, to a bucket or from it. Consecutive packs are next to each
 /// other in memory, so a warp accesses whole sectors.
 ///
-/// If the memory of a slice is not aligned, each call moves elements that lie apart, and those of
-/// consecutive calls are next to each other. Hidden, so that CUB's launchers for it are hidden too.
+/// If the memory of a slice is not aligned, each call moves elements that lie apart, and
+/// consecutive calls move neighbouring elements. Hidden, so that CUB's launchers for it are hidden
+/// too.
 template <bool to_bucket, class Tensor, class InBucket>
 struct ZERO_CUDA_HIDDEN CopyPackOfTable {
     static constexpr std::size_t chunk_packs = chunk_elements / pack_elements;
@@ -55,7 +56,7 @@ struct ZERO_CUDA_HIDDEN CopyPackOfTable {
     TableRange<CopySlice<Tensor>> table;
     InBucket* bucket;
 
-    /// @param pack in the chunks of the table, of which the last one of a slice may have fewer
+    /// @param pack index over all chunks of the table, counted as if each chunk were full
     __device__ void operator()(std::size_t pack) const {
         Chunk const chunk = table.chunks[pack / chunk_packs];
         CopySlice<Tensor> const slice = table.slices[chunk.slice];
@@ -104,8 +105,8 @@ copy_table(cudaStream_t stream, TableRange<CopySlice<Tensor>> const& table, InBu
     cudaError_t const earlier = cudaPeekAtLastError();
     cudaError_t const code =
         cub::DeviceFor::Bulk(table.count * Copy::chunk_packs, Copy{table, bucket}, stream);
-    if (code != earlier) { // otherwise CUB repeats what an earlier call of the program left behind,
-                           // such as the result of a query
+    if (code != earlier) { // if equal, CUB repeats the last error that an earlier call of the
+                           // program left, such as the result of a query
         check(code, "cub::DeviceFor::Bulk");
     }
 }

@@ -23,8 +23,8 @@ inline namespace ZERO_CUDA_NAMESPACE {
 /// @brief Counts the zeros of one pack of a chunk.
 template <class A>
 struct CountOfPack {
-    A const* values; ///< of the chunk
-    unsigned* zeros; ///< of the thread
+    A const* values; ///< elements of the chunk
+    unsigned* zeros; ///< count of the thread
 
     template <bool whole>
     __device__ void operator()(std::size_t index, std::size_t count) const {
@@ -58,7 +58,7 @@ ZERO_KERNEL void __launch_bounds__(block_threads)
         Chunk const chunk = table.chunks[i];
         InspectSlice<A> const slice = table.slices[chunk.slice];
         A const* const values = slice.values + std::size_t{chunk.index} * chunk_elements;
-        unsigned zeros = 0; // a chunk has at most 8192
+        unsigned zeros = 0; // at most 8192, the elements of a chunk
         for_packs(elements_in(chunk, slice), are_aligned(values), CountOfPack<A>{values, &zeros});
         all += zeros;
     }

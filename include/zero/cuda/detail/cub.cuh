@@ -4,7 +4,7 @@
 #include "config.cuh"
 #include "launch.cuh"
 
-// The parts of CUB that kernels use. The sentence below comes before any error of CUB.
+// The parts of CUB that kernels use. The messages below precede any error of CUB.
 #if !__has_include(<cub/version.cuh>)
 #error "zero: the kernels need CUB, a part of CCCL in the CUDA toolkit, and nvcc does not find it."
 #endif
@@ -21,8 +21,8 @@
 namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
-/// CUB is in the global namespace, or in the one that the program wraps it in. It names its version
-/// and the architectures in an inline namespace, as the library does.
+/// CUB is in the global namespace, or in the one that the program wraps it in. Like this library,
+/// CUB names its version and the architectures in an inline namespace.
 namespace cub = CUB_NS_QUALIFIER;
 
 /// @brief The minimum, in the form for which CUB uses one instruction on a whole warp.

@@ -95,7 +95,7 @@ ZERO_KERNEL void __launch_bounds__(1) run_kernel(Functor functor) {
     functor();
 }
 
-/// @brief Writes whether subnormal numbers survive arithmetic.
+/// @brief Writes 1 if subnormal numbers survive arithmetic, otherwise 0.
 template <class = void>
 ZERO_KERNEL void __launch_bounds__(1) arithmetic_kernel(float least_normal, int* is_exact) {
     float const half = ops::mul(least_normal, 0.5F);

@@ -27,12 +27,12 @@
 
 /// @file
 /// @brief The operations of `cuda::Backend` whose kernels depend on element types alone.
-/// `zero::cuda_compiled` instantiates them once; otherwise each unit does.
+/// `zero::cuda_compiled` instantiates them once; otherwise each translation unit instantiates them.
 
 namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
-/// @brief Returns the number of blocks that run at once, if each has at most 64 registers a thread.
+/// @brief Returns the number of blocks that run at once if a thread has at most 64 registers.
 template <class Slice>
 ZERO_CUDA_HIDDEN std::size_t resident_blocks(TableRange<Slice> const& table) noexcept {
     return 4 * static_cast<std::size_t>(table.multiprocessors);

@@ -17,10 +17,11 @@
 namespace ZERO_NAMESPACE::cuda::detail {
 
 /// @brief Two timing events for each span of a timeline, and one event whose time on the host is
-/// known. Their resolution is about half a microsecond.
+/// known. Times are resolved to about half a microsecond within 8 s after `clear`. Later they are
+/// coarser, because CUDA returns a float of milliseconds: 60 us after a quarter of an hour.
 class EventClock final : public zero::detail::TimelineClock {
 public:
-    /// @param capacity of the timeline
+    /// @param capacity number of spans that the timeline can hold
     explicit EventClock(std::size_t capacity)
         : _capacity(capacity), _marks(std::make_unique<Mark[]>(2 * capacity)) {
         check(cudaGetDevice(&_device), "cudaGetDevice");
@@ -56,7 +57,8 @@ public:
 
     /// Any device may be current.
     void clear() override {
-        CurrentDevice const device(_device); // the stream of a thread is one of the current device
+        CurrentDevice const device(
+            _device); // cudaStreamPerThread is a stream of the current device
         for (std::size_t mark = 0; mark < 2 * _capacity; ++mark) {
             _marks[mark].is_recorded = false;
         }

@@ -27,9 +27,9 @@ struct EventNode {
 /// in its steady state creates none.
 ///
 /// All events are destroyed together with the last `Event` and the last `KeptEvents` of the
-/// process: no CUDA object outlives its users or waits for the end of the process. (Recording an
-/// event anew while a stream still waits for its old point is legal: the stream keeps waiting for
-/// the old point.)
+/// process: no CUDA object outlives its users or is left to the end of the process. An event may be
+/// recorded again while a stream still waits for its old point: the stream keeps waiting for that
+/// point.
 class EventPool {
 public:
     static EventPool& instance() {

@@ -9,15 +9,16 @@
 #include <cstddef>
 #include <cstdint>
 
-/// Exact sums on the device. They equal those of the host, in whatever order threads add.
+/// Exact sums on the device. They equal those of the host, regardless of the order in which threads
+/// add.
 namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 /// @brief The sum of one thread block in shared memory: the digits of `ops::Inspection`.
 struct BlockDigits {
-    unsigned long long digits[ops::Inspection::digits]; // with the same wrap-around
+    unsigned long long digits[ops::Inspection::digits]; // wrap around as those do
 
-    /// All threads of the block call it, and then wait for each other.
+    /// All threads of the block must call it, and synchronise afterwards.
     __device__ void clear() {
         if (threadIdx.x < ops::Inspection::digits) {
             digits[threadIdx.x] = 0;
@@ -45,8 +46,8 @@ struct BlockDigits {
         add(bits == 0 ? 0 : (bits & (hidden - 1)) | hidden, static_cast<int>(bits >> 52U));
     }
 
-    /// Adds the digits to a result and clears them. All threads of the block call it, and wait for
-    /// each other before and after.
+    /// Adds the digits to a result and clears them. All threads of the block must call it, and
+    /// synchronise before and after.
     __device__ void move_to(ops::Inspection& result) {
         if (threadIdx.x < ops::Inspection::digits && digits[threadIdx.x] != 0) {
             atomicAdd(reinterpret_cast<unsigned long long*>(&result.sums[threadIdx.x]),
@@ -60,9 +61,9 @@ struct BlockDigits {
 /// `ops::Inspection`.
 struct Window {
     static constexpr int bits = 124;      ///< the integer is below 2^124
-    static constexpr unsigned digits = 6; ///< digits that a window and its offset to them fit into
+    static constexpr unsigned digits = 6; ///< digits that hold a window with its shift
     static constexpr unsigned most_shift =
-        digits * ops::Inspection::digit_bits - bits; ///< the largest such offset
+        digits * ops::Inspection::digit_bits - bits; ///< the largest shift of a window
     static_assert(most_shift >= ops::Inspection::digit_bits - 1,
                   "zero: the lowest window of a warp fits, wherever it begins.");
 
@@ -73,10 +74,10 @@ struct Window {
 
 /// @brief Adds the windows of a warp to the digits of its block. Whole warps call it.
 ///
-/// In each turn the windows that begin close above the lowest one add together: they are cut at the
-/// digits, `cub::WarpReduce` sums each half of a digit over the warp, and one thread adds the sum
-/// to the block. A half has 14 bits, so its sum has 19. A digit receives the same as if each thread
-/// added its own. Usually one turn takes all windows.
+/// Each turn adds the windows that begin close above the lowest one. It cuts them into digits,
+/// `cub::WarpReduce` sums each half of a digit over the warp, and one thread adds the sum to the
+/// block. A half has 14 bits, so its sum has 19. The digits of the block receive the same as if
+/// each thread added its own window. Usually one turn takes all windows.
 __device__ inline void add_windows(Window window, BlockDigits& block) {
     constexpr unsigned digit_bits = ops::Inspection::digit_bits;
     constexpr unsigned half_bits = digit_bits / 2;
@@ -89,7 +90,7 @@ __device__ inline void add_windows(Window window, BlockDigits& block) {
             return;
         }
         unsigned const first = lowest / digit_bits;
-        unsigned const shift = own - first * digit_bits; // that of an empty window is too large
+        unsigned const shift = own - first * digit_bits; // too large if the window is empty
         std::uint64_t words[3] = {};
         if (shift <= Window::most_shift) {
             words[0] = window.low << shift;
@@ -161,10 +162,10 @@ public:
     }
 
 private:
-    static constexpr unsigned shifts = 56;            ///< of significands in a window
-    static constexpr int grid_exponent = 1075 - 298;  ///< of an integer on the grid
+    static constexpr unsigned shifts = 56;            ///< positions of a significand in a window
+    static constexpr int grid_exponent = 1075 - 298;  ///< exponent of integers on the grid
     static constexpr int least_exponent = 1023 - 298; ///< exponent of the least number, 2^-298
-    static constexpr int no_exponent = 4096;          ///< no number is in such a window
+    static constexpr int no_exponent = 4096;          ///< an empty window: holds no number
     static_assert(53 + shifts - 1 + 16 <= Window::bits && most == 1U << 16U,
                   "zero: a window holds the largest sum between two flushes.");
 

@@ -24,8 +24,8 @@ inline namespace ZERO_CUDA_NAMESPACE {
 /// @brief Adds one pack of a chunk to the sum of its thread.
 template <class Sum, class A>
 struct SumOfPack {
-    A const* values;       ///< of the chunk
-    long long first_index; ///< of the chunk
+    A const* values;       ///< elements of the chunk
+    long long first_index; ///< index of the first of them
     Sum* sum;
 
     template <bool whole>

@@ -14,15 +14,15 @@
 #include <cstdint>
 #include <type_traits>
 
-/// The access of an update to weights on the device: eight at a time as `for_packs` calls a body,
-/// in packs or by whole warps. The update kernels choose an access by the overloads of `access`.
+/// Access of an update to weights on the device: eight at a time, in packs or by whole warps, as
+/// `for_packs` calls a body. The update kernels choose an access by the overloads of `access`.
 namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 /// @brief Accesses master weights, and writes the parameters rounded from them.
 template <class M, class P>
 struct MasterAccess {
-    static constexpr bool is_all_packs = true; ///< every access to a whole pack is of 16 bytes
+    static constexpr bool is_all_packs = true; ///< every access to a whole pack moves 16 bytes
 
     MasterPointers<M, P> at;
 
@@ -50,7 +50,7 @@ struct MasterAccess {
 
 /// @brief Accesses weights that are split into a bfloat16 and the remainder of a float.
 struct SplitAccess {
-    static constexpr bool is_all_packs = false; // eight elements have one byte of bits
+    static constexpr bool is_all_packs = false; // the bits of eight elements are one byte
 
     SplitPointers at;
 
@@ -69,7 +69,7 @@ struct SplitAccess {
         for (unsigned i = 0; i < pack_elements; ++i) {
             unsigned const bit = whole       ? rounded_up >> i
                                  : i < count ? *global(bits + 4 * i) >> begin % 8
-                                             : 0U; // 32 elements have four bytes
+                                             : 0U; // bits of 32 elements: four bytes
             weights[i] = join({halves[i], remainders[i], (bit & 1U) != 0});
         }
     }
@@ -99,8 +99,9 @@ struct SplitAccess {
     }
 
 private:
-    /// Writes the bits of elements 32 apart, of which a warp holds four bytes each. Bits of the
-    /// last byte beyond the slice stay as they are.
+    /// Writes the bits of elements that each thread holds 32 apart. The i-th elements of a warp are
+    /// consecutive, so their bits are four bytes. Bits of the last byte beyond the slice stay
+    /// unchanged.
     __device__ static void store_bits(std::uint8_t* bits, std::size_t count, unsigned rounded_up) {
         unsigned const lane = threadIdx.x % warp_threads;
 #pragma unroll
@@ -115,7 +116,7 @@ private:
     }
 };
 
-/// @brief Accesses parameters without master weights, which it rounds stochastically.
+/// @brief Accesses parameters that have no master weights, and rounds them stochastically.
 template <class P>
 struct StochasticAccess {
     static constexpr bool is_all_packs = true;

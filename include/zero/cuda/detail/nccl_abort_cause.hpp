@@ -17,9 +17,8 @@ namespace ZERO_NAMESPACE::cuda::detail {
 
 /// @brief Why a group was aborted, as far as this process knows. The ranks of a process share it.
 ///
-/// The first cause of a kind counts; a more severe kind replaces a less severe one. A failure of a
-/// group is one of all groups that were split from one another; that a rank left is not.
-/// Thread-safe.
+/// The first cause of a kind counts; a more severe kind replaces a less severe one. All groups that
+/// were split from one another share a failure, but not the departure of a rank. Thread-safe.
 class NcclAbortCause : public std::enable_shared_from_this<NcclAbortCause> {
 public:
     using Duration = NcclSystem::Duration;
@@ -30,7 +29,7 @@ public:
         none,
         provisional, ///< the code that catches the exception may know more: others wait a moment
                      ///< before they report it
-        left,        ///< a rank ended normally: what it enqueued still arrives, nothing new does
+        left,        ///< a rank ended normally: its enqueued data still arrives, but nothing new
         failure
     };
 

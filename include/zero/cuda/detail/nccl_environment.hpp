@@ -9,8 +9,8 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @brief The place of this process, and the address at which the ranks meet. The launcher is read
-/// by `launch::environment`; MASTER_ADDR and the port are what NCCL needs beside it.
+/// @brief The place of this process, and the address at which the ranks meet. `launch::environment`
+/// reads the variables of the launcher; NCCL also needs MASTER_ADDR and a port.
 struct NcclEnvironment {
     int rank = 0;
     int world = 1;

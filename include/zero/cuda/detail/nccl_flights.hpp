@@ -14,8 +14,8 @@ namespace ZERO_NAMESPACE::cuda::detail {
 /// @brief The collectives that are enqueued but have not run, as CUDA events, which it owns.
 /// Allocates nothing after `make_events`.
 ///
-/// Distinguishes a fixed number of them: each further one extends the newest. Does not record
-/// collectives of a captured stream, because they run when the graph is launched.
+/// Distinguishes a fixed number of them: beyond it, a collective extends the newest. Does not
+/// record collectives of a captured stream, because they run when the graph is launched.
 class NcclFlights {
 public:
     using Duration = NcclSystem::Duration;

@@ -230,9 +230,9 @@ protected:
 
     /// Completes a non-blocking call. Up to 2.25, NCCL keeps a started non-blocking call in
     /// thread-local storage until a later call on the communicator joins it; a query for errors
-    /// does not join it. Otherwise a call of this thread on another communicator would find it
-    /// there, as would the end of this communicator on another thread. A call that returns success
-    /// may leave one there as well.
+    /// does not join it. Without the join, a call of this thread on another communicator would find
+    /// it there, as would the end of this communicator on another thread. A call that returns
+    /// success may leave one there as well.
     NcclResult join(NcclHandle handle) noexcept {
         int ignored = 0;
         return _nccl->count(handle, ignored);

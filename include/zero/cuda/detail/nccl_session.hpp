@@ -29,7 +29,7 @@ public:
     using NcclLifetime::NcclLifetime;
 
     /// @brief Waits until NCCL has set up the communicator, and starts the watchdog.
-    /// @param what what was started, for messages
+    /// @param what names the start, for messages
     void open(char const* what) {
         guarded([&](Lock& lock) {
             try {
@@ -51,8 +51,8 @@ public:
         return _options.native_all_reduce;
     }
 
-    /// @brief Throws what has failed since the last call, if anything.
-    /// @param what what the caller is about to do, for messages
+    /// @brief Throws the failure since the last call, if there is one.
+    /// @param what names the next action of the caller, for messages
     void check(std::string_view what) {
         guarded([&](Lock& lock) {
             throw_if_given_up(lock);
@@ -65,8 +65,8 @@ public:
     void run(CollectiveCall const& call, void const* send, void* receive,
              std::span<std::size_t const> cuts, StreamHandle stream) {
         guarded([&](Lock& lock) {
-            if (call.count == 0) { // empty on every rank: none waits for another, and a rank that
-                                   // left is not missed
+            if (call.count == 0) { // empty on every rank: no rank waits for another, so one
+                                   // may have left
                 throw_if_released(lock);
                 return;
             }
@@ -80,7 +80,8 @@ public:
     /// @brief Waits until all collectives so far have run. @throws TimedOut, NcclError, Aborted
     void synchronise() {
         guarded([&](Lock& lock) {
-            // A peer that left does not fail the wait: what it enqueued still completes.
+            // A peer that left does not fail the wait: the collectives that it enqueued still
+            // complete.
             throw_if_released(lock);
             for (unsigned turn = 0;; ++turn) {
                 examine("a wait for all collectives");
@@ -100,7 +101,7 @@ public:
     };
 
     /// @brief Splits the group. Collective; waits for the peers, and for all collectives so far:
-    /// with one on its way NCCL may not return.
+    /// with one in flight NCCL may not return.
     /// @throws InvalidArgument before anything is sent; TimedOut, NcclError, Aborted
     [[nodiscard]] Part split(int color, int key) {
         require_splittable(*_nccl, color, _rank);
@@ -194,7 +195,7 @@ private:
         }
     }
 
-    /// Sums the first integers and minimises the others: as one group if there are both.
+    /// Sums the first integers and minimises the others, in one group if there are both.
     void reduce_integers(Lock& lock, CollectiveCall const& call, void const* send, void* receive,
                          StreamHandle stream) {
         NcclType const type = nccl_type(call.type);

@@ -40,8 +40,7 @@ inline void check_start(NcclInterface interfaces, NcclOptions const& options) {
 }
 
 /// @brief Performs the checks that precede every way to create a communicator. NCCL prefers
-/// NCCL_COMM_BLOCKING to the mode that it is asked for. @throws InvalidArgument,
-/// NcclVersionMismatch
+/// NCCL_COMM_BLOCKING to the requested mode. @throws InvalidArgument, NcclVersionMismatch
 inline void check_making(NcclInterface interfaces, NcclOptions const& options) {
     check_start(interfaces, options);
     bool const is_blocking = options.mode == NcclMode::blocking;
@@ -106,8 +105,8 @@ inline std::unique_ptr<NcclSession> use_handle(NcclInterface interfaces, NcclHan
     return session;
 }
 
-/// @brief Starts a part of a group, with the options of the group. If that fails after NCCL split
-/// it, the group is aborted, because the peers may have their part.
+/// @brief Starts a part of a group, with the options of the group. If this fails after NCCL has
+/// split the group, the group is aborted, because the peers may already have their parts.
 inline std::unique_ptr<NcclSession> split_group(NcclSession& parent, int color, int key) {
     NcclSession::Part part = parent.split(color, key);
     NcclInterface const interfaces = parent.interfaces();

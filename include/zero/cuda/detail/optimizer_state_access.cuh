@@ -11,8 +11,8 @@
 
 #include <cstddef>
 
-/// The access of an update to the optimizer's states on the device: eight at a time as `for_packs`
-/// calls a body, in packs or by whole warps. The update kernels choose an access by the overloads
+/// Access of an update to the optimizer's states on the device: eight at a time, in packs or by
+/// whole warps, as `for_packs` calls a body. The update kernels choose an access by the overloads
 /// of `access`.
 namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
@@ -52,11 +52,11 @@ struct StateAccess {
     }
 };
 
-/// @brief Accesses states in float16 with a scale per block of 64 elements: packs of eight
-/// consecutive threads, or two numbers of each thread of a warp.
+/// @brief Accesses states in float16 with a scale per block of 64 elements. A block consists of the
+/// packs of eight consecutive threads, or of two numbers of each thread of a warp.
 template <std::size_t states>
 struct ScaledStateAccess {
-    static constexpr bool is_all_packs = false; // a scale per block
+    static constexpr bool is_all_packs = false; // scales are accessed one by one
     static constexpr bool needs_warp = true;
 
     ScaledStatePointers<states> const* at; ///< stays in the table: pointers in registers would
@@ -107,7 +107,7 @@ struct ScaledStateAccess {
     }
 
 private:
-    /// Numbers of one thread that are in the same block.
+    /// Number of one thread's consecutive values that are in the same block.
     template <bool whole>
     static constexpr std::size_t in_block =
         whole ? pack_elements : ops::scaled_block_elements / warp_threads;

@@ -91,14 +91,14 @@ private:
     }
 };
 
-/// @brief Returns whether all pointers are aligned to 16 bytes; null is.
+/// @brief Returns whether all pointers are aligned to 16 bytes. Null counts as aligned.
 template <class... T>
 __device__ inline bool are_aligned(T const*... memory) {
     return ((reinterpret_cast<std::uintptr_t>(memory) | ...) % sizeof(uint4)) == 0;
 }
 
-/// @brief The distance of the eight numbers that one thread moves: they form a pack if `whole`. If
-/// not, they are moved one by one, and then lie apart so that the threads of a warp access
+/// @brief The distance between the eight numbers that one thread moves. If `whole`, they form a
+/// pack. If not, they are moved one by one and lie apart, so that the threads of a warp access
 /// consecutive numbers.
 template <bool whole>
 inline constexpr std::size_t stride = whole ? 1 : warp_threads;
@@ -175,13 +175,13 @@ __device__ inline void end_main_loop() {
     asm volatile("// zero: main loop ends" ::: "memory");
 }
 
-/// @brief Calls `body.template operator()<whole>(index, count)` for all of [0, elements): for packs
-/// if `is_aligned`, and for up to eight elements from `index` on, `stride<false>` apart, otherwise
-/// and at the end.
+/// @brief Calls `body.template operator()<whole>(index, count)` for all of [0, elements). If
+/// `is_aligned`, calls with `whole` true take the packs. Calls with `whole` false take the rest, or
+/// everything: up to eight elements from `index` on, `stride<false>` apart.
 ///
 /// All threads of a warp take part in a call with `whole` false, some with a `count` of 0. Its
 /// first thread then begins at a multiple of 8, or of 64 if `together`.
-/// @param elements of a chunk
+/// @param elements number of elements in a chunk
 /// @tparam marked marks the loop over packs, which then accesses nothing but packs
 /// @tparam together all threads of the block take part in a turn over packs
 template <bool marked = true, bool together = false, class Body>

@@ -20,11 +20,11 @@ inline namespace ZERO_CUDA_NAMESPACE {
 
 /// @brief Elements that are infinite or NaN.
 struct NonFinite {
-    unsigned long long count; ///< of a thread: below 2^32
-    long long first;          ///< smallest index; `ops::Inspection::none` without any
+    unsigned long long count; ///< below 2^32 in one thread
+    long long first;          ///< smallest index; `ops::Inspection::none` if there is none
 };
 
-/// @brief Combines what two threads found.
+/// @brief Combines the findings of two threads.
 struct MergeNonFinite {
     __device__ NonFinite operator()(NonFinite const& a, NonFinite const& b) const {
         return {a.count + b.count, a.first < b.first ? a.first : b.first};
@@ -52,11 +52,11 @@ public:
     }
 
     /// @param index index of the first element, for `first_non_finite`
-    /// @tparam apart distance of the elements
+    /// @tparam apart distance between the elements
     template <std::size_t apart>
     __device__ void add(float (&x)[pack_elements], long long index) {
-        unsigned largest_twice = 0;    // twice the bits of magnitudes, which are in their order
-        unsigned smallest_twice = ~0U; // less 1, so that zeros become the largest number
+        unsigned largest_twice = 0;    // bits of the largest magnitude, times 2
+        unsigned smallest_twice = ~0U; // of the smallest, minus 1: skips zeros
 #pragma unroll
         for (float const value : x) {
             unsigned const twice = __builtin_bit_cast(std::uint32_t, value) << 1U;
@@ -107,8 +107,9 @@ private:
     using Anchor = ops::detail::SquareAnchor<24, 3, 3>; // a pack has 8 terms
 
     static constexpr unsigned most_packs =
-        chunk_elements / round_elements + 1; ///< of a thread in a chunk, with one at the end
-    static constexpr unsigned most_chunks = ThreadSum::most / most_packs; ///< between two flushes
+        chunk_elements / round_elements + 1; ///< packs of a thread in a chunk, and one at its end
+    static constexpr unsigned most_chunks =
+        ThreadSum::most / most_packs; ///< chunks between two flushes
 
     __device__ void flush() {
         _sum.flush();
@@ -144,12 +145,12 @@ private:
                 sum = next;
             }
             _sum.add(ops::sub(ops::sub(sum, anchor.anchor), anchor.offset));
-            _rest.add(rest); // far below, so it has a window of its own
+            _rest.add(rest); // far smaller, so it has its own window
         }
         return true;
     }
 
-    /// Rare, so it goes to the digits of the block.
+    /// Adds to the digits of the block, which is slow but rare.
     __device__ void add_each(float const (&x)[pack_elements]) {
 #pragma unroll
         for (float const value : x) {
@@ -174,8 +175,8 @@ private:
     Shared* _shared;
     ThreadSum _sum;
     ThreadSum _rest;
-    unsigned _chunks = 0;     ///< since the last flush
-    unsigned _non_finite = 0; ///< an inspection has at most 2^40 elements, and a block 256 threads
+    unsigned _chunks = 0;     ///< chunks since the last flush
+    unsigned _non_finite = 0; ///< at most 2^40 elements over the 256 threads of a block
     long long _first = ops::Inspection::none;
 };
 
@@ -193,7 +194,8 @@ public:
     __device__ void add(float (&x)[pack_elements], long long) {
 #pragma unroll
         for (float const value : x) {
-            // Bits are in the order of magnitudes, and a minimum is one instruction in CUB.
+            // Bits order as magnitudes do. They are complemented because CUB has one instruction
+            // for a minimum.
             unsigned const below = ~(__builtin_bit_cast(std::uint32_t, value) & 0x7fffffffU);
             _least = below < _least ? below : _least;
         }

@@ -7,8 +7,8 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @brief Queries an event without waiting. Does not leave "not ready" behind as the thread's last
-/// error, which the caller could mistake for an error of its next launch.
+/// @brief Queries an event without waiting. Does not leave "not ready" as the thread's last error,
+/// which the caller could mistake for an error of its next launch.
 inline cudaError_t query_event(cudaEvent_t event, bool& is_complete) noexcept {
     bool const was_clean = cudaPeekAtLastError() == cudaSuccess;
     cudaError_t const code = cudaEventQuery(event);

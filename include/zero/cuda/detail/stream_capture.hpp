@@ -9,8 +9,8 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @brief Asks whether a stream is being captured. Fails for the legacy stream during a capture of
-/// another one; that does not stay behind as the thread's last error, which the caller could
+/// @brief Queries whether a stream is being captured. Fails for the legacy stream during a capture
+/// of another one. Does not leave that failure as the thread's last error, which the caller could
 /// mistake for an error of its next launch.
 inline cudaError_t query_capture(cudaStream_t stream, cudaStreamCaptureStatus& status) noexcept {
     bool const was_clean = cudaPeekAtLastError() == cudaSuccess;
@@ -29,8 +29,8 @@ inline bool is_capturing(cudaStream_t stream) noexcept {
     return status != cudaStreamCaptureStatusNone;
 }
 
-/// @brief Returns the mutex of `CaptureLock`: one for all captures, because a stream does not say
-/// which graph it is captured into.
+/// @brief Returns the mutex of `CaptureLock`: one for all captures, because the query of a capture
+/// does not return its graph.
 inline std::mutex& capture_mutex() noexcept {
     static std::mutex one;
     return one;
