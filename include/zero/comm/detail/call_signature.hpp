@@ -17,9 +17,9 @@ namespace ZERO_NAMESPACE::detail {
 class CallSignature {
 public:
     static constexpr std::size_t text_begin = 4;  ///< offset in words
-    static constexpr std::size_t text_bytes = 32; ///< of `what` and of `parameter`, each
-    static constexpr std::size_t parameter_begin = text_begin + text_bytes / 8;    ///< the same
-    static constexpr std::size_t context_begin = parameter_begin + text_bytes / 8; ///< the same
+    static constexpr std::size_t text_bytes = 32; ///< bytes of `what` and of `parameter`
+    static constexpr std::size_t parameter_begin = text_begin + text_bytes / 8;    ///< in words
+    static constexpr std::size_t context_begin = parameter_begin + text_bytes / 8; ///< in words
     static constexpr std::size_t context_bytes = 96;
     static constexpr std::size_t words =
         context_begin + context_bytes / 8;          ///< length of a signature
