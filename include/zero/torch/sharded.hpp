@@ -53,8 +53,8 @@ public:
     /// @brief Constructs the engine from the values of rank 0, broadcasts rank 0's buffers, and
     /// frees the memory of the module's parameters. Collective; waits.
     /// @param units in the order of the forward pass. Every parameter is in at least one.
-    /// @param options of the stage; `storage` stays `owned`, and `unit_names` are set from the
-    /// units
+    /// @param options options of the stage; `storage` stays `owned`, and `unit_names` are set from
+    /// the units
     /// @throws InvalidArgument for a parameter that is in no unit, of another type or device, a
     /// view, not contiguous, or shares its memory; and what the stage's constructor throws
     Sharded(typename Zero::Communicator& communicator, ::torch::nn::Module& module,
