@@ -283,7 +283,7 @@ typedef struct zero_report {
 /* The number of steps that were not skipped, those before a loaded checkpoint included. Waits. */
 ZERO_C_API zero_status zero_step_count(zero_engine* engine, uint64_t* count);
 
-/* What the last step of this engine did. Waits for it. */
+/* Reports the last step of this engine. Waits for it. */
 ZERO_C_API zero_status zero_last_report(zero_engine* engine, zero_report* report);
 
 /* The gradient norm of each parameter group in the last step of this engine, with
@@ -333,7 +333,7 @@ typedef struct zero_memory {
     uint64_t gradient_leases;  /* gradients that are written or sent at the moment */
     uint64_t parameter_leases; /* parameters that are gathered at the moment */
     uint64_t other;            /* tables, scalars and scratch memory */
-    uint64_t engine_bytes;     /* what the engine allocates: all but memory of the program */
+    uint64_t engine_bytes;     /* allocated by the engine: all except memory of the program */
     uint64_t total_bytes;      /* with options.block and the program's block of gradients */
 } zero_memory;
 

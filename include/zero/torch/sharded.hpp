@@ -38,8 +38,8 @@ namespace ZERO_NAMESPACE::torch {
 ///
 /// Outside of `sharded(unit, ...)`, of the backward pass of the unit, and of `materialize` to
 /// `shard`, a parameter has no memory: reading it throws a `c10::Error` that names it. All calls
-/// are made on the thread of the rank. The module must outlive this object, and this object the
-/// graphs that were made with it.
+/// are made on the thread of the rank. The module must outlive this object. This object must
+/// outlive the graphs that were made with it.
 /// @tparam Zero a `ZeroStage` of one parameter type whose communicator works on the host or, with
 /// `torch/cuda.hpp`, on CUDA devices
 template <class Zero>
@@ -141,8 +141,8 @@ public:
         _runner->is_whole = true;
     }
 
-    /// @brief Frees the whole parameters again. The engine's values are unchanged: `load` takes
-    /// over what was written into the tensors. Not collective.
+    /// @brief Frees the whole parameters again. The engine's values are unchanged; to keep values
+    /// written into the tensors, call `load` first. Not collective.
     void shard() {
         _tensors.release_all();
         _runner->is_whole = false;

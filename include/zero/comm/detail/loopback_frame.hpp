@@ -194,7 +194,7 @@ void LoopbackFrame<B>::collective(CollectiveCall const& call, void const* send, 
     record(events(_rank).done, queue, failure);
     own.has_failed = failure != nullptr;
     if (failure != nullptr) {
-        // before the peers, which find the result unusable, ask for the cause
+        // the cause must be known before the peers find the result unusable and ask for it
         _group->abort_because_of(_rank, failure);
     }
     _group->pass();

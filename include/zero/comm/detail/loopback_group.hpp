@@ -102,7 +102,7 @@ public:
     /// @brief Aborts this group, and no other, because a rank no longer takes part.
     void leave(std::string_view cause) noexcept { _rendezvous.leave(cause); }
 
-    /// @brief The same because the communicator of the rank is destroyed.
+    /// @brief Aborts this group, and no other, because the communicator of the rank is destroyed.
     void leave(std::size_t rank) noexcept;
 
     /// @brief Throws if a rank failed inside the collective. @throws Aborted

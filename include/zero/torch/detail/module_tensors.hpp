@@ -75,7 +75,7 @@ public:
     /// @brief Shows memory that the tensor then owns.
     void own(std::size_t parameter, at::DataPtr memory);
 
-    /// @brief Takes away what `own` gave.
+    /// @brief Takes away the memory that `own` gave.
     void disown(std::size_t parameter);
 
     /// @brief Makes `memory` the tensor's `.grad`.
@@ -84,7 +84,8 @@ public:
     /// @brief Takes `.grad` away. @return false if it was replaced in the meantime
     bool take_gradient(std::size_t parameter) noexcept;
 
-    /// @brief Compares the module with what was registered. O(parameters). @throws InvalidArgument
+    /// @brief Compares the module with its registered tensors. O(parameters). @throws
+    /// InvalidArgument
     void require_unchanged() const;
 
     /// @brief Requires that each tensor still shows the memory that it had at registration. For

@@ -132,7 +132,7 @@ ZERO_INLINE void ProcessGroupCollectives::finish(c10d::Work& work) {
             }
         }
         if (work.isCompleted()) {
-            continue; // the next wait tells how it ended
+            continue; // the next wait reports how it ended
         }
         _records.look();
         _records.throw_if_final();

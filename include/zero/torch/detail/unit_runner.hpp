@@ -28,7 +28,7 @@ public:
     /// activations, it first ends the calls that are open.
     void enter(std::size_t unit);
 
-    /// @brief Ends what `enter` began.
+    /// @brief Ends the call that `enter` began.
     void leave() noexcept;
 
     /// @brief Arranges that the backward pass through any of these outputs of the forward call that
