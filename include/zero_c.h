@@ -6,7 +6,7 @@
  * failure zero_is_broken() tells whether the engine can go on. No exception leaves a function.
  *
  * Engines belong to one thread at a time. Functions marked "collective" are called by every rank
- * of the group, in the same order. Results have the bits of the C++ headers.
+ * of the group, in the same order. Results have the same bits as with the C++ headers.
  */
 #ifndef ZERO_C_H
 #define ZERO_C_H
@@ -95,7 +95,7 @@ ZERO_C_API zero_status zero_sum(zero_communicator* communicator, float* values, 
 typedef enum zero_dtype { ZERO_FLOAT = 0, ZERO_BFLOAT16 = 1, ZERO_FLOAT16 = 2 } zero_dtype;
 typedef enum zero_optimizer { ZERO_ADAMW = 0, ZERO_SGD = 1 } zero_optimizer;
 
-/* What a step applies. */
+/* The gradient that a step applies. */
 typedef enum zero_reduction {
     ZERO_MEAN = 0,           /* the mean over ranks and micro-steps */
     ZERO_SUM = 1,            /* the sum */
@@ -116,7 +116,7 @@ typedef struct zero_parameter {
     size_t unit;         /* number of the layer that uses it, from 0 in order of use */
     size_t const* units; /* all of them, for a parameter that several layers use; null: `unit`
                             alone */
-    size_t unit_count;   /* of `units` */
+    size_t unit_count;   /* length of `units` */
     size_t group;        /* index into the options' groups */
     int frozen;          /* not 0: it has neither gradient nor optimizer state */
     void* data;          /* initial values in options.dtype, read by zero_create(), or null for
@@ -135,26 +135,27 @@ typedef struct zero_group {
     int nesterov;
 } zero_group;
 
-/* Set by zero_options_init(), then changed. Ranks pass equal options, but for addresses. */
+/* Call zero_options_init() first, then change members. All ranks pass equal options, except for
+ * addresses. */
 typedef struct zero_options {
     size_t size;              /* of this struct: set by zero_options_init() */
     int stage;                /* 0 to 3; default 2 */
-    zero_dtype dtype;         /* of parameters and gradients; ZERO_FLOAT. The other types have
+    zero_dtype dtype;         /* type of parameters and gradients; ZERO_FLOAT. The other types have
                                  master weights in float; ZERO_FLOAT16 has a loss scale, which
                                  grows and shrinks */
     zero_optimizer optimizer; /* ZERO_ADAMW */
-    zero_group group;         /* of all parameters, if `groups` is null */
+    zero_group group;         /* group of all parameters, if `groups` is null */
     zero_group const* groups; /* one for each group number, or null */
-    size_t group_count;       /* of `groups` */
+    size_t group_count;       /* length of `groups` */
     void* block;              /* stages 0 to 2: memory of the program in which all parameters
                                  lie and stay; null: the engine allocates them. Then set the
                                  `gradient` of each parameter as well: the engine's memory for it
                                  may not be contiguous */
-    size_t block_elements;    /* of the block, gaps included */
+    size_t block_elements;    /* size of the block, gaps included */
     float clip_norm;          /* largest global gradient norm; 0: no clipping */
     zero_reduction reduction; /* ZERO_MEAN */
     zero_schedule schedule;   /* ZERO_SCHEDULE_DEFAULT */
-    size_t bucket_bytes;      /* of communication at once; 25 MiB. Ignored in stage 3, where a
+    size_t bucket_bytes;      /* bytes communicated at once; 25 MiB. Ignored in stage 3, where a
                                  unit is a bucket */
     int require_gradients;    /* not 0: a unit without a gradient is an error, not zeros */
     float initial_loss_scale; /* ZERO_FLOAT16: 65536 */
@@ -215,7 +216,7 @@ ZERO_C_API zero_status zero_skip(zero_engine* engine, size_t unit);
 ZERO_C_API zero_status zero_open(zero_engine* engine, size_t unit, float** weights,
                                  float** gradients);
 
-/* Ends it: reports the gradients as complete if they were leased, and releases the unit. */
+/* Ends zero_open(): reports leased gradients as complete, and releases the unit. */
 ZERO_C_API zero_status zero_close(zero_engine* engine, size_t unit);
 
 /* The memory of a parameter while one of its units is acquired. Null on failure. In stage 3 it is
@@ -237,9 +238,9 @@ ZERO_C_API zero_status zero_gradients_ready(zero_engine* engine, size_t unit);
 /* The factor of the loss, inside a step: 1 unless the type is ZERO_FLOAT16. */
 ZERO_C_API zero_status zero_loss_scale(zero_engine* engine, float* scale);
 
-/* Ends the last micro-step and the step: norm, clipping, update, publication. No unit may be open.
- * A step with an infinite or NaN gradient changes nothing and is no failure: zero_last_report()
- * tells. Collective; does not wait. */
+/* Ends the last micro-step and the step: norm, clipping, update and, in stages 1 and 2,
+ * publication. No unit may be open. A step with an infinite or NaN gradient changes nothing and is
+ * no failure; zero_last_report() reports it. Collective; does not wait. */
 ZERO_C_API zero_status zero_step(zero_engine* engine, double learning_rate);
 
 /* A slice of one parameter that this rank updates. A parameter may come in several slices, also on
@@ -247,20 +248,20 @@ ZERO_C_API zero_status zero_step(zero_engine* engine, double learning_rate);
 typedef struct zero_slice {
     size_t parameter;       /* its number */
     size_t begin;           /* the slice's first element inside the parameter */
-    size_t elements;        /* of the slice */
+    size_t elements;        /* length of the slice */
     float* weights;         /* to be updated; master weights if there are any */
     float const* gradients; /* reduced, unscaled, averaged and clipped */
     float* states[2];       /* optimizer states, zero at the start; those that do not exist: null */
     double learning_rate;   /* as given to the step, times the factor of the group */
-    size_t group;           /* of the parameter */
+    size_t group;           /* group of the parameter */
 } zero_slice;
 
 /* Updates a slice. Called on the thread of the step, slice after slice. A value other than 0 breaks
  * the engine, since weights may have been written. */
 typedef int (*zero_update)(zero_slice const* slice, void* user);
 
-/* The same as zero_step() with an update of the program's own. Waits. A skipped step calls it for
- * no slice. */
+/* The same as zero_step() with an update function of the program. Waits. A skipped step does not
+ * call it. */
 ZERO_C_API zero_status zero_step_with(zero_engine* engine, double learning_rate, zero_update update,
                                       void* user);
 
@@ -274,7 +275,7 @@ typedef struct zero_report {
     double gradient_norm;   /* global, before clipping */
     float clip_coefficient; /* min(1, clip_norm / (norm + 1e-6)) */
     int64_t non_finite;     /* infinite or NaN gradients */
-    float loss_scale;       /* of the step */
+    float loss_scale;       /* loss scale of the step */
     int64_t zero_gradients; /* with options.count_zero_gradients: gradients that are 0 or -0, of all
                                parameters that are not frozen, on all ranks; otherwise 0 */
 } zero_report;
@@ -282,7 +283,7 @@ typedef struct zero_report {
 /* The number of steps that were not skipped, those before a loaded checkpoint included. Waits. */
 ZERO_C_API zero_status zero_step_count(zero_engine* engine, uint64_t* count);
 
-/* What the last step of this engine did. Waits for it. */
+/* Reports the last step of this engine. Waits for it. */
 ZERO_C_API zero_status zero_last_report(zero_engine* engine, zero_report* report);
 
 /* The gradient norm of each parameter group in the last step of this engine, with
@@ -296,7 +297,8 @@ ZERO_C_API zero_status zero_last_group_norms(zero_engine* engine, double* norms,
 ZERO_C_API zero_status zero_get_parameter(zero_engine* engine, size_t parameter, float* values,
                                           size_t elements);
 
-/* Sets it on every rank to the values of rank 0. Collective. Optimizer states stay. */
+/* Sets the whole parameter on every rank to the values of rank 0. Collective. Optimizer states
+ * stay. */
 ZERO_C_API zero_status zero_set_parameter(zero_engine* engine, size_t parameter,
                                           float const* values, size_t elements);
 
@@ -331,7 +333,7 @@ typedef struct zero_memory {
     uint64_t gradient_leases;  /* gradients that are written or sent at the moment */
     uint64_t parameter_leases; /* parameters that are gathered at the moment */
     uint64_t other;            /* tables, scalars and scratch memory */
-    uint64_t engine_bytes;     /* what the engine allocates: all but memory of the program */
+    uint64_t engine_bytes;     /* allocated by the engine: all except memory of the program */
     uint64_t total_bytes;      /* with options.block and the program's block of gradients */
 } zero_memory;
 

@@ -1,5 +1,5 @@
-// What zero::cuda_compiled holds: the operations of cuda::Backend whose kernels depend on element
-// types alone, for every pair of types that a model can have.
+// The content of zero::cuda_compiled: the operations of cuda::Backend whose kernels depend only on
+// element types, for every pair of types that a model can have.
 
 #include <zero/core/storage_types.hpp>
 #include <zero/cuda/backend.cuh>

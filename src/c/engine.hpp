@@ -31,7 +31,7 @@ struct zero_engine {
     zero_engine& operator=(zero_engine const&) = delete;
     virtual ~zero_engine() = default;
 
-    zero_c::FirstFailure failure; ///< that of its communicator
+    zero_c::FirstFailure failure; ///< first failure of its communicator's group
 
     [[nodiscard]] virtual bool is_broken() const noexcept = 0;
     virtual void begin_step(std::size_t micro_steps) = 0;

@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-// The functions of zero_c.h, but for those of errors (guard.cpp).
+// The functions of zero_c.h, except those for errors (guard.cpp).
 
 namespace zero_c {
 
@@ -54,7 +54,7 @@ zero_options default_options() {
     return options;
 }
 
-/// Returns the options; those that the program was compiled without have their defaults.
+/// Returns the options. Options that the program was compiled without get their defaults.
 zero_options whole_options(zero_options const* options) {
     require(options != nullptr,
             "zero: 'options' is null; pass a zero_options that zero_options_init() has set.");
@@ -80,8 +80,8 @@ EngineType const& engine_type_of(zero_options const* options) {
         "zero: options.dtype is none of ZERO_FLOAT, ZERO_BFLOAT16 and ZERO_FLOAT16.");
 }
 
-/// Runs a call of a rank. The first failure of its group is kept: a call that is out of order
-/// because the program did not look at it throws it again.
+/// Runs a call of a rank. Keeps the first failure of its group. If the program ignored that
+/// failure, a later call that is out of order throws it again.
 template <class Body>
 void keeping(FirstFailure const& first, Body&& body) {
     auto const keep = [&] {
@@ -162,7 +162,7 @@ zero_status zero_run_ranks(int world, double time_out, zero_rank_body body, void
             zero_communicator communicator{&inner};
             int const status = body(&communicator, user);
             if (status == 0) {
-                if (*communicator.failure != nullptr) { // which the program did not look at
+                if (*communicator.failure != nullptr) { // the program ignored it
                     std::rethrow_exception(*communicator.failure);
                 }
                 return;

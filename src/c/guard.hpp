@@ -9,8 +9,7 @@
 
 namespace zero_c {
 
-/// @brief What a callback of the program failed with. Carries the status to the caller of the C
-/// function.
+/// @brief A callback of the program failed. Carries its status to the caller of the C function.
 class CallbackFailed : public std::exception {
 public:
     CallbackFailed(zero_status status, std::string text)
@@ -27,8 +26,8 @@ private:
 /// @brief Remembers a message for `zero_last_error` and returns the status.
 zero_status failed(zero_status status, std::string_view text) noexcept;
 
-/// @brief Returns the status of the exception in flight, and remembers its message. In a catch
-/// block.
+/// @brief Returns the status of the exception in flight, and remembers its message. Call it in a
+/// catch block.
 zero_status failed_with_current_exception() noexcept;
 
 /// @brief Runs the body of a C function.

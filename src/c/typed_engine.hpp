@@ -267,7 +267,7 @@ public:
     std::uint64_t load([[maybe_unused]] char const* directory) override {
 #ifdef ZERO_C_HAS_CHECKPOINT
         auto const extras = zero::load_checkpoint(*_engine, directory).extras;
-        auto const position = extras.find("position"); // a C++ program may have saved without
+        auto const position = extras.find("position"); // a C++ program may have saved without it
         return position == extras.end() ? 0 : std::strtoull(position->second.c_str(), nullptr, 10);
 #else
         refuse_checkpoints();
@@ -288,7 +288,7 @@ private:
         }
     }
 
-    /// Throws before a micro-step ends, after which a unit could not be closed any more.
+    /// Throws if a unit is open: after the end of the micro-step it could no longer be closed.
     void require_closed() const {
         for (std::size_t unit = 0; unit < _weights.size(); ++unit) {
             if (_gradients[unit]) {
@@ -303,7 +303,7 @@ private:
         }
     }
 
-    /// A step that was refused may be repeated, so its last micro-step may have ended before.
+    /// A step that was refused may be repeated, so its last micro-step may already have ended.
     void end_last_micro_step() {
         if (_micro_steps_left != 0) {
             throw zero::OutOfOrder("zero: zero_step() with " + std::to_string(_micro_steps_left)
@@ -360,11 +360,11 @@ private:
     }
 
     std::shared_ptr<Engine> _engine;
-    bool _has_callers_block = false; ///< of gradients, which nothing accumulates
+    bool _has_callers_block = false; ///< gradients are in the program's block, reduced once
     std::size_t _micro_steps_left = 0;
     bool _is_in_micro_step = false;
-    std::vector<std::vector<zero::Weights<Engine>>> _weights; ///< of each unit, innermost last
-    std::vector<std::optional<zero::Gradients<Engine>>> _gradients; ///< of each unit
+    std::vector<std::vector<zero::Weights<Engine>>> _weights; ///< handles per unit, innermost last
+    std::vector<std::optional<zero::Gradients<Engine>>> _gradients; ///< handle per unit
 };
 
 /// @brief Returns the plan of rank 0 with owned storage.

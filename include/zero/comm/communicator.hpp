@@ -26,7 +26,7 @@ namespace ZERO_NAMESPACE {
 /// - *Commands.* A command that an operation enqueues on a host queue is a trivially copyable
 /// functor of at most 112 bytes (`host::Command`): pointers and numbers. It must not refer to
 /// `cuts` or `tag`, so copy what it reads. A command may throw: the queue keeps the first
-/// exception, skips the commands behind it and gives it to `Backend::rethrow_failure(queue)`, which
+/// exception, skips the commands after it and gives it to `Backend::rethrow_failure(queue)`, which
 /// an operation calls first. An inline queue throws out of the operation at once.
 /// - *Sums* are formed in float, in rank order from rank 0 on, and rounded once to the element
 /// type.
@@ -51,7 +51,7 @@ namespace ZERO_NAMESPACE {
 /// thread may call it. For a short time a provisional cause may be replaced by a better one.
 /// - optional, `reduce_scatter(send, sum, cuts, queue, tag, is_added)` with `sum` of any storage
 /// type: the sum of this rank's extent, rounded to the type of `send`, replaces the elements of
-/// `sum` or is added to them. The engine then reads and writes memory once less per reduction.
+/// `sum` or is added to them. The engine then saves one pass over the data per reduction.
 /// - optional, `all_reduce_integers(values, sums, minima, queue, tag)`: the first `sums` integers
 /// are replaced by their sums over the ranks, and the next `minima` by their minima, in one
 /// collective. A step then sends one message instead of two to decide.

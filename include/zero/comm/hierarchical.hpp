@@ -33,9 +33,9 @@ namespace ZERO_NAMESPACE {
 /// close to each other (`Intra`), and between R such groups (`Inter`).
 ///
 /// The rank is inner * R + outer: inner is the rank in `Intra`, outer the rank in `Inter`. So the
-/// extents of one inner rank are neighbours, and the cuts of either level are some of the cuts. Of
-/// a bucket of P elements a rank receives P (G-1)/G inside and P (R-1)/(G R) between, for a
-/// reduce-scatter and for an all-gather; a flat group would move P (W-1)/W between.
+/// extents of one inner rank are neighbours, and the cuts of each level are a subset of the cuts.
+/// In a reduce-scatter or an all-gather of P elements, a rank receives P (G-1)/G inside its group
+/// and P (R-1)/(G R) between groups; a flat group would move P (W-1)/W between groups.
 ///
 /// A reduce-scatter sums inside, rounds to the element type, and sums between, in rank order on
 /// each level; an all-gather goes the other way. The bits depend on (G, R) and on nothing else.
@@ -134,8 +134,8 @@ public:
         });
     }
 
-    /// @brief A reduce-scatter of which `sum` receives the extent as elements of `A`, or gets it
-    /// added. Optional operation of a `Communicator`.
+    /// @brief A reduce-scatter whose result replaces the elements of `sum` or is added to them.
+    /// Optional operation of a `Communicator`.
     template <class T, class A>
         requires detail::AccumulatesReduceScatter<Intra, T, A>
                  && detail::AccumulatesReduceScatter<Inter, T, A>
@@ -360,8 +360,8 @@ private:
 
     Intra* _intra;
     Inter* _inter;
-    std::vector<std::size_t> _inner_cuts; ///< of the current collective
-    std::vector<std::size_t> _outer_cuts; ///< the same
+    std::vector<std::size_t> _inner_cuts; ///< inner cuts of the current collective
+    std::vector<std::size_t> _outer_cuts; ///< outer cuts of the current collective
     Buffer<std::byte> _scratch;
     Event _used{}; ///< the last use of the scratch memory
 };

@@ -74,8 +74,8 @@ public:
                      tag);
     }
 
-    /// @brief A reduce-scatter of which `sum` receives the extent as elements of `A`, or gets it
-    /// added. Optional operation of a `Communicator`.
+    /// @brief A reduce-scatter whose result replaces the elements of `sum` or is added to them.
+    /// Optional operation of a `Communicator`.
     template <class T, class A>
         requires detail::BackendAddsSums<B, A, T>
     void reduce_scatter(T const* send, A* sum, std::span<std::size_t const> cuts, Queue queue,

@@ -9,8 +9,8 @@ namespace ZERO_NAMESPACE {
 /// @brief A communicator that can be divided into smaller groups.
 ///
 /// `split(color, key)` is collective over all ranks and not allowed inside a step. It returns, by
-/// value, a communicator of the group of all ranks that gave the same `color`. `key` is any number;
-/// the numbers that `color` may be depend on the transport: at least 0 is right everywhere. The
+/// value, a communicator of the group of all ranks that gave the same `color`. `key` is any number.
+/// The transport decides which colors are valid; every transport accepts 0 and above. The
 /// ranks of the new group are ordered by `key`, and by their old rank where keys are equal. The
 /// communicator that was split remains usable, and so does the new one when the old one is
 /// destroyed. An abort or a failure of one of them reaches the group that it was split from and all

@@ -23,7 +23,7 @@ namespace ZERO_NAMESPACE {
 /// enqueues, in a `Timeline`. An engine on another communicator contains no code for it.
 ///
 /// The results have the same bits. Construct and destroy it on the thread of its rank, which
-/// records from then on; of several on one thread the last one wins. Other threads that call the
+/// records from then on; if a thread has several, the last one wins. Other threads that call the
 /// engine need a `TimelineScope`.
 template <class C>
 class Timed {

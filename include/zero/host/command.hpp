@@ -31,8 +31,8 @@ public:
     }
 
     /// @brief Calls the functor, with the default floating-point control word: to nearest, and
-    /// subnormal numbers are not flushed. That of the thread is restored. Undefined for a
-    /// default-constructed command.
+    /// subnormal numbers are not flushed. Restores the control word of the thread. Undefined for
+    /// a default-constructed command.
     void operator()() {
         detail::WithDefaultFloatControl const control;
         auto* call = _call;

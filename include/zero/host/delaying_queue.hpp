@@ -13,8 +13,8 @@ namespace ZERO_NAMESPACE::host {
 /// For tests.
 class DelayingQueue final : public ThreadedQueue {
 public:
-    /// @param seed of the sequence of pauses
-    /// @param longest pause in microseconds
+    /// @param seed seed of the sequence of pauses
+    /// @param longest longest pause in microseconds
     /// @param capacity as for `ThreadedQueue`
     /// @param when_full as for `ThreadedQueue`
     explicit DelayingQueue(std::uint64_t seed, unsigned longest = 200,

@@ -45,8 +45,7 @@ public:
         return _progress.get() == progress;
     }
 
-    /// @brief Returns whether this is a point in the same queue as `other`, and the same one or an
-    /// earlier.
+    /// @brief Returns whether this point is in the same queue as `other` and not after it.
     [[nodiscard]] bool is_not_after(Event const& other) const noexcept {
         return _progress == other._progress && _ticket <= other._ticket;
     }

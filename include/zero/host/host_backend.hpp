@@ -50,9 +50,9 @@ struct HostBackend {
     /// pointer
     static void require_queue(Queue queue);
 
-    /// @brief Throws if this unit, or the compiled library, was compiled with flags that let a
-    /// compiler change the value of an expression and that define no macro. Engines call it when
-    /// they are constructed.
+    /// @brief Throws if this translation unit, or the compiled library, was compiled with flags
+    /// that let a compiler change the value of an expression and that define no macro. Engines call
+    /// it when they are constructed.
     /// @throws InvalidArgument
     [[gnu::always_inline]] static void require_arithmetic() {
         require_arithmetic(host::detail::keeps_arithmetic());
@@ -102,8 +102,8 @@ struct HostBackend {
     static void sum_ranks(Queue queue, T* out, T const* const* peers, int world,
                           std::size_t elements);
 
-    /// @brief Enqueues `host::sum_ranks` with an accumulation: one pass over memory less than
-    /// `sum_ranks`, and `convert` or `accumulate`.
+    /// @brief Enqueues `host::sum_ranks` with an accumulation. It makes one pass over memory fewer
+    /// than `sum_ranks` followed by `convert` or `accumulate`.
     template <StorageType A, StorageType T>
     static void sum_ranks(Queue queue, A* sum, T const* const* peers, int world,
                           std::size_t elements, bool is_added);
@@ -114,7 +114,8 @@ struct HostBackend {
     static void min_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers,
                              int world, std::size_t elements);
 
-    /// @brief The sums of the first `sums` integers and the minima of the next `minima`.
+    /// @brief Enqueues the sums over the ranks of the first `sums` integers, and the minima of the
+    /// next `minima`.
     static void reduce_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers,
                                 int world, std::size_t sums, std::size_t minima);
 

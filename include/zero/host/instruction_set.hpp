@@ -3,8 +3,8 @@
 #include "../core/detail/namespace.hpp"
 
 // nvcc rejects vector types in code that it may compile for the device, which includes optimizer
-// functors. In its units the loops use the baseline, which is slow: instantiate host engines in
-// units of the host compiler.
+// functors. In its translation units the loops use the baseline, which is slow: instantiate host
+// engines in translation units of the host compiler.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__CUDACC__)
 #define ZERO_HOST_HAS_AVX2 1
 #else

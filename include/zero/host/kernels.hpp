@@ -40,13 +40,13 @@ void sum_ranks(T* out, T const* const* peers, int world, std::size_t n) noexcept
 template <StorageType A, StorageType T>
 void sum_ranks(A* sum, T const* const* peers, int world, std::size_t n, bool is_added) noexcept;
 
-/// @brief Adds the squares of the values to `result`, exactly. So a range may be cut anywhere.
+/// @brief Adds the squares of the values to `result`, exactly, so a range may be cut anywhere.
 /// @param first_index index of `values[0]` in the numbering of `result`, for `first_non_finite`
 template <StorageType T>
 void inspect(T const* values, std::size_t n, std::int64_t first_index,
              ops::Inspection& result) noexcept;
 
-/// @brief Adds the values to the sum of a norm, exactly. So a range may be cut anywhere.
+/// @brief Adds the values to the sum of a norm, exactly, so a range may be cut anywhere.
 template <StorageType T>
 void add_to_norm(NormKind kind, T const* values, std::size_t n, std::int64_t first_index,
                  ops::NormSum& result) noexcept;

@@ -19,8 +19,8 @@ public:
     Queue& operator=(Queue const&) = delete;
     virtual ~Queue() = default;
 
-    /// @brief Copies the functor into the queue, which calls it once. @throws QueueFull if there is
-    /// no room and the queue was not made to wait for it
+    /// @brief Copies the functor into the queue, which calls it once. @throws QueueFull if
+    /// the queue is full and does not wait for room
     template <class F>
     void enqueue(F const& functor) {
         push(Command(functor));

@@ -8,7 +8,7 @@
 
 namespace ZERO_NAMESPACE::host {
 
-/// @brief A threaded queue that waits for room instead of throwing QueueFull: what an engine makes
+/// @brief A threaded queue that waits for room instead of throwing QueueFull. An engine creates one
 /// for its communication.
 class WaitingQueue final : public ThreadedQueue {
 public:

@@ -16,18 +16,18 @@ namespace ZERO_NAMESPACE::mpi {
 
 /// @brief A communicator between processes over MPI, for memory on the host. One object per rank.
 ///
-/// A collective is one command on the queue that is given: it starts sends and receives that do not
-/// block, and polls them together with the deadline and the failures of the peers. The call itself
-/// does not wait, unless 512 collectives (fewer in large groups) are ahead of the queue. Sums are
-/// formed in float in rank order and rounded once: the bits are those of `Loopback`
+/// A collective is one command on the given queue. The command starts non-blocking sends and
+/// receives, and polls them together with the deadline and the failures of the peers. The call
+/// itself does not wait, unless 512 collectives (fewer in large groups) are ahead of the queue.
+/// Sums are formed in float in rank order and rounded once: the bits are those of `Loopback`
 /// (`Order::library` differs). No call allocates; MPI itself may.
 ///
 /// MPI must provide MPI_THREAD_SERIALIZED if no other part of the program calls MPI while the
 /// communicator exists, otherwise MPI_THREAD_MULTIPLE.
 ///
 /// Failures: a rank whose peers do not arrive within the time-out throws `TimedOut`, which names
-/// the operation, its number and the ranks that are missing, with what was last heard of them.
-/// Ranks that wait send signs of life, which also show calls that differ: `CollectiveMismatch`. Any
+/// the operation, its number and the ranks that are missing, with the last news of each.
+/// Ranks that wait send heartbeats, which also reveal calls that differ: `CollectiveMismatch`. Any
 /// failure of a rank reaches all others as `Aborted` with its cause. Afterwards every call throws.
 /// If a peer does not answer, a transfer may stay pending: then MPI_Finalize might not return, and
 /// the program must end with MPI_Abort, as `mpi::Session` does.

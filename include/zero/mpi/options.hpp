@@ -19,12 +19,12 @@ struct Options {
     /// for; must be positive. Counts from the end of the previous collective.
     std::chrono::milliseconds time_out = std::chrono::minutes(30);
 
-    /// @brief The time between two signs of life of a rank that waits; must be positive. At most a
+    /// @brief The time between two heartbeats of a rank that waits; must be positive. At most a
     /// quarter of the time-out is used.
     std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
 
     /// @brief The longest time that a failure or a destructor waits for the peers to confirm that
-    /// nothing is on its way; must be positive. It comes on top of the time-out.
+    /// nothing is in flight; must be positive. It is added to the time-out.
     std::chrono::milliseconds finish_time_out = std::chrono::seconds(5);
 
     /// @brief The size of the buffer through which collectives receive, from 1 KiB per rank (less

@@ -35,7 +35,7 @@ public:
     [[noreturn]] static void abort(int code) noexcept;
 
 private:
-    int _exceptions; ///< in flight at construction
+    int _exceptions; ///< number of exceptions in flight at construction
     int _rank = 0;
     int _size = 1;
 };

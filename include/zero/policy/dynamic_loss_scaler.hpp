@@ -56,7 +56,7 @@ struct DynamicLossScaler {
     using Options = DynamicLossScalerOptions;
     struct State {
         float scale = 1.0F;
-        std::uint32_t clean_steps = 0;     ///< consecutive ones, towards the next growth
+        std::uint32_t clean_steps = 0;     ///< consecutive clean steps towards the next growth
         std::uint32_t hysteresis_left = 1; ///< overflows until the next reduction
         std::uint32_t delay_left = 0;      ///< clean steps that are not counted yet
     };

@@ -14,8 +14,8 @@ namespace ZERO_NAMESPACE {
 enum class ReductionKind : std::uint8_t {
     mean,            ///< mean over ranks and micro-steps
     sum,             ///< sum over ranks and micro-steps
-    mean_over_ranks, ///< mean over ranks, sum over micro-steps: what trainers expect that divide
-                     ///< the loss by the number of backward passes themselves, as for PyTorch's
+    mean_over_ranks, ///< mean over ranks, sum over micro-steps, for trainers that divide the loss
+                     ///< by the number of backward passes themselves, as with PyTorch's
                      ///< DistributedDataParallel
     weighted_mean ///< sum divided by the total weight of all ranks, which is passed to `step`: the
                   ///< number of tokens or samples, where it differs between ranks

@@ -2,7 +2,8 @@
 
 /// @file
 /// @brief LibTorch modules on CUDA devices. Include it, besides `zero.hpp`'s CUDA headers, in the
-/// units that shard such modules. It needs a LibTorch with CUDA; the units are compiled by nvcc.
+/// translation units that shard such modules. It needs a LibTorch with CUDA, and nvcc compiles
+/// those translation units.
 
 #include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"
@@ -26,7 +27,7 @@ template <class Backend>
     requires std::is_base_of_v<cuda::RuntimeBackend, Backend>
 struct DeviceOf<Backend> {
     static constexpr bool is_supported = true;          ///< modules can be on it
-    static constexpr c10::DeviceType type = c10::kCUDA; ///< of its tensors
+    static constexpr c10::DeviceType type = c10::kCUDA; ///< device of its tensors
 
     /// @brief Returns the compute queue of an engine: by default the current stream of LibTorch.
     /// @throws InvalidArgument if another one is given

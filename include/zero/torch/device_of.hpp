@@ -22,10 +22,10 @@ struct DeviceOf {
 template <class Backend>
     requires std::is_base_of_v<HostBackend, Backend>
 struct DeviceOf<Backend> {
-    using Queue = typename Backend::Queue; ///< of commands
+    using Queue = typename Backend::Queue; ///< queue of commands
 
     static constexpr bool is_supported = true;         ///< modules can be on it
-    static constexpr c10::DeviceType type = c10::kCPU; ///< of its tensors
+    static constexpr c10::DeviceType type = c10::kCPU; ///< device of its tensors
 
     /// @brief Returns the compute queue of an engine: the given one. @throws InvalidArgument if it
     /// runs commands on another thread

@@ -19,10 +19,10 @@ struct ProcessGroupOptions {
     std::chrono::milliseconds time_out = std::chrono::minutes(30);
 
     /// @brief The store of the process group, or another one that all ranks share. Through it a
-    /// rank learns why another one failed, that it left, and who is missing.
+    /// rank learns why another one failed, that it left, and which ranks are missing.
     ///
-    /// Without a store a rank learns only what the backend tells it: a peer that throws and lives
-    /// on leaves the others waiting until their time-out.
+    /// Without a store a rank learns only what the backend tells it: a peer that throws and
+    /// keeps running leaves the others waiting until their time-out.
     c10::intrusive_ptr<c10d::Store> store{};
 
     /// @brief The size of the buffers through which collectives send and receive, from 4 KiB per

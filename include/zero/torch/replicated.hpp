@@ -46,9 +46,9 @@ class Replicated : private detail::GradientReceiver {
 public:
     /// @brief Constructs the engine, and sets parameters and buffers to rank 0's. Collective;
     /// waits.
-    /// @param options of the stage; `storage` and `unit_names` are set
-    /// @param units what is reduced together: by default one for each module with parameters of
-    /// its own. Every parameter is in at least one
+    /// @param options options of the stage; `storage` and `unit_names` are set
+    /// @param units parameters that are reduced together; by default one unit for each module
+    /// with parameters of its own. Every parameter is in at least one unit
     /// @throws InvalidArgument for a parameter that is in no unit, of another type or device, a
     /// view, not contiguous, or shares its memory, and for stage 3; and what the stage's
     /// constructor throws

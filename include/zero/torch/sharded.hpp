@@ -38,8 +38,8 @@ namespace ZERO_NAMESPACE::torch {
 ///
 /// Outside of `sharded(unit, ...)`, of the backward pass of the unit, and of `materialize` to
 /// `shard`, a parameter has no memory: reading it throws a `c10::Error` that names it. All calls
-/// are made on the thread of the rank. The module must outlive this object, and this object the
-/// graphs that were made with it.
+/// are made on the thread of the rank. The module must outlive this object. This object must
+/// outlive the graphs that were made with it.
 /// @tparam Zero a `ZeroStage` of one parameter type whose communicator works on the host or, with
 /// `torch/cuda.hpp`, on CUDA devices
 template <class Zero>
@@ -53,8 +53,8 @@ public:
     /// @brief Constructs the engine from the values of rank 0, broadcasts rank 0's buffers, and
     /// frees the memory of the module's parameters. Collective; waits.
     /// @param units in the order of the forward pass. Every parameter is in at least one.
-    /// @param options of the stage; `storage` stays `owned`, and `unit_names` are set from the
-    /// units
+    /// @param options options of the stage; `storage` stays `owned`, and `unit_names` are set from
+    /// the units
     /// @throws InvalidArgument for a parameter that is in no unit, of another type or device, a
     /// view, not contiguous, or shares its memory; and what the stage's constructor throws
     Sharded(typename Zero::Communicator& communicator, ::torch::nn::Module& module,
@@ -141,8 +141,8 @@ public:
         _runner->is_whole = true;
     }
 
-    /// @brief Frees the whole parameters again. The engine's values are unchanged: `load` takes
-    /// over what was written into the tensors. Not collective.
+    /// @brief Frees the whole parameters again. The engine's values are unchanged; to keep values
+    /// written into the tensors, call `load` first. Not collective.
     void shard() {
         _tensors.release_all();
         _runner->is_whole = false;

@@ -14,7 +14,7 @@ namespace ZERO_NAMESPACE::torch {
 /// single tensors. List units in the order in which the forward pass uses them.
 struct Unit {
     std::string name;                   ///< for messages and `describe_memory`
-    std::vector<at::Tensor> parameters; ///< of the module; a tied one stands in several units
+    std::vector<at::Tensor> parameters; ///< tensors of the module; a tied one is in several units
 
     /// @brief The parameters of a module, those of its submodules included.
     Unit(std::string unit_name, ::torch::nn::Module const& module)

@@ -16,13 +16,14 @@ namespace ZERO_NAMESPACE::detail {
 /// of its context. The context is not compared.
 class CallSignature {
 public:
-    static constexpr std::size_t text_begin = 4;  ///< in words
-    static constexpr std::size_t text_bytes = 32; ///< of each text of the tag
+    static constexpr std::size_t text_begin = 4;  ///< offset in words
+    static constexpr std::size_t text_bytes = 32; ///< bytes of `what` and of `parameter`
     static constexpr std::size_t parameter_begin = text_begin + text_bytes / 8;    ///< in words
     static constexpr std::size_t context_begin = parameter_begin + text_bytes / 8; ///< in words
     static constexpr std::size_t context_bytes = 96;
-    static constexpr std::size_t words = context_begin + context_bytes / 8; ///< of a signature
-    using Words = std::array<std::uint64_t, words>;                         ///< as they are sent
+    static constexpr std::size_t words =
+        context_begin + context_bytes / 8;          ///< length of a signature
+    using Words = std::array<std::uint64_t, words>; ///< as they are sent
 
     /// @brief Returns the words of a call.
     static Words of(CollectiveCall const& call) noexcept;

@@ -20,8 +20,8 @@ struct CollectiveCall {
     CollectiveKind kind{};
     DType type{};
     std::size_t count = 0;    ///< elements of all extents
-    std::uint64_t detail = 0; ///< broadcast: the root; integers: the reduction, or 2 and the number
-                              ///< of those that are summed; else a hash of cuts
+    std::uint64_t detail = 0; ///< broadcast: the root; integers: the reduction, or 2 plus the
+                              ///< number of summed ones; otherwise a hash of the cuts
     CollectiveTag tag{};
 
     /// @brief Returns `detail` of an all-reduce of integers whose first `sums` are summed and the

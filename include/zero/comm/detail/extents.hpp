@@ -44,8 +44,8 @@ struct Extents {
     std::size_t rounds = 0;
 };
 
-/// @brief Returns the elements of a message of which `messages` fit into `bytes`: a multiple of 64
-/// where that is possible, so that kernels find whole vectors.
+/// @brief Returns the number of elements per message with which `messages` messages fit into
+/// `bytes`. It is a multiple of 64 where possible, so that kernels find whole vectors.
 [[nodiscard]] inline std::size_t piece_of(std::size_t bytes, std::size_t element_bytes,
                                           std::size_t messages) noexcept {
     std::size_t const elements = bytes / (element_bytes * larger<std::size_t>(1, messages));
@@ -53,7 +53,7 @@ struct Extents {
 }
 
 /// @brief Calls `post(round)` for each round, and `take(round)`, which waits for it, after the next
-/// one was posted. So two rounds are on their way at a time.
+/// one was posted. So two rounds are in flight at a time.
 template <class Post, class Take>
 void in_rounds(std::size_t rounds, Post const& post, Take const& take) {
     for (std::size_t number = 0; number <= rounds && rounds != 0; ++number) {

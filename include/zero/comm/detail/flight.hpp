@@ -18,7 +18,7 @@ using SumPieces = void (*)(void* out, void const* const* pieces, int world, std:
 /// @brief The sum of an extent as the type of the caller's elements makes it.
 struct ExtentSum {
     SumPieces add = nullptr;
-    std::size_t out_bytes = 0;  ///< of an element of the result
+    std::size_t out_bytes = 0;  ///< size of an element of the result
     bool is_by_library = false; ///< the transport adds, and `add` only stores
 };
 
@@ -31,7 +31,7 @@ struct CollectiveMemory {
     ExtentSum sum;
 };
 
-/// @brief One collective that was called: what its command reads. The storage of the cuts is
+/// @brief One pending collective: the arguments that its command reads. The storage of the cuts is
 /// reused when `done` is complete.
 struct Flight {
     CollectiveKind kind{};

@@ -19,10 +19,10 @@ public:
     Flights() = default;
     explicit Flights(std::size_t world);
 
-    /// @brief Enqueues `run(flight)`. Collectives run in the order of the calls, also on several
-    /// queues. Waits only if as many as there is storage for are in flight.
-    /// @param call its arguments were checked
-    /// @param run trivially copyable
+    /// @brief Enqueues `run(flight)`. Collectives run in the order of the calls, even on several
+    /// queues. Waits only while all storage is in flight.
+    /// @param call a call whose arguments were checked
+    /// @param run a trivially copyable functor
     template <class Run>
     void enqueue(CollectiveCall const& call, CollectiveMemory const& memory, host::Queue* queue,
                  Run const& run) {
@@ -40,7 +40,7 @@ private:
     [[nodiscard]] Flight& next(CollectiveCall const& call, CollectiveMemory const& memory);
 
     List<Flight> _flights;
-    std::size_t _count = 0; ///< of the calls
+    std::size_t _count = 0; ///< number of calls
     host::Event _last{};
 };
 

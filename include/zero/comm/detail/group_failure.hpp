@@ -22,7 +22,7 @@ public:
     /// @brief Keeps the first cause; a provisional one may be replaced for a moment.
     void fail(FailureKind kind, std::string_view cause, bool is_provisional) noexcept;
 
-    /// @brief Returns whether the failure is final; a provisional one becomes so after a moment.
+    /// @brief Returns whether the failure is final; a provisional one becomes final after a moment.
     [[nodiscard]] bool is_final() noexcept;
 
     [[nodiscard]] bool is_provisional() const noexcept { return _is_provisional; }
@@ -35,7 +35,7 @@ public:
     }
 
 private:
-    static constexpr std::chrono::milliseconds grace{1000}; ///< in which a better cause may come
+    static constexpr std::chrono::milliseconds grace{1000}; ///< time for a better cause to arrive
 
     FailureKind _kind = FailureKind::none;
     bool _is_provisional = false;

@@ -51,8 +51,8 @@ public:
         scatter<T>(send, receive, cuts, queue, tag, sum_of<T>(sum_pieces<T>, sizeof(T)));
     }
 
-    /// @brief A reduce-scatter of which `sum` receives the extent as elements of `A`, or gets it
-    /// added. Optional operation of a `Communicator`.
+    /// @brief A reduce-scatter whose result replaces the elements of `sum` or is added to them.
+    /// Optional operation of a `Communicator`.
     template <StorageType T, StorageType A>
     void reduce_scatter(T const* send, A* sum, std::span<std::size_t const> cuts, Queue queue,
                         CollectiveTag tag, bool is_added) {
@@ -116,7 +116,7 @@ public:
     void rethrow_failure() { _collectives->rethrow_failure(); }
 
     /// @brief Returns the elements and bytes that this rank received from others, by the formula of
-    /// each operation: those of `Loopback`. Only for the thread of this rank.
+    /// each operation, as `Loopback` counts them. Only for the thread of this rank.
     [[nodiscard]] TrafficCount const& traffic() const noexcept { return _traffic; }
 
     /// @brief Resets the counts.

@@ -37,8 +37,9 @@ struct LoopbackEventGroup : LoopbackGroup {
     List<LoopbackEvents<Event>> events;
 };
 
-/// @brief The frame of every collective of one rank: publish, meet, compare, let the collective
-/// read the peers, part. Used by `Loopback`; owns the tables of pointers that its commands read.
+/// @brief The frame of every collective of one rank: show the call to the peers, meet them, compare
+/// the calls, let the collective read the peers, part. Used by `Loopback`; owns the tables of
+/// pointers that its commands read.
 template <class B>
 class LoopbackFrame {
 public:
@@ -132,7 +133,7 @@ private:
     std::shared_ptr<Group> _group;
     std::size_t _rank;
     List<Flight> _flights;
-    std::size_t _collectives = 0; ///< so far
+    std::size_t _collectives = 0; ///< number of collectives so far
 };
 
 template <class B>
@@ -193,7 +194,7 @@ void LoopbackFrame<B>::collective(CollectiveCall const& call, void const* send, 
     record(events(_rank).done, queue, failure);
     own.has_failed = failure != nullptr;
     if (failure != nullptr) {
-        // before the peers, which find the result unusable, ask for the cause
+        // the cause must be known before the peers find the result unusable and ask for it
         _group->abort_because_of(_rank, failure);
     }
     _group->pass();
@@ -225,7 +226,7 @@ LoopbackFrame<B> LoopbackFrame<B>::split(int color, int key) {
     }
     _group->pass();
     auto const group = std::static_pointer_cast<Group>(slot(part.first).part);
-    _group->pass(); // all ranks have theirs
+    _group->pass(); // all ranks have taken their new group
     own.part.reset();
     if (failure != nullptr) {
         std::rethrow_exception(failure);

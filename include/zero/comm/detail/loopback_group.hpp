@@ -26,14 +26,14 @@ struct LoopbackSlot {
     void const* send = nullptr;
     void* receive = nullptr;
     bool has_failed = false;
-    int color = 0;                         ///< of a split
-    int key = 0;                           ///< of a split
+    int color = 0;                         ///< color in a split
+    int key = 0;                           ///< key in a split
     std::shared_ptr<LoopbackGroup> part{}; ///< the group that this rank made in a split
 };
 
-/// @brief The groups that were split from one, and that one. A failure of one reaches them all
-/// before any rank throws because of it. So a rank that saw the failure of one group finds it in
-/// the others too, and cannot leave them without it.
+/// @brief A group and all groups that were split from it. A failure of one group reaches all of
+/// them before any rank throws because of it. So a rank that saw the failure of one group also
+/// finds it in the others, and cannot leave them without it.
 class LoopbackFamily {
 public:
     /// @brief Adds a group, which fails at once if another one has failed. @throws std::bad_alloc
@@ -76,12 +76,12 @@ public:
     [[nodiscard]] std::size_t world() const noexcept { return _slots.size(); }
     [[nodiscard]] LoopbackSlot& slot(std::size_t rank) noexcept { return _slots[rank]; }
 
-    /// @brief Publishes the slot of a rank, waits for its peers and compares their calls.
+    /// @brief Shows the slot of a rank to its peers, waits for them and compares their calls.
     /// @throws Aborted, TimedOut; CollectiveMismatch on every rank
     void enter(std::size_t rank);
 
-    /// @brief Publishes the arguments of a split, waits for the peers and returns the place of this
-    /// rank in its new group.
+    /// @brief Shows the arguments of a split to the peers, waits for them and returns the place of
+    /// this rank in its new group.
     /// @throws Aborted, TimedOut; CollectiveMismatch on every rank
     [[nodiscard]] LoopbackPart enter_split(std::size_t rank, int color, int key);
 
@@ -99,10 +99,10 @@ public:
     /// @brief Aborts the group because of an exception on a rank.
     void abort_because_of(std::size_t rank, std::exception_ptr const& failure) noexcept;
 
-    /// @brief Aborts this group, and no other, because a rank takes part no longer.
+    /// @brief Aborts this group, and no other, because a rank no longer takes part.
     void leave(std::string_view cause) noexcept { _rendezvous.leave(cause); }
 
-    /// @brief The same because the communicator of the rank is destroyed.
+    /// @brief Aborts this group, and no other, because the communicator of the rank is destroyed.
     void leave(std::size_t rank) noexcept;
 
     /// @brief Throws if a rank failed inside the collective. @throws Aborted

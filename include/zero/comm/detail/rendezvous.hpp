@@ -24,7 +24,7 @@ namespace ZERO_NAMESPACE::detail {
 /// else. So no rank leaves a collective while another rank is still inside it, even after an error.
 class Rendezvous {
 public:
-    using Duration = std::chrono::milliseconds; ///< of time-outs
+    using Duration = std::chrono::milliseconds; ///< type of time-outs
 
     /// @param world number of ranks, at least 1
     /// @param time_out how long `enter` waits for the last rank
@@ -42,7 +42,7 @@ public:
     /// catches the exception may provide.
     void abort(std::string_view cause, bool is_provisional) noexcept;
 
-    /// @brief Aborts because a rank takes part no longer, which is no failure.
+    /// @brief Aborts because a rank no longer takes part. That is not a failure.
     void leave(std::string_view cause) noexcept;
 
     /// @brief Returns the cause of an abort or a time-out; empty before.

@@ -19,13 +19,13 @@ namespace ZERO_NAMESPACE::host::detail {
 /// Adds the squares of many elements to an exact sum, as `ops::detail::SquareAnchor` specifies, in
 /// 16 accumulators. Used by `InspectLoop` through `Lanes<avx2>`.
 ///
-/// The exponents of the elements are found in the same pass. The anchor is that of the elements
-/// before; if it does not serve, a second pass takes another one.
+/// The same pass finds the exponents of the elements. It uses the anchor of the preceding elements;
+/// if that does not fit, a second pass uses another one.
 template <StorageType T>
 class AnchoredSquares {
 public:
-    static constexpr std::size_t most = 1024; ///< elements of one call
-    static constexpr std::size_t step = 16;   ///< their number is a multiple of it
+    static constexpr std::size_t most = 1024; ///< maximum number of elements in a call
+    static constexpr std::size_t step = 16;   ///< the number of elements must be a multiple of it
 
     /// @return false, and nothing is added, if an element is not finite or the exponents are too
     ///     far apart

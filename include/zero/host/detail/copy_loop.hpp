@@ -7,7 +7,7 @@
 namespace ZERO_NAMESPACE::host::detail {
 
 /// @brief Copies memory and bypasses the caches where the processor allows it. `memcpy` decides by
-/// the size of one call, and up to many megabytes it reads what it overwrites.
+/// the size of one call; below many megabytes it also reads the lines that it overwrites.
 void copy_past_caches(void* out, void const* in, std::size_t bytes) noexcept;
 
 /// @brief Copies memory that does not overlap. Used by `HostBackend::copy_bytes` and `convert`.

@@ -18,7 +18,7 @@ public:
     [[gnu::always_inline]] static Word read() noexcept { return __builtin_ia32_stmxcsr(); }
     [[gnu::always_inline]] static void write(Word word) noexcept {
         __builtin_ia32_ldmxcsr(word);
-        __asm__ volatile("" : : : "memory"); // what follows stays behind
+        __asm__ volatile("" : : : "memory"); // later memory accesses are not moved before it
     }
 #elif defined(__aarch64__) && defined(__GNUC__)
     using Word = std::uint64_t;
@@ -45,7 +45,7 @@ public:
 
 /// Gives the thread the default control word until the end of the scope, so that a program that
 /// flushes subnormal numbers to zero or rounds in another direction changes no bit of a command. It
-/// reads the word once, and writes it only if it is another one.
+/// reads the word once, and writes it only if it differs.
 class WithDefaultFloatControl {
 public:
     [[gnu::always_inline]] WithDefaultFloatControl() noexcept : _before(FloatControl::read()) {

@@ -4,11 +4,12 @@
 
 namespace ZERO_NAMESPACE::host::detail {
 
-/// Returns whether the unit that contains the call was compiled to compute what is written.
+/// Returns whether the translation unit that contains the call was compiled to compute expressions
+/// as written.
 ///
 /// clang 14 defines no macro for -funsafe-math-optimizations and its parts -fassociative-math,
-/// -freciprocal-math and -fno-signed-zeros, so expressions that they change are computed. g++
-/// defines macros, which `ops/detail/refuse_fast_math.hpp` refuses.
+/// -freciprocal-math and -fno-signed-zeros, so this function computes expressions
+/// that they change. g++ defines macros, which `ops/detail/refuse_fast_math.hpp` refuses.
 [[gnu::always_inline]] inline bool keeps_arithmetic() noexcept {
     // Volatile numbers are not folded, and each is read once.
     float const volatile numbers[] = {1.0F, 0x1p30F, 9.0F, -0.0F};

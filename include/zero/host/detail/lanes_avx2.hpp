@@ -15,7 +15,7 @@
 namespace ZERO_NAMESPACE::host::detail {
 
 // The packs of 8 floats for AVX2. They use the compilers' vector types, because <immintrin.h> costs
-// every unit 0.3 s. Rules for changes:
+// every translation unit 0.3 s. Rules for changes:
 // - Every function that uses a vector has the target attribute; otherwise GCC splits the vector
 //   into halves before it inlines. A function without the attribute can still call it but not
 //   inline it. The loops are such functions, and `run` inlines them.

@@ -23,9 +23,9 @@ namespace ZERO_NAMESPACE::mpi::detail {
 /// Independent of element types. `mpi::Communicator` has one.
 ///
 /// A collective is cut into rounds. Each round moves the same part of every extent; while one round
-/// is on its way, the one before is added. Each round receives into one half of the scratch memory,
-/// so neither the scratch memory nor a message grows with the bucket, and counts never exceed an
-/// int.
+/// is in flight, the previous one is added. Each round receives into one half of the scratch
+/// memory, so neither the scratch memory nor a message grows with the bucket, and counts never
+/// exceed an int.
 class Collectives {
 public:
     static constexpr bool reduces_integers_together = true; ///< see `HostCommunicator`
@@ -48,8 +48,8 @@ public:
     [[nodiscard]] Options const& options() const noexcept { return _options; }
     [[nodiscard]] std::size_t scratch_bytes() const noexcept { return _scratch.size(); }
 
-    /// @brief Enqueues a collective whose arguments were checked. Waits only if as many as there is
-    /// storage for are in flight.
+    /// @brief Enqueues a collective whose arguments were checked. Waits only while all storage of
+    /// pending collectives is in use.
     void enqueue(zero::detail::CollectiveCall const& call, zero::detail::CollectiveMemory memory,
                  host::Queue* queue);
 
@@ -79,7 +79,7 @@ private:
     }
 
     /// The peer to send to, or to receive from, in a step from 1 to W - 1 of a round. In each step
-    /// every rank has one of either.
+    /// every rank has one peer of each kind.
     [[nodiscard]] std::size_t next(std::size_t step) const noexcept {
         return (rank() + step) % world();
     }
@@ -95,10 +95,10 @@ private:
                                         std::size_t bytes) const noexcept;
 
     Options _options;
-    int _exceptions; ///< in flight at construction
+    int _exceptions; ///< number of exceptions in flight at construction
     Buffer<std::byte> _scratch;
     zero::detail::List<void const*> _pieces;
-    zero::detail::List<int> _counts; ///< of MPI's reduce-scatter, by rank
+    zero::detail::List<int> _counts; ///< counts of MPI's reduce-scatter, by rank
     zero::detail::Flights _flights;
     Peers _peers;
 };

@@ -67,7 +67,7 @@ ZERO_INLINE void Collectives::run(Flight const& flight) {
     }
 }
 
-/// The memory for the message of a peer. The own one has none.
+/// Returns the memory for the message of a peer. This rank's own piece has none.
 ZERO_INLINE std::byte* Collectives::scratch_of(std::size_t round, std::size_t peer,
                                                std::size_t bytes) const noexcept {
     return _scratch.data() + round % 2 * half_bytes() + (peer < rank() ? peer : peer - 1) * bytes;
@@ -190,7 +190,7 @@ ZERO_INLINE void Collectives::broadcast(Flight const& flight) {
         return Part{begin, zero::detail::smaller(half_bytes(), bytes - begin)};
     };
     auto* const memory = static_cast<std::byte*>(flight.receive);
-    std::size_t sent = 0; // rounds
+    std::size_t sent = 0; // number of rounds
     auto const pass_on = [&] {
         Part const now = part(sent);
         for (std::size_t bit = 1; bit < world() && (place == 0 || bit < own_bit); bit *= 2) {

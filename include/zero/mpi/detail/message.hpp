@@ -25,7 +25,7 @@ struct Message {
 
     MessageKind kind{};
     FailureKind failure{};
-    std::uint64_t number = 0; ///< of the sender's last collective
+    std::uint64_t number = 0; ///< number of the sender's last collective
     zero::detail::CallSignature::Words call{};
     std::array<char, text_bytes> text{}; ///< ends with a zero
 

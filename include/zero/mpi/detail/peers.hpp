@@ -20,7 +20,7 @@
 namespace ZERO_NAMESPACE::mpi::detail {
 
 /// @brief The peers of one rank: sends and receives without blocking, polls with the deadline and
-/// the failures of the family in one loop, exchanges signs of life, and parts from the peers so
+/// the failures of the family in one loop, exchanges heartbeats, and parts from the peers so
 /// that no transfer stays pending. Owns its MPI_Comm. `Collectives` uses it.
 ///
 /// Every transfer of data ends in one of three ways: it completes; after a failure the peer
@@ -88,21 +88,21 @@ private:
     /// The state of a peer, as this rank knows it.
     struct Peer {
         Clock::time_point heard{}; ///< never: the time of construction
-        std::uint64_t number = 0;  ///< its last collective that is known
+        std::uint64_t number = 0;  ///< number of its last known collective
         bool is_gone = false;
     };
 
     static constexpr int message_tag = 0;
-    static constexpr unsigned turns_after_goodbye = 256; ///< in which data may still arrive
+    static constexpr unsigned turns_after_goodbye = 256; ///< polls in which data may still arrive
 
     /// The polls after the start of a round that do not give the core to another thread. A transfer
     /// of a few kilobytes is complete by then.
     static constexpr unsigned turns_before_pause = 100;
 
-    static constexpr unsigned turns_at_once = 16; ///< the first of them, without the clock
+    static constexpr unsigned turns_at_once = 16; ///< the first polls, without the clock
 
-    /// The time at which a peer was heard of whose data arrived without a look at the clock. The
-    /// next wait replaces it by its start.
+    /// The time noted for a peer whose data arrived without a look at the clock. The next wait
+    /// replaces it with the time of its own start.
     static constexpr Clock::time_point before_next_wait = Clock::time_point::max();
 
     /// The buffers of messages. They stay allocated if a transfer was lost.

@@ -88,7 +88,7 @@ ZERO_COLD_INLINE void Peers::take(Message const& message, int source) {
     }
 }
 
-/// Sends a message to all peers; each but a heartbeat once.
+/// Sends a message to all peers. Every kind except a heartbeat is sent only once.
 ZERO_COLD_INLINE void Peers::tell(MessageKind kind, FailureKind failure,
                                   std::string_view text) noexcept {
     Outgoing& out = outgoing(kind);

@@ -13,7 +13,7 @@ using zero::detail::Flight;
 using zero::detail::Part;
 
 /// @brief Calls `post(round)` for each round, and `take(round)` when its transfers are complete.
-/// Two rounds are on their way at a time.
+/// Two rounds are in flight at a time.
 template <class Post, class Take>
 void in_rounds(Peers& peers, std::size_t rounds, Post const& post, Take const& take) {
     zero::detail::in_rounds(rounds, post, [&](std::size_t number) {

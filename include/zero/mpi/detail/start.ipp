@@ -108,7 +108,7 @@ ZERO_COLD_INLINE std::unique_ptr<Collectives> Collectives::duplicate(MPI_Comm co
     return collectives;
 }
 
-/// The ranks compare what must be equal. @throws LayoutMismatch
+/// Compares the options that must be equal on all ranks. @throws LayoutMismatch
 ZERO_COLD_INLINE void Collectives::compare_options() {
     Hash hash;
     hash.add(_options.order == Order::library).add(_scratch.size());

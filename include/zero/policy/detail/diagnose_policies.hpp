@@ -7,8 +7,8 @@
 #include <cstddef>
 
 /// @file
-/// @brief Says why the policies of a stage are refused, one by one and as a list. `ZeroStage` uses
-/// it; `CategoryTraits` holds the texts of each category, and `diagnose_stage.hpp` refuses
+/// @brief Reports why the policies of a stage are refused, one by one and as a list. `ZeroStage`
+/// uses it; `CategoryTraits` holds the texts of each category, and `diagnose_stage.hpp` refuses
 /// compositions of valid policies.
 
 namespace ZERO_NAMESPACE::detail {

@@ -37,8 +37,8 @@ public:
     GradientHooks& operator=(GradientHooks const&) = delete;
     ~GradientHooks();
 
-    /// @brief Sets a hook on each trainable parameter. Once. @throws InvalidArgument naming a
-    /// parameter that has such a hook
+    /// @brief Sets a hook on each trainable parameter. Call it once. @throws InvalidArgument naming
+    /// a parameter that has such a hook
     void attach();
 
     /// @brief Runs the backward pass of a scaled loss. Every unit that got a gradient is ready

@@ -17,11 +17,12 @@ namespace ZERO_NAMESPACE::torch::detail {
 
 using zero::detail::FailureKind;
 
-/// @brief The failure of a group, and what its ranks tell one another beside their collectives:
-/// the cause of a failure, that a rank has left, and in which collective it waits. They write it to
-/// a store, and read it while they wait. Without a store each rank knows only its own failure.
+/// @brief The failure of a group, and the records that its ranks exchange outside their
+/// collectives: the cause of a failure, that a rank has left, and the collective in which it waits.
+/// Ranks write records to a store, and read them while they wait. Without a store each rank knows
+/// only its own failure.
 ///
-/// No function throws because of the store: a store that fails is used no longer.
+/// No function throws because of the store: a store that fails is no longer used.
 class GroupRecords {
 public:
     /// @param store may be null
@@ -80,7 +81,7 @@ private:
     std::condition_variable _changed;
     zero::detail::GroupFailure _failure;
     bool _was_thrown = false;
-    std::uint64_t _number = 0; ///< of the collective that runs
+    std::uint64_t _number = 0; ///< number of the collective that runs
     zero::detail::CallSignature::Words _call{};
 };
 

@@ -34,7 +34,7 @@ consteval bool is_supported() {
 }
 
 /// @brief Returns the parameters for the constructor of an engine that owns them, or of one that
-/// trains them where they lie.
+/// trains them in place.
 template <class Zero>
 std::vector<typename Zero::Registration> registrations_of(ModuleTensors const& tensors,
                                                           Storage storage = Storage::owned) {
@@ -84,8 +84,8 @@ void broadcast_buffers(Communicator& communicator, ::torch::nn::Module const& mo
     zero::detail::wait_for_collectives(communicator, queue);
 }
 
-/// @brief Requires that `state` has all parameters of the module in their shapes, and nothing that
-/// the module has not. @throws InvalidArgument
+/// @brief Requires that `state` has all parameters of the module in their shapes, and no tensor
+/// that the module lacks. @throws InvalidArgument
 [[gnu::cold]] inline void
 require_complete(ModuleTensors const& tensors,
                  ::torch::OrderedDict<std::string, at::Tensor> const& state,

@@ -29,7 +29,7 @@ struct ModuleTensor {
     at::Tensor gradient{};     ///< view of the memory that the engine lent last
     bool is_leased = false;    ///< `gradient` is the tensor's `.grad`
     bool is_used = false;      ///< autograd added to it in this backward pass
-    std::uint32_t version = 0; ///< of `gradient` when it was lent; each addition raises it
+    std::uint32_t version = 0; ///< version of `gradient` when lent; each addition raises it
 };
 
 /// @brief The parameters of a module in the order of its units, and the memory that their tensors
@@ -75,7 +75,7 @@ public:
     /// @brief Shows memory that the tensor then owns.
     void own(std::size_t parameter, at::DataPtr memory);
 
-    /// @brief Takes away what `own` gave.
+    /// @brief Takes away the memory that `own` gave.
     void disown(std::size_t parameter);
 
     /// @brief Makes `memory` the tensor's `.grad`.
@@ -84,11 +84,12 @@ public:
     /// @brief Takes `.grad` away. @return false if it was replaced in the meantime
     bool take_gradient(std::size_t parameter) noexcept;
 
-    /// @brief Compares the module with what was registered. O(parameters). @throws InvalidArgument
+    /// @brief Compares the module with its registered tensors. O(parameters). @throws
+    /// InvalidArgument
     void require_unchanged() const;
 
     /// @brief Requires that each tensor still shows the memory that it had at registration. For
-    /// tensors that are trained where they lie. @throws InvalidArgument
+    /// tensors that are trained in place. @throws InvalidArgument
     void require_in_place() const;
 
     /// @brief Requires that no parameter has a gradient outside of the engine's memory. @throws
@@ -105,7 +106,8 @@ private:
     ::torch::nn::Module* _module;
     int _rank;
     std::vector<ModuleTensor> _tensors;
-    std::map<c10::TensorImpl const*, std::size_t> _numbers; ///< of the parameters by identity
+    std::map<c10::TensorImpl const*, std::size_t>
+        _numbers; ///< numbers of the parameters, by identity
     std::vector<std::string> _unit_names;
     std::vector<std::vector<std::size_t>> _members; ///< per unit, ascending
 };

@@ -24,9 +24,9 @@ namespace ZERO_NAMESPACE::torch::detail {
 /// @brief The collectives of one rank over a `c10d::Backend`, as commands of a queue. Independent
 /// of element types. `ProcessGroupCommunicator` has one.
 ///
-/// A collective is cut into rounds, of which each moves the same part of every extent; while one is
-/// on its way, the one before is added. All transfers use tensors of this object. The backend keeps
-/// them as long as it uses them, so a transfer that never ends harms nobody.
+/// A collective is cut into rounds. Each round moves the same part of every extent; while one round
+/// is in flight, the previous one is added. All transfers use tensors of this object. The backend
+/// keeps them as long as it uses them, so a transfer that never ends is harmless.
 class ProcessGroupCollectives {
 public:
     /// @throws InvalidArgument
@@ -39,8 +39,9 @@ public:
     /// leaves. While an exception unwinds it aborts first.
     ~ProcessGroupCollectives();
 
-    /// @brief Compares what must be equal on all ranks; from then on calls are compared, if the
-    /// options say so. Collective; waits. @throws LayoutMismatch, CommunicatorError
+    /// @brief Compares the options that must be equal on all ranks. From then on calls are
+    /// compared, if the options say so. Collective; waits. @throws LayoutMismatch,
+    /// CommunicatorError
     void compare_options();
 
     [[nodiscard]] zero::detail::GroupPlace place() const noexcept { return _place; }
@@ -95,14 +96,14 @@ private:
 
     c10::intrusive_ptr<c10d::Backend> _group;
     ProcessGroupOptions _options;
-    int _exceptions; ///< in flight at construction
+    int _exceptions; ///< number of exceptions in flight at construction
     zero::detail::GroupPlace _place;
     std::size_t _quarter_bytes;
     std::array<at::Tensor, 2> _send;    ///< by parity of the round
     std::array<at::Tensor, 2> _receive; ///< by parity of the round
     std::array<Works, 2> _works;        ///< by parity of the round
-    at::Tensor _signature;              ///< of this rank's call
-    at::Tensor _signatures;             ///< of all ranks, by rank
+    at::Tensor _signature;              ///< signature of this rank's call
+    at::Tensor _signatures;             ///< signatures of all ranks, by rank
     zero::detail::List<void const*> _pieces;
     bool _compares_calls = false;
     GroupRecords _records;

@@ -78,7 +78,7 @@ ZERO_INLINE void ProcessGroupCollectives::reduce_extents(Flight const& flight, v
         std::vector<std::int64_t> received;
         std::size_t sent_bytes = 0;
         for (std::size_t peer = 0; peer < _place.world; ++peer) {
-            bool const is_self = peer == _place.rank; // whose piece is added where it lies
+            bool const is_self = peer == _place.rank; // its own piece is added in place
             Part const part = extents.part(peer, round);
             std::size_t const bytes = is_self ? 0 : part.bytes;
             if (bytes != 0) {

@@ -20,7 +20,7 @@
 namespace ZERO_NAMESPACE::torch::detail {
 
 inline constexpr std::size_t most_process_group_scratch_bytes = std::size_t{1} << 30U;
-inline constexpr std::size_t least_process_group_scratch_bytes = 4096; ///< per rank
+inline constexpr std::size_t least_process_group_scratch_bytes = 4096; ///< minimum per rank
 
 /// The time between two looks into the store while a rank waits.
 inline constexpr std::chrono::milliseconds time_between_looks{100};
@@ -132,7 +132,7 @@ ZERO_INLINE void ProcessGroupCollectives::finish(c10d::Work& work) {
             }
         }
         if (work.isCompleted()) {
-            continue; // the next wait tells how it ended
+            continue; // the next wait reports how it ended
         }
         _records.look();
         _records.throw_if_final();

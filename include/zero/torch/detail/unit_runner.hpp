@@ -28,7 +28,7 @@ public:
     /// activations, it first ends the calls that are open.
     void enter(std::size_t unit);
 
-    /// @brief Ends what `enter` began.
+    /// @brief Ends the call that `enter` began.
     void leave() noexcept;
 
     /// @brief Arranges that the backward pass through any of these outputs of the forward call that
@@ -68,7 +68,7 @@ private:
     UnitEngine* _engine;
     std::vector<std::size_t> _holders;                    ///< per unit
     std::vector<std::vector<std::weak_ptr<Call>>> _calls; ///< per unit, with a graph
-    std::vector<std::weak_ptr<Call>> _last_outer; ///< per unit: of its last call in a forward pass
+    std::vector<std::weak_ptr<Call>> _last_outer; ///< per unit: outer of its last forward call
     std::vector<std::vector<std::size_t>> _lent;  ///< per unit: parameters whose gradient it lent
     std::vector<bool> _is_begun;                  ///< per unit, in this backward pass
     std::vector<void*> _addresses;

@@ -25,7 +25,7 @@ ZERO_INLINE void UnitRunner::enter(std::size_t unit) {
     auto call = std::make_shared<Call>(Call{unit});
     if (!_forward.empty()) {
         call->outer = _forward.back();
-    } else if (_is_running) { // computed again
+    } else if (_is_running) { // an activation is recomputed
         call->outer = _last_outer[unit].lock();
     }
     if (!_is_running) {
@@ -33,7 +33,7 @@ ZERO_INLINE void UnitRunner::enter(std::size_t unit) {
     }
     _forward.reserve(_forward.size() + 1);
     if (!is_whole) {
-        if (_forward.empty()) { // else the call is part of one that goes on
+        if (_forward.empty()) { // otherwise the call is inside one that is still running
             close_to(call->outer.get());
         }
         hold(unit);
@@ -81,7 +81,7 @@ ZERO_INLINE void UnitRunner::on_gradient(std::shared_ptr<Call> const& call) {
              " outside of sharded.backward() (rank ", _tensors->rank(),
              "); call sharded.backward(loss) instead of loss.backward()."});
     }
-    if (call->pass != _pass) { // else this is another output of the same call
+    if (call->pass != _pass) { // otherwise this is another output of the same call
         open(call);
     }
 }
