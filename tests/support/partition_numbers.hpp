@@ -40,7 +40,7 @@ struct PartitionNumbers {
     [[nodiscard]] double leased_percent() const {
         return 100.0 * static_cast<double>(leased) / static_cast<double>(elements);
     }
-    /// @brief Returns how many times the mean the fullest rank owns.
+    /// @brief Returns the elements of the fullest rank, divided by the mean over ranks.
     [[nodiscard]] double imbalance(std::size_t world) const {
         return static_cast<double>(fullest) * static_cast<double>(world)
                / static_cast<double>(elements);
