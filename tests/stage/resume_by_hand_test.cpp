@@ -147,7 +147,8 @@ void check_resumed() {
         CHECK((whole<Stage>() == expected));
         CHECK((resumed<Stage, Stage>() == expected));
         CHECK((resumed<Stage, Other>() == expected));
-        CHECK_FALSE((resumed<Stage, Other>(1) == expected)); // a step count one off is found
+        CHECK_FALSE((resumed<Stage, Other>(1)
+                     == expected)); // the comparison finds a step count that is off by one
     });
 }
 

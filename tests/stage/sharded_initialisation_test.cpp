@@ -138,7 +138,7 @@ struct Counts {
     TrafficCount traffic;
     std::uint64_t asked = 0;   ///< elements that this rank computed
     std::uint64_t updated = 0; ///< elements that it owns
-    std::size_t padded = 0;    ///< of all buckets
+    std::size_t padded = 0;    ///< elements of all buckets, padding included
 };
 
 template <int N>
