@@ -67,8 +67,8 @@ PartitionNumbers partition_numbers(std::vector<ParameterSpec> const& model, std:
     return numbers;
 }
 
-inline constexpr std::array<std::size_t, 5> table_worlds{2, 8, 64, 256, 1024}; ///< leases: the
-                                                                               ///< second
+/// The world sizes of the tables. The column of leases uses the second one.
+inline constexpr std::array<std::size_t, 5> table_worlds{2, 8, 64, 256, 1024};
 
 namespace detail {
 

@@ -25,7 +25,7 @@ namespace zero::test {
 /// partitioner, so that runs of all of them can be compared.
 struct Trained {
     std::vector<std::vector<float>> parameters;
-    std::vector<std::vector<float>> masters; ///< on one rank: zero for elements of others
+    std::vector<std::vector<float>> masters; ///< before the join: zero for elements of other ranks
     std::vector<std::vector<float>> states;  ///< as `masters`, two for each element
     MemoryPlan plan;                         ///< plan of rank 0; not compared
 
