@@ -160,7 +160,7 @@ std::vector<ParameterSpec> random_model(std::mt19937_64& random) {
     for (ParameterSpec& spec : model) {
         spec.units = {random() % 5};
         if (random() % 4 == 0) {
-            spec.units.push_back(5 + random() % 12); // some units are long apart
+            spec.units.push_back(5 + random() % 12); // some units are far apart
         }
         spec.trainable = random() % 5 != 0;
     }
