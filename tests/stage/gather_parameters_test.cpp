@@ -221,7 +221,7 @@ TEST_CASE("A write reaches parameters in the caller's memory, and those of sever
 
 namespace {
 
-/// What a rank sees before and after a test changed nothing.
+/// The observations of a rank before and after a call that must change nothing.
 struct Unchanged {
     Outcome outcome;
     Outcome later;

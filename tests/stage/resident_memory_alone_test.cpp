@@ -26,8 +26,8 @@ std::vector<ParameterSpec> small_gpt2(bool has_units) {
     return model;
 }
 
-/// The plan is what a process has besides the program, its threads and the engine's tables. A part
-/// of it may never be touched.
+/// A process holds the planned memory, the program, its threads and the engine's tables. A part of
+/// the planned memory may never be touched.
 bool is_near_plan(ResidentMemory const& memory) {
     constexpr std::size_t program = std::size_t{16} << 20U;
     return memory.resident <= memory.planned + program

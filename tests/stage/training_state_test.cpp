@@ -16,7 +16,7 @@ namespace {
 
 using namespace state_model;
 
-/// What one rank reads of a parameter, and a value that it should be.
+/// A value that one rank reads from a parameter, and the expected one.
 struct Reading {
     std::string what;
     Bits found;
