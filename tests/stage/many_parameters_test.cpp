@@ -17,8 +17,8 @@
 #include <zero/policy/parameters.hpp>
 #include <zero/stage/zero_stage.hpp>
 
-// Models with many small parameters and units. What grows with their number is counted in commands
-// and collectives, which do not depend on the machine.
+// Models with many small parameters and units. The cost that grows with their number is
+// counted in commands and collectives, which do not depend on the machine.
 
 namespace zero::test::many_parameters_test {
 

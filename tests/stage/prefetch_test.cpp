@@ -65,7 +65,7 @@ struct Model {
             backward();
         });
     }
-    /// Forgets what was written so far.
+    /// Discards the log so far.
     void start() { log.text.clear(); }
 };
 

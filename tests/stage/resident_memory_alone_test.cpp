@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <vector>
 
-// What a user sees in a list of processes: each later stage takes less memory, with the default
-// options and whether or not the parameters are in units. The planned bytes alone would not show
+// Each later stage takes less memory, as a list of processes shows it: with the default options,
+// and whether or not the parameters are in units. The planned bytes alone would not show
 // memory that the plan forgets.
 
 using namespace zero;

@@ -8,7 +8,7 @@
 #include <bit>
 #include <vector>
 
-// A run continues in a fresh engine from what the public interface reads and sets.
+// A run continues in a fresh engine from the state that the public interface reads and sets.
 
 namespace zero::test::resume_by_hand_test {
 

@@ -26,7 +26,7 @@ struct Reading {
 struct Seen {
     std::vector<Reading> readings;
     Trained owned;
-    std::vector<std::size_t> local_elements; ///< of the weights of each parameter
+    std::vector<std::size_t> local_elements; ///< weights of each parameter on this rank
 };
 
 std::vector<std::string> const names{"exp_avg", "exp_avg_sq"};

@@ -26,7 +26,7 @@ namespace zero::test {
 struct Trained {
     std::vector<std::vector<float>> parameters;
     std::vector<std::vector<float>> masters; ///< before the join: zero for elements of other ranks
-    std::vector<std::vector<float>> states;  ///< as `masters`, two for each element
+    std::vector<std::vector<float>> states;  ///< like `masters`, with two states for each element
     MemoryPlan plan;                         ///< plan of rank 0; not compared
 
     /// Makes room for the owned state of a model, all zeros.
