@@ -191,7 +191,7 @@ TEST_CASE("A sum over ranks with its accumulation has the bits of the two for al
 }
 
 TEST_CASE("A sum over ranks is rounded to their type before it is accumulated", "[host][kernel]") {
-    // 1 + 2^-9 is no bfloat16; a sum that is accumulated unrounded would keep it
+    // 1 + 2^-9 is not a bfloat16 number. A sum accumulated without rounding would keep the 2^-9.
     std::vector<bfloat16> const one(40, from_float<bfloat16>(1.0F));
     std::vector<bfloat16> const small(40, from_float<bfloat16>(0x1p-9F));
     std::array<bfloat16 const*, 2> const peers{one.data(), small.data()};

@@ -101,7 +101,7 @@ double mean_after(Weights const& weights, std::vector<bfloat16> const& parameter
 TEST_CASE("Updates of less than half a unit survive on average and vanish with plain rounding",
           "[host][kernel]") {
     constexpr std::size_t n = 4096;
-    // The unit of bfloat16 between 1 and 2 is 2^-7. Five standard deviations of the mean: 5 *
+    // Between 1 and 2 bfloat16 numbers are 2^-7 apart. Five standard deviations of the mean: 5 *
     // sqrt(100 / 4096) * 2^-8 = 0.0031.
     for (float const change : {0x1p-8F - 0x1p-16F, 0x1p-10F, 0x1p-14F}) {
         std::vector<bfloat16> stochastic(n, from_float<bfloat16>(1.5F));

@@ -46,8 +46,8 @@ std::size_t best(List const& sizes, std::size_t world) {
 
 TEST_CASE("The balanced partitioner assigns the largest parameter first, to the rank that holds "
           "the least") {
-    // Sizes in units of 64: 1, 5, 1, 4, 3, 0. 5 goes to rank 0, 4 and 3 go to rank 1 (sum 7), 1 and
-    // 1 to rank 0 (sum 7). The empty parameter goes to the lower of equal ranks.
+    // Sizes in multiples of 64: 1, 5, 1, 4, 3, 0. 5 goes to rank 0, 4 and 3 go to rank 1 (sum 7), 1
+    // and 1 to rank 0 (sum 7). The empty parameter goes to the lower of equal ranks.
     CHECK(owners({10, 300, 64, 200, 130, 0}, 2) == Owners{0, 0, 0, 1, 1, 0});
     auto const buckets =
         test::partition_group<BalancedPartitioner>({{10, 300, 64}, {200, 130, 0}}, 2);

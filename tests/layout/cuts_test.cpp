@@ -21,7 +21,7 @@ struct ListingPartitioner : ContiguousPartitioner {
     }
 };
 
-/// Equal extents, one granule longer than they need be.
+/// Equal extents, each one granule longer than necessary.
 struct WastefulPartitioner : ContiguousPartitioner {
     static void partition(std::span<PartitionItem> items, State& state,
                           std::span<std::size_t> cuts) {

@@ -63,7 +63,7 @@ TEST_CASE("Persistent parameters of all units lie in one bucket for trainable an
     }
     CHECK((names == std::vector<std::string>{"gdc", "a", "persistent:fb", "persistent:e"}));
     CHECK(layout.trainable_buckets() == 3);
-    // In registration order, what would exceed the cap is left out.
+    // Parameters are taken in registration order. One that would exceed the cap is left out.
     auto const capped =
         make(specs, 1, {.persistence_threshold = 65, .max_persistent_elements = 70});
     std::size_t persistent = 0;

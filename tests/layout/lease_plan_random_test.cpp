@@ -33,7 +33,7 @@ std::vector<Buckets> gradients_in_flight(FlatLayout const& layout, bool in_index
     std::vector<Buckets> steps;
     Buckets open;
     Buckets reduced;
-    Buckets reduced_last; // by the unit before
+    Buckets reduced_last; // buckets that the unit before reduced
     std::set<std::size_t> reported;
     auto const is_complete = [&](std::size_t bucket) {
         for (Piece const& piece : layout.pieces(bucket)) {
@@ -77,7 +77,7 @@ std::vector<Buckets> parameters_in_flight(FlatLayout const& layout) {
         order.push_back(unit);
     }
     order.insert(order.end(), layout.unit_order().begin(), layout.unit_order().end());
-    order.push_back(0); // of the next micro-step
+    order.push_back(0); // the first unit of the next micro-step
     for (std::size_t position = 0; position < order.size(); ++position) {
         steps.emplace_back();
         for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
@@ -160,7 +160,7 @@ std::vector<ParameterSpec> random_model(std::mt19937_64& random) {
     for (ParameterSpec& spec : model) {
         spec.units = {random() % 5};
         if (random() % 4 == 0) {
-            spec.units.push_back(5 + random() % 12); // some units are long apart
+            spec.units.push_back(5 + random() % 12); // some units are far apart
         }
         spec.trainable = random() % 5 != 0;
     }

@@ -46,7 +46,8 @@ TEST_CASE("Llama 7B on 8 ranks is within 2 percent of the mean when balanced and
 }
 
 TEST_CASE("The whole group is padded once: to a multiple of 64 W") {
-    // 124,439,808 = 64 * 1,944,372; up to the next multiple of 64: 1,944,384; of 1024: 1,944,576.
+    // 124,439,808 = 64 * 1,944,372. The second factor rounds up to 1,944,384 for W = 64 and to
+    // 1,944,576 for W = 1024.
     CHECK(gpt2<WholeGroupPartitioner>(64).padding == 12 * 64);
     CHECK(gpt2<WholeGroupPartitioner>(1024).padding == 204 * 64);
     CHECK(gpt2<DealtGroupPartitioner>(1024).padding == 204 * 64);

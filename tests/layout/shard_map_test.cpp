@@ -73,7 +73,7 @@ std::string problem_in_any_map(std::vector<ParameterSpec> const& model, std::siz
 
 TEST_CASE("The shard map of a small model is as worked out by hand") {
     // Ready order: p1 (100 -> 128) and p0 (10 -> 64) in one bucket of 192 -> 256, two shards of
-    // 128; Rank 0 owns p1, rank 1 owns p0.
+    // 128. Rank 0 owns p1, rank 1 owns p0.
     auto const one = make_layout<ContiguousPartitioner, SingleBucketer>(
         test::model_of_sizes({10, 100}), {2, 4, false});
     ShardMap const map(one);

@@ -121,7 +121,7 @@ TEST_CASE("Neighbouring elements, consecutive steps and neighbouring seeds are i
 TEST_CASE("Uniform numbers are multiples of 2^-24 in [0, 1) with the mean and variance of these") {
     double sum = 0.0;
     double squares = 0.0;
-    int odd = 0; ///< numbers that are no such multiples
+    int odd = 0; ///< numbers that are not multiples of 2^-24
     float least = 1.0F;
     float largest = 0.0F;
     for (std::uint64_t i = 0; i < draws; ++i) {

@@ -12,7 +12,7 @@
 //         static constexpr std::array<Field<Options>, n> rates;
 //         // options that are finite and not negative
 //         static constexpr std::array<Field<Options>, n> factors;
-//         // else defaults; without a decay, a zero gradient changes nothing
+//         // defaults except for the decay; without one, a zero gradient changes nothing
 //         static Options with_decay(double weight_decay);
 //         // compared with with_decay(0.1); each must be found
 //         static std::vector<Run<Options>> mistakes();

@@ -12,7 +12,7 @@
 //         static constexpr std::array<Field<Options>, n> rates;
 //         // options that are finite and not negative
 //         static constexpr std::array<Field<Options>, n> factors;
-//         // of 20 steps in float, relative to the longest path of an element
+//         // largest error of 20 steps in float, relative to the longest path of an element
 //         static constexpr double tolerance;
 //         // the settings of the reference
 //         struct Rule { char const* mistake; Options options; ... };

@@ -29,7 +29,7 @@ struct Category {
 struct OptionsType {
     using Options = SomeOptions;
 };
-/// All members that name the state, so that the state can be replaced as a unit.
+/// All members that name the state, so that a test can replace them together.
 template <class S>
 struct Rule {
     using State = S;

@@ -33,7 +33,8 @@ struct Category {
 struct OptionsType {
     using Options = SomeOptions;
 };
-/// All members that name the type of the constants of a step, so that it can be replaced as a unit.
+/// All members that name the type of the constants of a step, so that a test can replace them
+/// together.
 template <class H>
 struct Step {
     using Hyper = H;

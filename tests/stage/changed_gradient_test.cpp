@@ -10,7 +10,7 @@
 #include <limits>
 #include <vector>
 
-// The step inspects and applies what reduced gradients were changed to.
+// The step inspects and applies reduced gradients as the caller changed them.
 
 namespace zero::test::changed_gradient_test {
 

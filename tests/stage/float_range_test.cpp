@@ -29,7 +29,7 @@ TEST_CASE("A learning rate times a group's factor must be finite as a float") {
         engine.set_learning_rate(0, 1.0);
         engine.set_learning_rate(1, 1.0);
         CHECK(engine.step_count() == 0);
-        CHECK_FALSE(engine.step(0.0).report().is_skipped); // nothing but the refused rate was wrong
+        CHECK_FALSE(engine.step(0.0).report().is_skipped); // the refused rate left no trace
         CHECK(engine.step_count() == 1);
         CHECK(full_parameters(engine) == before);
     });

@@ -81,7 +81,7 @@ TEST_CASE("With a weighted mean the unscaled gradient is the sum, because the we
 
 TEST_CASE("Reading gradients, or an update that changes none, changes no bit of the step") {
     in_every_stage([]<int N>() {
-        for (int const ranks : {2, 3}) { // the mean over three ranks is no power of two
+        for (int const ranks : {2, 3}) { // a third is not a power of two
             for (auto const schedule :
                  {ReductionSchedule::boundary, ReductionSchedule::every_micro_step}) {
                 using Stage = ZeroStage<N>;

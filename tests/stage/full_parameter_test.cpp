@@ -22,8 +22,8 @@ struct Seen {
     std::size_t gathers = 0;
 };
 
-/// Returns what rank 1 sees of stage 3 for parameters that are used by these units; all elements of
-/// a parameter are its number.
+/// Visits all full parameters in stage 3 and returns the observations of rank 1. `units` lists the
+/// units of each parameter. Every element of a parameter is the index of the parameter.
 Seen visit(std::vector<std::vector<std::size_t>> const& units) {
     return on_ranks<Seen>(world, [&](LoopbackCommunicator& transport) {
         Recording<LoopbackCommunicator> communicator(transport);

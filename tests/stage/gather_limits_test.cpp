@@ -25,7 +25,7 @@ struct Seen {
     std::vector<std::vector<float>> values;
     std::size_t leases = 0;      ///< elements that the plan counts
     std::size_t allocated = 0;   ///< the same from the memory resource
-    std::size_t own_moved = 0;   ///< elements that this rank read of others in the last step
+    std::size_t own_moved = 0;   ///< elements that this rank read from others in the last step
     std::size_t own_formula = 0; ///< the same by formula
 };
 
@@ -33,7 +33,8 @@ struct Seen {
 using Order = std::vector<std::size_t>;
 
 /// Trains three steps of `micro_steps`, and reports the last one.
-/// @param keeps_all false if the limit of live elements has no room for all that is to be kept
+/// @param keeps_all false if the limit of live elements has no room for everything that the options
+/// keep
 Seen train(std::vector<ParameterSpec> const& specs, GatherOptions const& gather,
            Order const& forward, Order const& backward, std::size_t micro_steps = 1,
            bool keeps_all = true) {
@@ -142,7 +143,7 @@ TEST_CASE("A unit that comes again within the reuse distance is not released") {
     auto const near = train(four, {.max_reuse_distance = 255}, forward4, backward4);
     CHECK(near.own_moved == 7 * 64);
     auto const far = train(four, {.max_reuse_distance = 256}, forward4, backward4);
-    CHECK(far.own_moved == 6 * 64); // two units, which are one twice, lie in between
+    CHECK(far.own_moved == 6 * 64); // unit 3 lies between the uses of unit 2, twice
     CHECK((far.values == none.values));
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 
 // A backend and a communicator that write down what an engine of stage 3 does, by unit: gathers,
-// releases and reductions. The engine knows nothing of it. A release is seen as the poison that
-// replaces a gathered bucket.
+// releases and reductions. The engine does not know about the log. A release shows as the poison
+// that replaces a gathered bucket.
 
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
@@ -22,7 +22,7 @@
 
 namespace zero::test::gather_log {
 
-/// What a rank wrote down, and where gathered buckets lie.
+/// The log of a rank, and the places of its gathered buckets.
 struct Log {
     std::string text;
     std::map<void const*, std::string> buckets;
@@ -32,7 +32,7 @@ struct Log {
 
 inline thread_local Log* log = nullptr;
 
-/// Sees the poison of a release on the thread of the rank.
+/// Logs a release when it is poisoned, on the thread of the rank.
 struct LoggedBackend : HostBackend {
     template <class T>
     static void fill(Queue queue, T* memory, std::size_t elements, T value) {

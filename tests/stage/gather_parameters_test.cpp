@@ -22,7 +22,7 @@ namespace {
 
 using namespace state_model;
 
-constexpr std::size_t parameters = 8; ///< of the toy model
+constexpr std::size_t parameters = 8; ///< number of parameters of the toy model
 
 std::vector<std::size_t> all_parameters() {
     return {0, 1, 2, 3, 4, 5, 6, 7};
@@ -221,7 +221,7 @@ TEST_CASE("A write reaches parameters in the caller's memory, and those of sever
 
 namespace {
 
-/// What a rank sees before and after a test changed nothing.
+/// The observations of a rank before and after a call that must change nothing.
 struct Unchanged {
     Outcome outcome;
     Outcome later;

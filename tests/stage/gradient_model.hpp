@@ -42,7 +42,7 @@ inline std::vector<float> mean(std::size_t parameter, float factor) {
     return values;
 }
 
-/// Memory of the caller for gradients, with gaps.
+/// Caller-owned memory for gradients, with gaps.
 template <class G>
 struct CallerGradients {
     std::vector<G> values = std::vector<G>(1000);
@@ -59,12 +59,12 @@ struct CallerGradients {
 
 struct Run {
     ReductionSchedule schedule = ReductionSchedule::boundary;
-    bool is_callers = false; ///< whether gradients lie in memory of the caller
+    bool is_callers = false; ///< whether gradients lie in caller-owned memory
     int world = gradient_model::world;
-    bool has_all_bits = false; ///< whether gradients are no integers
+    bool has_all_bits = false; ///< whether gradients are not integers
 };
 
-/// What a step did.
+/// The results of a step.
 struct Stepped {
     StepReport report{};
     std::vector<std::uint32_t> before;

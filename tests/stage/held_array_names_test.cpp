@@ -54,7 +54,7 @@ Names whole_names_of() {
 struct Held {
     Names names;
     std::vector<std::size_t> elements;
-    std::vector<std::size_t> bytes; ///< of 64 elements
+    std::vector<std::size_t> bytes; ///< bytes of 64 elements, by array
 };
 
 template <class Stage>

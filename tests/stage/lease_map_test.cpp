@@ -72,11 +72,11 @@ struct Model {
     LeasePlan plan;
     std::vector<std::size_t> holder; ///< per 64 elements: the bucket that claims them
     std::vector<std::size_t> user;   ///< per 64 elements: their last use
-    std::vector<Range> claimed;      ///< by bucket
+    std::vector<Range> claimed;      ///< claimed range of each bucket
     std::set<std::size_t> cuts;      ///< where places begin or end
 
-    std::vector<Uses> before;          ///< by use: those that it waits for, directly or not
-    std::vector<std::size_t> last_use; ///< by bucket
+    std::vector<Uses> before;          ///< by use: the uses that it waits for, directly or not
+    std::vector<std::size_t> last_use; ///< last use of each bucket
 };
 
 LeasePlan random_plan(std::mt19937_64& random) {

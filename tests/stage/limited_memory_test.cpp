@@ -71,7 +71,7 @@ std::vector<ParameterSpec> layers(std::size_t count) {
 struct Result {
     Trained trained;
     std::vector<float> evaluated;
-    std::size_t most = 0;  ///< bytes held at a time, of the rank that held most
+    std::size_t most = 0;  ///< largest number of bytes that the rank held at a time
     std::size_t asked = 0; ///< elements that the rank computed as initial values
 };
 

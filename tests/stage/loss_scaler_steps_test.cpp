@@ -26,7 +26,7 @@ struct Row {
     char event = '.'; ///< '.' clean, 'i' infinity on rank 1, 'n' NaN on rank 1
     bool is_skipped = false;
     std::uint64_t step_count = 0;
-    float scale = 0; ///< of the step
+    float scale = 0; ///< loss scale of the step
     float next_scale = 0;
     std::int64_t bad_elements = 0;
 

@@ -17,8 +17,8 @@
 #include <zero/policy/parameters.hpp>
 #include <zero/stage/zero_stage.hpp>
 
-// Models with many small parameters and units. What grows with their number is counted in commands
-// and collectives, which do not depend on the machine.
+// Models with many small parameters and units. The cost that grows with their number is
+// counted in commands and collectives, which do not depend on the machine.
 
 namespace zero::test::many_parameters_test {
 
@@ -49,7 +49,7 @@ private:
 
 template <class T>
 struct Model {
-    /// @param units the parameters are dealt to as many units in blocks
+    /// @param units the number of units; each gets a block of consecutive parameters
     Model(std::size_t count, std::size_t units) : values(count * elements) {
         for (std::size_t index = 0; index < values.size(); ++index) {
             values[index] = from_float<T>(static_cast<float>(index % 64) / 64.0F);

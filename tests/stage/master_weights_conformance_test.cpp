@@ -5,9 +5,9 @@ namespace zero::test::master_weights_conformance_test {
 
 namespace {
 
-/// @tparam has_same_bits trains to the bits of the default, MasterWeights<float>
-/// @tparam keeps keeps more than the parameter
-/// @tparam bytes of 500 elements
+/// @tparam has_same_bits whether it trains to the bits of the default, MasterWeights<float>
+/// @tparam keeps whether the policy keeps more than the parameter
+/// @tparam bytes the master weights of 500 elements, in bytes, padding included
 template <class P, class Master, bool has_same_bits, bool keeps, std::size_t bytes>
 struct Entry : TypePolicyEntry<P, Master> {
     using Policy = Master;

@@ -267,8 +267,8 @@ TEMPLATE_TEST_CASE_SIG("A pool has at most one spare place per bucket, for any n
             chosen.memory = &memory;
             Stage engine(communicator, registration<float>(toy_specs()), chosen);
             auto const& layout = engine.layout();
-            std::vector<std::size_t> seen(3); // elements of trainable buckets, of all, of the
-                                              // largest that is trainable
+            std::vector<std::size_t> seen(3); // elements of the trainable buckets, of all
+                                              // buckets, of the largest trainable bucket
             for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
                 seen[1] += layout.elements(bucket);
                 if (bucket < layout.trainable_buckets()) {

@@ -68,8 +68,8 @@ void communicate_slowly(Configuration& c) {
     c.communication = Communication::delaying;
 }
 
-/// In stage 3 the gather of a unit comes after the reduction of the unit before last, which had the
-/// same place, and hides the race. So one unit is written whose weights are not acquired.
+/// In stage 3 a unit takes the place of the unit before last. Its gather follows the reduction of
+/// that unit, which hides the race. So one unit is written without acquiring its weights.
 void communicate_ahead(Configuration& c) {
     communicate_slowly(c);
     c.prefetches = true;

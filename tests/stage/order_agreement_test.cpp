@@ -65,8 +65,8 @@ void step(Engine& engine, std::vector<std::size_t> const& forward) {
     (void)engine.step(0.1);
 }
 
-/// Runs two usual steps unless `is_first`, then one in which rank `odd` has another order, and
-/// another one. Returns how each rank ended.
+/// Runs two steps in the usual order unless `is_first`, then a step in which rank `odd` uses the
+/// order `other`, then two usual steps. Returns how each rank ended.
 template <class Communicator>
 Outcomes deviate(std::vector<std::size_t> const& other, int odd, bool is_first,
                  GatherOptions const& gather = {}) {

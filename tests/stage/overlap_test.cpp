@@ -62,7 +62,7 @@ template <int N>
 using Stage = ZeroStage<N, Observed, UnitBucketer>;
 
 struct Seen {
-    /// Whether the wait inside the backward pass ended with an open gate; -1 before.
+    /// 1 if the wait inside the backward pass ended with an open gate, 0 if not; -1 before.
     int reduced_during_backward = -1;
     bool is_open_before_step = false;
     std::uint64_t step_count = 0;

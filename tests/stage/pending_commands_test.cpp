@@ -54,8 +54,8 @@ struct Seen {
     int freed_too_early = 0;
 };
 
-/// Returns what rank 0 sees of `call(communicator, queue, resource)` while rank 1 runs
-/// `other(communicator)`.
+/// Returns the observations of rank 0 during `call(communicator, queue, resource)` while rank 1
+/// runs `other(communicator)`.
 template <class Call, class Other>
 Seen observe(Call const& call, Other const& other) {
     Seen seen;

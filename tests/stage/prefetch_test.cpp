@@ -17,14 +17,14 @@ using namespace gather_log;
 using Stage = ZeroStage<3, Logged>;
 using Backward = std::vector<std::size_t>;
 
-/// What one rank saw.
+/// The observations of one rank.
 struct Seen {
     std::string text;
     TraceReport report;
-    std::size_t leases = 0; ///< elements
+    std::size_t leases = 0; ///< elements of the parameter leases
 };
 
-/// Calls that a test makes, with the log of acquisitions.
+/// Runs forward and backward passes on the engine and logs each use of a unit.
 struct Model {
     Stage& engine;
     Log& log;
@@ -65,7 +65,7 @@ struct Model {
             backward();
         });
     }
-    /// Forgets what was written so far.
+    /// Discards the log so far.
     void start() { log.text.clear(); }
 };
 
@@ -274,7 +274,7 @@ TEST_CASE("A changed order is an error by option, which changes nothing") {
                               && outcome.message.find(text) != std::string::npos
                           ? "refused"
                           : outcome.message);
-        model.read(1); // goes on as recorded
+        model.read(1); // continues in the recorded order
         model.read(2);
         model.backward();
         model.engine.end_micro_step();

@@ -26,7 +26,7 @@ std::vector<Bits> all_bits(Values const& values) {
 
 struct Seen {
     std::vector<Bits> before;     ///< parameters before publishing
-    std::vector<Bits> after;      ///< and after it
+    std::vector<Bits> after;      ///< parameters after publishing
     std::vector<Bits> masters;    ///< full weights
     std::vector<bool> owns_first; ///< whether this rank updates the first element
 };

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <vector>
 
-// What a user sees in a list of processes: each later stage takes less memory, with the default
-// options and whether or not the parameters are in units. The planned bytes alone would not show
+// Each later stage takes less memory, as a list of processes shows it: with the default options,
+// and whether or not the parameters are in units. The planned bytes alone would not show
 // memory that the plan forgets.
 
 using namespace zero;
@@ -26,8 +26,8 @@ std::vector<ParameterSpec> small_gpt2(bool has_units) {
     return model;
 }
 
-/// The plan is what a process has besides the program, its threads and the engine's tables. A part
-/// of it may never be touched.
+/// A process holds the planned memory, the program, its threads and the engine's tables. A part of
+/// the planned memory may never be touched.
 bool is_near_plan(ResidentMemory const& memory) {
     constexpr std::size_t program = std::size_t{16} << 20U;
     return memory.resident <= memory.planned + program

@@ -8,7 +8,7 @@
 #include <bit>
 #include <vector>
 
-// A run continues in a fresh engine from what the public interface reads and sets.
+// A run continues in a fresh engine from the state that the public interface reads and sets.
 
 namespace zero::test::resume_by_hand_test {
 
@@ -147,7 +147,8 @@ void check_resumed() {
         CHECK((whole<Stage>() == expected));
         CHECK((resumed<Stage, Stage>() == expected));
         CHECK((resumed<Stage, Other>() == expected));
-        CHECK_FALSE((resumed<Stage, Other>(1) == expected)); // a step count one off is found
+        CHECK_FALSE((resumed<Stage, Other>(1)
+                     == expected)); // the comparison finds a step count that is off by one
     });
 }
 

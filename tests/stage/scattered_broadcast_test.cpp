@@ -20,8 +20,8 @@ constexpr std::size_t tensors = 60;
 
 struct Seen {
     std::vector<std::vector<float>> made, changed;
-    std::size_t broadcasts = 0; ///< of the construction
-    std::size_t buckets = 0;    ///< trainable
+    std::size_t broadcasts = 0; ///< broadcasts during the construction
+    std::size_t buckets = 0;    ///< number of trainable buckets
 };
 
 template <int N>

@@ -23,8 +23,8 @@ typename Stage::Options boundary(typename Stage::Options options = {}) {
     return options;
 }
 
-/// Checks that every stage and partitioner, with poison and small buckets, gives the bits of stage
-/// 0.
+/// Checks that every stage is bit-identical to stage 0: with poison and small buckets, and with
+/// `RoundRobinPartitioner`.
 template <class... Policies>
 void check_stages() {
     auto const expected = train_all<Capped<0, Policies...>>(boundary<Capped<0, Policies...>>());

@@ -138,7 +138,7 @@ struct Counts {
     TrafficCount traffic;
     std::uint64_t asked = 0;   ///< elements that this rank computed
     std::uint64_t updated = 0; ///< elements that it owns
-    std::size_t padded = 0;    ///< of all buckets
+    std::size_t padded = 0;    ///< elements of all buckets, padding included
 };
 
 template <int N>
@@ -192,7 +192,7 @@ TEST_CASE("In stage 3 an initialisation by owners moves no element") {
         for (Counts const& rank : owners) {
             CHECK(rank.asked == rank.updated);
         }
-        // what rank 0 computes is sent to every other rank
+        // the values of rank 0 are sent to every other rank
         auto const sent = count<3>(world, Filled::by_rank_0);
         CHECK(sum(sent, CollectiveKind::broadcast) == sent[0].padded * others);
         // in both cases the ranks compare layouts and options, and gather nothing else

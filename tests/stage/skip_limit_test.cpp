@@ -61,7 +61,8 @@ TEST_CASE("As many skipped steps in a row as the option allows throw on every ra
             CHECK_THAT(outcomes[3].message,
                        contains_text("2 steps in a row were skipped, the last because gradients "
                                      "are infinite or NaN, first element 0 of parameter 'w'"));
-            CHECK(outcomes[4].type == "TooManySkips"); // the engine goes on, if the caller does
+            CHECK(outcomes[4].type
+                  == "TooManySkips"); // the engine remains usable after the exception
             CHECK(outcomes[5].type == "returned");
         }
     });

@@ -30,7 +30,7 @@ inline Bits bits_of(std::span<float const> values) {
     return bits;
 }
 
-/// Which values the storage of a test holds exactly.
+/// The values that the storage of a test holds exactly.
 enum class Exact { every_float, eight_bits };
 
 /// Returns values of the toy model: `eight_bits` are multiples of 1/128 in [-1, 1). The others use

@@ -16,7 +16,7 @@ namespace {
 
 using namespace state_model;
 
-/// What one rank reads of a parameter, and a value that it should be.
+/// A value that one rank reads from a parameter, and the expected one.
 struct Reading {
     std::string what;
     Bits found;
@@ -26,7 +26,7 @@ struct Reading {
 struct Seen {
     std::vector<Reading> readings;
     Trained owned;
-    std::vector<std::size_t> local_elements; ///< of the weights of each parameter
+    std::vector<std::size_t> local_elements; ///< weights of each parameter on this rank
 };
 
 std::vector<std::string> const names{"exp_avg", "exp_avg_sq"};

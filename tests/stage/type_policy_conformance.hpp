@@ -64,7 +64,7 @@ void check_same_bits() {
                 (trained<Stage>(world, {.storage = Storage::adopted, .poison = true}) == adopted));
         }
     });
-    // After a rebuild other ranks own the elements, and what is kept for them has moved along.
+    // After a rebuild other ranks own the elements, and the stored values have moved to them.
     using Third = typename Entry::template Stage<2, RoundRobinPartitioner>;
     std::vector<std::size_t> const order{1, 3, 0, 2, 4};
     CHECK((trained<Third>(world,

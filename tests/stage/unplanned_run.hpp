@@ -19,7 +19,7 @@
 
 namespace zero::test::unplanned_order_test {
 
-/// What a run does; the rest follows from the seed.
+/// The choices of a run; the rest follows from the seed.
 struct Plan {
     std::uint64_t seed = 0;
     bool is_in_order = false; ///< units come in reverse order, two may be held

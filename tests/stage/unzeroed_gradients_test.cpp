@@ -18,8 +18,8 @@ namespace {
 constexpr int world = 3;
 constexpr std::size_t silent_unit = 2;
 
-/// Its communication queue does not clear ranges as long as the only trainable parameter of
-/// `silent_unit`, or longer: padding may follow the parameter.
+/// A backend whose communication queue does not clear ranges of 129 or more elements: the size of
+/// the only trainable parameter of `silent_unit`, which padding may follow.
 struct Forgetful : HostBackend {
     inline static std::atomic<bool> forgets = false;
 

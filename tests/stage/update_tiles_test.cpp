@@ -36,7 +36,7 @@ struct CountingBackend : HostBackend {
 using Counting = Loopback<CountingBackend>;
 
 struct Seen {
-    std::vector<std::size_t> updates; ///< of the last step
+    std::vector<std::size_t> updates; ///< elements of each update command of the last step
     std::vector<std::uint32_t> state;
 };
 

@@ -64,7 +64,7 @@ TEST_CASE(
                                                     .schedule = schedule};
             // 2 * (1 + 2 + 3) = 12, over 8 + 0 + 40 tokens
             CHECK((after_one_step<N>({8, 0, 40}, weighted) == std::vector<float>(world, -0.25F)));
-            // with as many tokens as samples it is the mean
+            // one token for each micro-step: the plain mean
             CHECK((after_one_step<N>({2, 2, 2}, weighted)
                    == after_one_step<N>({}, {.schedule = schedule})));
         }

@@ -9,8 +9,8 @@ namespace zero::test::whole_tensor_memory_test {
 
 namespace {
 
-/// The scratch that one rank planned, and its allocations before and after steps: of scratch and of
-/// all kinds.
+/// The planned and allocated bytes of one rank: of scratch memory, and of all kinds (`all_...`).
+/// `after_steps` and `left` count all kinds.
 struct Scratch {
     std::size_t planned = 0, allocated = 0, after_steps = 0, left = 0;
     std::size_t all_planned = 0, all_allocated = 0;

@@ -59,7 +59,7 @@ using FaultyCommunicator = Loopback<FaultyBackend>;
 
 /// The behaviour of rank 1's engine after the failure.
 struct Seen {
-    Outcome first; ///< of the first call that threw
+    Outcome first; ///< outcome of the first call that threw
     Outcome begin, acquire, changed, full;
     std::uint64_t step_count = 0;
     std::size_t owned = 0;

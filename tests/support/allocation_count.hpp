@@ -1,8 +1,8 @@
 #pragma once
 
 // Replaces the global operators new and delete by ones that count allocations and bytes. Include it
-// in exactly one unit of a program, for instance in an *_alone_test.cpp, which is a program of its
-// own.
+// in exactly one translation unit of a program, for instance in an *_alone_test.cpp, which is a
+// program of its own.
 
 #include <atomic>
 #include <cstddef>
@@ -14,9 +14,9 @@
 namespace zero::test {
 
 inline std::atomic<bool> is_counting{false};
-inline std::atomic<long> allocations{0}; ///< of every form on every thread, while `is_counting`
+inline std::atomic<long> allocations{0}; ///< calls on all threads while `is_counting`
 
-inline std::atomic<long long> live_bytes{0}; ///< allocated and not freed, always counted
+inline std::atomic<long long> live_bytes{0}; ///< bytes not yet freed; always counted
 inline std::atomic<long long> peak_bytes{0}; ///< the largest `live_bytes`; set it to start anew
 
 inline void* allocate_counted(std::size_t bytes, std::size_t alignment) noexcept {

@@ -7,7 +7,7 @@
 
 namespace zero::test {
 
-/// The end of a call, as data that a rank can hand to the main thread.
+/// How a call ended, as data that a rank can hand to the main thread.
 struct Outcome {
     /// The name of the exception's type without namespace, "other" for an exception that is not the
     /// library's, or "returned".

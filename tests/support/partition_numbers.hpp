@@ -40,7 +40,7 @@ struct PartitionNumbers {
     [[nodiscard]] double leased_percent() const {
         return 100.0 * static_cast<double>(leased) / static_cast<double>(elements);
     }
-    /// @brief Returns how many times the mean the fullest rank owns.
+    /// @brief Returns the elements of the fullest rank, divided by the mean over ranks.
     [[nodiscard]] double imbalance(std::size_t world) const {
         return static_cast<double>(fullest) * static_cast<double>(world)
                / static_cast<double>(elements);
@@ -67,8 +67,8 @@ PartitionNumbers partition_numbers(std::vector<ParameterSpec> const& model, std:
     return numbers;
 }
 
-inline constexpr std::array<std::size_t, 5> table_worlds{2, 8, 64, 256, 1024}; ///< leases: the
-                                                                               ///< second
+/// The world sizes of the tables. The column of leases uses the second one.
+inline constexpr std::array<std::size_t, 5> table_worlds{2, 8, 64, 256, 1024};
 
 namespace detail {
 

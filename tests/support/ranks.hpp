@@ -28,7 +28,7 @@ std::vector<Result> on_ranks(int world, Body const& body) {
 
 struct Outcomes {
     std::vector<Outcome> ranks;
-    Outcome rethrown; ///< of `run_ranks` itself
+    Outcome rethrown; ///< how `run_ranks` itself ended
 };
 
 /// Runs `body(communicator)` on each rank and returns how each one ended. Exceptions propagate out

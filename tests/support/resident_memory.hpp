@@ -23,8 +23,8 @@ namespace zero::test {
 
 /// @brief Bytes of one rank after one step.
 struct ResidentMemory {
-    std::size_t resident = 0; ///< of the process, divided by the ranks
-    std::size_t planned = 0;  ///< of the engine of rank 0
+    std::size_t resident = 0; ///< resident bytes of the process, per rank
+    std::size_t planned = 0;  ///< planned bytes of the engine of rank 0
 };
 
 /// @brief Returns the resident bytes of this process.

@@ -25,9 +25,9 @@ namespace zero::test {
 /// partitioner, so that runs of all of them can be compared.
 struct Trained {
     std::vector<std::vector<float>> parameters;
-    std::vector<std::vector<float>> masters; ///< on one rank: zero for elements of others
-    std::vector<std::vector<float>> states;  ///< as `masters`, two for each element
-    MemoryPlan plan;                         ///< of rank 0; not compared
+    std::vector<std::vector<float>> masters; ///< before the join: zero for elements of other ranks
+    std::vector<std::vector<float>> states;  ///< like `masters`, with two states for each element
+    MemoryPlan plan;                         ///< plan of rank 0; not compared
 
     /// Makes room for the owned state of a model, all zeros.
     void resize(std::vector<ParameterSpec> const& specs) {
@@ -100,7 +100,7 @@ struct Training {
     double learning_rate = 0.01;
     std::size_t binades = 24; ///< powers of 2 between gradients, so that the order of a sum shows
     std::vector<ParameterSpec> specs = toy_specs();
-    std::vector<std::size_t> order = {}; ///< of the units in the backward pass
+    std::vector<std::size_t> order = {}; ///< order of the units in the backward pass
 };
 
 /// Trains on `world` ranks, with two micro-steps a step, and joins their states. Provides the

@@ -162,7 +162,7 @@ struct Shape {
     std::size_t address = 0; ///< first element inside the adopted block
     bool is_float = false;   ///< whether it has the second parameter type
     std::size_t tile = 0;    ///< its number, if it is a tile of a parameter
-    std::size_t tiles = 1;   ///< of that parameter
+    std::size_t tiles = 1;   ///< number of tiles of that parameter
 };
 
 /// The hyper-parameters of one parameter group, for any optimizer.
@@ -213,7 +213,7 @@ struct Configuration {
     std::size_t cap_elements = 64; ///< capacity of a bucket
     std::vector<Shape> shapes;     ///< in registration order
     std::size_t units = 1;
-    std::size_t block_elements = 0; ///< of the whole adopted block
+    std::size_t block_elements = 0; ///< elements of the whole adopted block
     bool has_aligned_block =
         true; ///< every parameter of an adopted block starts at a multiple of 64 elements
 
@@ -254,7 +254,7 @@ struct Configuration {
     std::size_t persistence_threshold = 0;
     std::size_t max_persistent_elements = ~std::size_t{0};
     std::optional<std::size_t> max_reuse_distance;
-    std::size_t kept_units = 0; ///< after the forward pass; more than all units: all
+    std::size_t kept_units = 0; ///< units kept after the forward pass; above `units`: all
     bool limits_live = false;   ///< at most about one unit is gathered at once
     std::size_t update_tile_elements = 0;
     bool cancels = false;           ///< one step is cancelled in its backward pass and repeated
@@ -263,8 +263,9 @@ struct Configuration {
         /// A unit whose weights are never acquired inside a step.
         never_acquired;
     std::optional<std::size_t>
-        delayed_rank;            ///< the only rank whose delaying queues delay; empty: all
-    unsigned longest_delay = 60; ///< of a command on a delaying queue, in microseconds
+        delayed_rank; ///< the only rank whose delaying queues delay; empty: all
+    unsigned longest_delay =
+        60; ///< longest delay of a command on a delaying queue, in microseconds
 
     std::optional<float> clip;
     OnNonFinite on_non_finite = OnNonFinite::skip;

@@ -278,8 +278,8 @@ inline void choose_gathering(Random& random, Configuration& c) {
         random.chance(30) ? random.pick(std::array<std::size_t, 3>{1, 200, 1000}) : 0;
 }
 
-/// Cuts one parameter into tiles, in units of their own. Its tiles are parameters of the case; that
-/// the library knows what they are a part of may change nothing.
+/// Cuts one parameter into tiles, in units of their own. The tiles are parameters of the case. The
+/// library also knows the parameter that they belong to, which must not change any result.
 inline void cut_into_tiles(Random& random, Configuration& c) {
     std::size_t const count = random.pick(std::array<std::size_t, 5>{2, 2, 3, 4, 4});
     std::size_t const cut = random.below(c.shapes.size() + 1);

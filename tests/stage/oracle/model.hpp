@@ -217,7 +217,7 @@ private:
     Vector<G> _gradient_block;
     std::vector<Vector<T>> _tensors;
     std::vector<Vector<G>> _gradients;
-    std::vector<Vector<float>> _floats; ///< of parameters of the second type
+    std::vector<Vector<float>> _floats; ///< values of the parameters of the second type
     std::vector<Vector<float>> _float_gradients;
     std::vector<bool> _is_written;
 };

@@ -118,7 +118,7 @@ struct Report {
     std::int64_t non_finite_count = 0;
     std::int64_t first_non_finite = -1;
     std::int64_t zeros = 0;
-    std::vector<double> groups; ///< norms
+    std::vector<double> groups; ///< norm of each group
     float loss_scale = 1.0F;
     float next_loss_scale = 1.0F;
 };
@@ -130,7 +130,7 @@ struct Snapshot {
     std::array<std::vector<Values>, 2> states; ///< AdamW: both moments; SGD: the first
     std::uint64_t step_count = 0;
     ScalerState scaler;
-    Report report; ///< of the step before
+    Report report; ///< report of the last step
 };
 
 /// The states of a run: `snapshots[k]` follows k steps.

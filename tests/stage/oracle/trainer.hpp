@@ -185,7 +185,7 @@ private:
         Shape const& shape = _c.shapes[index];
         Parameter<V, W> parameter = shape.tiles == 1 ? whole<V, W>(index) : tile<V, W>(index);
         if (_c.fills_by_function) {
-            // Of most parameters every rank knows the values; of the others only rank 0 does.
+            // Every rank knows the values of most parameters; only rank 0 knows the others.
             parameter.is_deterministic = (index + _c.shapes.size()) % 4 != 0;
             std::size_t const knows = parameter.is_deterministic ? 0 : _rank;
             parameter.initialise = [this, index, knows](std::size_t begin, std::span<V> values) {
@@ -498,7 +498,7 @@ private:
         _engine->gradients_ready(unit);
     }
 
-    /// Begins a step, cancels it in the middle of the backward pass, at the same place on every
+    /// Begins a step and cancels it in the middle of the backward pass, at the same place on every
     /// rank.
     void give_up_a_step(std::size_t step) {
         _engine->begin_step();
