@@ -30,7 +30,7 @@ constexpr std::size_t largest_elements = std::size_t{16} << 20U; // 64 MiB
 constexpr int repetitions = 101;
 
 struct Measured {
-    double seconds; ///< the shortest
+    double seconds; ///< the shortest time
     double spread;  ///< how much longer the median is, relative to the shortest
 };
 

@@ -272,8 +272,9 @@ private:
 
     struct Group {
         explicit Group(int ranks) : world(ranks) {}
-        std::map<std::size_t, std::vector<SplitCaller>> splits;              ///< by number
-        std::map<std::pair<std::size_t, int>, std::shared_ptr<Group>> parts; ///< and by color
+        std::map<std::size_t, std::vector<SplitCaller>> splits; ///< callers by number
+        std::map<std::pair<std::size_t, int>, std::shared_ptr<Group>>
+            parts; ///< by number and color
         int world;
         int joined = 0;
         std::mutex mutex;

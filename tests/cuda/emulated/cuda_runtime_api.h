@@ -122,7 +122,7 @@ inline thread_local std::size_t fills = 0;
 inline thread_local std::size_t copies = 0;
 
 inline thread_local cudaError_t last_error = cudaSuccess;
-inline thread_local int device = 0; ///< the current one; all have the same memory
+inline thread_local int device = 0; ///< the current device; all share one memory
 
 /// Leaves an error as the last one of this thread, as each failed call does.
 inline cudaError_t failed(cudaError_t code) {

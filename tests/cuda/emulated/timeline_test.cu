@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-// The times of streams come from CUDA events. The emulated ones note when a stream reached
-// them.
+// The times of streams come from CUDA events. The emulated ones note when a stream
+// reached them.
 
 namespace zero::test::cuda_timeline_test {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Stands for thrust::device_vector on the emulated device: the members that tests and
-// examples use.
+// Stands for thrust::device_vector on the emulated device: the members that tests and examples
+// use.
 
 #include "cuda_runtime_api.h"
 
