@@ -143,7 +143,7 @@ inline cudaError_t failure_of(std::string_view call) {
 }
 
 /// Counts calls of this thread that release an object of a device other than the current one. CUDA
-/// allows some of them; the others are undocumented.
+/// allows some of them and does not specify the others.
 inline thread_local std::size_t released_elsewhere = 0;
 
 inline void note_release(int of) {
