@@ -105,7 +105,7 @@ void measure(benchmark::State& state, std::function<void(Stage&, int rank)> cons
             if (communicator.rank() == 0) {
                 state.SetIterationTime(std::chrono::duration<double>(Clock::now() - start).count());
                 bytes = bytes_in_folder();
-                if (files == Files::removed) { // files to write next must not exist
+                if (files == Files::removed) { // the files that are written next must not exist
                     std::filesystem::remove_all(folder());
                     std::filesystem::create_directories(folder());
                 }
@@ -144,7 +144,7 @@ void require(bool holds) {
 
 constexpr std::size_t call_bytes = std::size_t{1} << 22U;
 
-/// The bytes that a rank loads: it keeps all parameters.
+/// Returns the bytes that a rank loads, which include all parameters.
 std::size_t bytes_to_load(Stage const& engine) {
     return engine.layout().padded_elements() / world * (2 * world + 4 + 4 + 4);
 }
@@ -167,7 +167,7 @@ void write_plain(std::filesystem::path const& file,
     require(::close(descriptor) == 0);
 }
 
-/// The memory of everything that a rank owns.
+/// Returns all memory that a rank owns.
 std::vector<std::span<std::byte const>> owned_memory(Stage& engine) {
     std::vector<std::span<std::byte const>> parts;
     engine.for_each_owned_slice([&](auto const& slice) {
@@ -191,7 +191,7 @@ void read_plain(std::filesystem::path const& file, std::vector<std::byte>& data)
     require(::close(descriptor) == 0);
 }
 
-/// Where a rank of the twin reads to.
+/// The memory into which a rank of the twin reads.
 thread_local std::vector<std::byte> state_memory;
 
 void save_twin(benchmark::State& state) {
@@ -222,8 +222,8 @@ void compute(std::int64_t operations) {
     }
 }
 
-/// Steps without a save, or each right after a background save was started. Counts how many saves
-/// had ended before their step: that step ran beside less than the whole writing.
+/// Times steps without a save, or each right after the start of a background save. Counts the saves
+/// that ended before their step did, because such a step did not run beside a save all the time.
 template <bool is_saving, std::int64_t operations>
 void step(benchmark::State& state) {
     std::filesystem::create_directories(folder());

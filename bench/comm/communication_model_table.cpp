@@ -2,8 +2,8 @@
 // one process, W = 2 and 4. Latency and bandwidth are fitted to two sizes; the others, and the
 // collectives of whole steps, are predicted. Prints the table of docs/benchmarks.md.
 //
-// A time is the shortest of several repetitions, and the spread is by how much their median is
-// longer, because the model describes a machine that does nothing else.
+// A time is the shortest of several repetitions, because the model describes a machine that does
+// nothing else. The spread is how much longer their median is.
 
 #include <zero/comm/loopback.hpp>
 #include <zero/layout/communication_model.hpp>
@@ -30,12 +30,12 @@ constexpr std::size_t largest_elements = std::size_t{16} << 20U; // 64 MiB
 constexpr int repetitions = 101;
 
 struct Measured {
-    double seconds; ///< the shortest
-    double spread;  ///< by how much the median is longer, relative to it
+    double seconds; ///< the shortest time
+    double spread;  ///< how much longer the median is, relative to the shortest
 };
 
 /// W communicators and the memory of each: whole buckets and shards. Each call uses the memory
-/// behind that of the last one, so that the caches hold none of it, as in a step.
+/// after that of the previous call, so that the caches hold none of it, as in a step.
 class Group {
 public:
     explicit Group(std::size_t world)
@@ -62,7 +62,7 @@ public:
                                        cuts(elements), _queue);
     }
 
-    /// Prepares collectives of `elements`. Not while ranks run.
+    /// Prepares collectives of `elements`. Must not be called while ranks run.
     void prepare(std::size_t elements) {
         for (std::vector<std::size_t> const& cuts : _cuts) {
             if (cuts.back() == elements) {

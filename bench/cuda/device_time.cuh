@@ -35,7 +35,7 @@ void time_on_device(benchmark::State& state, std::size_t bytes, Body const& body
     time_on_device(state, stream.get(), bytes, body);
 }
 
-/// Returns the sizes of the tensors of a benchmark that `add` has added.
+/// Returns the tensor sizes of a benchmark that `add` has added.
 inline std::vector<std::size_t> sizes_of(benchmark::State const& state) {
     return model_of(static_cast<std::size_t>(state.range(0)));
 }
@@ -54,7 +54,7 @@ inline void add(char const* name, void (*function)(benchmark::State&)) {
         benchmark::RegisterBenchmark(name, run)
             ->Arg(static_cast<std::int64_t>(elements_of(sizes)))
             ->UseManualTime()
-            ->MinTime(0.1) // three models take as long as one does by default
+            ->MinTime(0.1) // shorter than by default, because there are three models
             ->Unit(benchmark::kMillisecond);
     }
 }

@@ -11,7 +11,7 @@
 // The time of work on a device.
 namespace zero::bench {
 
-/// Reads memory, and writes nothing.
+/// Reads memory and writes nothing.
 template <class = void>
 __global__ void read_kernel(uint4 const* from, std::size_t words, unsigned* sum) {
     unsigned bits = 0;
@@ -31,8 +31,8 @@ inline void read(cudaStream_t stream, void const* from, std::size_t bytes, unsig
                          bytes / sizeof(uint4), sum);
 }
 
-/// Times work by CUDA events, each time with caches that hold other data. Reading that data leaves
-/// nothing that the timed work must write back, as filling it would.
+/// Times work by CUDA events, each time with caches that hold other data. That data is read rather
+/// than filled, so the timed work need not write any of it back.
 class DeviceTimer {
 public:
     explicit DeviceTimer(std::size_t flushed_bytes = std::size_t{256} << 20U)
@@ -51,8 +51,8 @@ public:
         cuda::detail::ignore(cudaEventDestroy(_end));
     }
 
-    /// Returns the seconds of one call of `body(stream)`, of `launches` that run between two
-    /// events. Later ones find in the caches what earlier ones have left there.
+    /// Returns the seconds of one call of `body(stream)`, averaged over `launches` calls between
+    /// two events. Later calls find in the caches the data that earlier ones left there.
     template <class Body>
     double seconds(cudaStream_t stream, std::size_t launches, Body const& body) {
         read(stream, _other.data(), _flushed_bytes, _sum.data());

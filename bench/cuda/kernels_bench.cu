@@ -44,8 +44,8 @@ void flatten(benchmark::State& state) {
                           [&](cudaStream_t stream) { pass.enqueue(stream); });
 }
 
-/// Times `call(memory, bytes of memory, stream)`, an algorithm of CUB that returns the memory it
-/// needs if it is called without memory.
+/// Times `call(memory, bytes of memory, stream)`, an algorithm of CUB. Called without memory, it
+/// returns the number of bytes that it needs.
 template <class Call>
 void time_cub(benchmark::State& state, std::size_t moved_bytes, Call const& call) {
     std::size_t memory_bytes = 0;
@@ -81,7 +81,7 @@ void cub_flatten(benchmark::State& state) {
     bench::DeviceArray<InBucket> const bucket(n);
     std::vector<From> from;
     std::vector<To> to;
-    std::vector<std::size_t> counts; // of bytes, or of elements
+    std::vector<std::size_t> counts; // counts of bytes, or of elements
     std::size_t begin = 0;
     for (std::size_t const size : sizes) {
         from.push_back(From(tensors.data() + begin));

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <vector>
 
-// Models that have the shape of GPT-2, by their sizes.
+// Tensor sizes of models that have the shape of GPT-2.
 namespace zero::bench {
 
 /// Sizes of the tensors, in order of registration.

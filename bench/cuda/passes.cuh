@@ -94,8 +94,8 @@ private:
     cuda::Backend::SliceTable<InspectSlice<A>> _table;
 };
 
-/// Unscales, clips, runs AdamW and casts: 30 bytes per element, for the gradient, the master weight
-/// and two moments twice, and the bfloat16 parameter.
+/// Unscales, clips, runs AdamW and casts. It moves 30 bytes per element: it reads the gradient,
+/// reads and writes the master weight and two moments, and writes the bfloat16 parameter.
 class UpdatePass {
 public:
     struct Group { // nvcc requires types of kernels to be public

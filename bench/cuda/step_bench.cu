@@ -30,7 +30,7 @@ using Stage = ZeroStage<2, Parameters<bfloat16>, GradientReduction<float, float,
 constexpr std::size_t moved_by_copy = 8; ///< bytes per element
 constexpr std::size_t moved_by_step = moved_by_copy + 4 + 30;
 
-/// Embeddings, a unit per block, the last norm.
+/// Returns parameters in units: the embeddings, one unit per block, and the last norm.
 std::vector<Parameter<bfloat16, float>> parameters_of(std::vector<std::size_t> const& sizes) {
     constexpr std::size_t in_embeddings = 2;
     constexpr std::size_t in_block = 12;
@@ -44,8 +44,8 @@ std::vector<Parameter<bfloat16, float>> parameters_of(std::vector<std::size_t> c
     return parameters;
 }
 
-/// Filled with zeros, also the leases: otherwise a bucket may find non-finite values there, and the
-/// step would be skipped.
+/// Fills all memory with zeros, including the leases. Otherwise a bucket may contain non-finite
+/// values, and the step would be skipped.
 class ZeroedMemory final : public MemoryResource {
 public:
     [[nodiscard]] void* allocate(std::size_t bytes, BufferKind kind) override {

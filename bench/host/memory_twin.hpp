@@ -59,7 +59,7 @@ inline void store(void* to, Word4 word) {
     __builtin_memcpy(to, &word, sizeof word);
 }
 
-/// Stores past the caches where that needs no flag: memory is then not read before it is written.
+/// Stores without the caches where that needs no flag, so memory is not read before it is written.
 /// `to` is a multiple of 16 bytes.
 inline void stream(void* to, Word4 word) {
 #ifdef __SSE2__
@@ -102,15 +102,15 @@ void with_stores(std::size_t moved_bytes, Body const& body) {
     }
 }
 
-/// Prefetches a line far behind an address that is read, as the library does: no limit of the
-/// memory lies below what a prefetch reaches.
+/// Prefetches a line far after an address that is read, as the library does, so that a
+/// prefetch cannot make the library faster than the twin.
 inline void prefetch_after(void const* from) {
     __builtin_prefetch(
         reinterpret_cast<void const*>(reinterpret_cast<std::uintptr_t>(from) + 2048));
 }
 
-/// Stores a word that is as large as the words that were read, or two if `wide` is 2; with
-/// `is_added` reads what it overwrites.
+/// Stores one word, as large as the words that were read, or two if `wide` is 2. If `is_added`, it
+/// first reads the memory that it overwrites.
 template <bool streams, bool is_added, std::size_t wide>
 void put_sum(char* to, Word4 word) {
     put<streams>(to, is_added ? word ^ load(to) : word);
@@ -199,7 +199,7 @@ inline void move_read(float const* values, std::size_t n) {
     benchmark::DoNotOptimize(second);
 }
 
-/// Copies bytes, a multiple of 64, past the caches if they would not stay there.
+/// Copies `bytes` bytes, a multiple of 64. Bypasses the caches if the data would not stay there.
 inline void move_copy(void* out, void const* in, std::size_t bytes) {
     with_stores(4 * bytes, [&]<bool streams>() {
         for (std::size_t byte = 0; byte < bytes; byte += 64) {

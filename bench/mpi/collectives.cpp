@@ -1,10 +1,10 @@
-// Compares collectives over MPI with the call of MPI that a program would write instead. Started by
-// mpirun, prints a table:
+// Compares collectives over MPI with the call of MPI that a program would write instead. Prints a
+// table. Start it with mpirun:
 //
 //     mpirun -n 4 mpi_collectives [largest bytes of the whole buffer]
 //
-// Each line alternates both until it has 9 medians of each. Bandwidths are those of nccl-tests:
-// algbw = bytes of the whole buffer / time, busbw = algbw (W - 1) / W.
+// Each line measures both in turn until it has 9 medians of each. Bandwidths are those of
+// nccl-tests: algbw = bytes of the whole buffer / time, busbw = algbw (W - 1) / W.
 
 #include <zero/core/storage_types.hpp>
 #include <zero/host/inline_queue.hpp>

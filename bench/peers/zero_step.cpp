@@ -60,7 +60,8 @@ std::vector<ParameterSpec> model_of(double scale) {
     return model;
 }
 
-/// Bytes of this process in memory, without files; a page shared by n processes counts 1/n.
+/// Returns the bytes of this process in memory, without files. A page that n processes share counts
+/// as 1/n.
 std::size_t resident_bytes() {
     std::ifstream file("/proc/self/smaps_rollup");
     std::size_t sum = 0;
@@ -74,8 +75,8 @@ std::size_t resident_bytes() {
     return sum;
 }
 
-/// Fills with as many bytes as fit in the first-level cache at a time, so that the speed does not
-/// depend on the compiler's vectoriser.
+/// Fills memory by copies of a pattern that fits in the first-level cache, so that the speed does
+/// not depend on the compiler's vectoriser.
 template <class T>
 void fill(std::span<T> out, T value) {
     std::array<T, 2048> pattern;
@@ -124,7 +125,7 @@ public:
         _memory.fill_leases(from_float<T>(_gradient));
     }
 
-    /// Rank 0 passes a command, and all ranks return it.
+    /// Returns the command of rank 0 on all ranks. The other ranks pass the empty command.
     Command agree(Command command) {
         return static_cast<Command>(sum(static_cast<std::int64_t>(command)));
     }
@@ -141,8 +142,9 @@ public:
         return -1e-9 * static_cast<double>(combine(negated, IntegerReduction::min));
     }
 
-    /// Whether every parameter of every rank moved by the learning rate in every step, as AdamW
-    /// moves it while gradients stay the same. A wrong learning rate must fail for every value.
+    /// Returns whether every parameter of every rank moved by the learning rate in every step, as
+    /// AdamW moves it while gradients stay the same. A wrong learning rate must fail for every
+    /// value.
     bool is_right() {
         std::int64_t failures = 0;
         _engine.for_each_full_parameter([&](std::size_t parameter, std::span<T const> values) {
@@ -158,7 +160,7 @@ public:
         return sum(failures) == 0;
     }
 
-    /// Of all ranks together.
+    /// Returns the planned bytes of all ranks together.
     std::int64_t planned_bytes() {
         return sum(static_cast<std::int64_t>(_engine.memory_plan().engine_bytes()));
     }

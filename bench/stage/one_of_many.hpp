@@ -22,7 +22,7 @@ public:
     using Backend = zero::HostBackend;
     using Queue = Backend::Queue;
     using Cuts = std::span<std::size_t const>;
-    static constexpr std::size_t most_in_flight = 256; ///< collectives
+    static constexpr std::size_t most_in_flight = 256; ///< largest number of collectives in flight
 
     explicit OneOfMany(std::size_t world)
         : _world(world), _peers(most_in_flight * world), _done(most_in_flight) {}

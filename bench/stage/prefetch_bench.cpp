@@ -1,7 +1,8 @@
 // Measures how far stage 3 hides gathers behind computation, and the host cost of acquiring a unit
 // that is resident. Delays stand for the work: the model sleeps on a threaded compute queue, and a
-// delaying communicator sleeps on the communication queue, as one of two ranks. The twin sleeps as
-// long as one of the two on one queue, so its time over that of zero is the overlap: 1 is perfect.
+// delaying communicator sleeps on the communication queue, as one of two ranks. The twin sleeps on
+// one queue for as long as one of the two, so its time over that of zero is the overlap: 1 is
+// perfect.
 
 #include "stage/one_of_many.hpp"
 
@@ -22,7 +23,8 @@ namespace {
 using namespace zero;
 
 constexpr std::size_t unit_elements = 1024;
-constexpr std::chrono::microseconds delay{2000}; ///< of a forward pass and of a gather, per unit
+constexpr std::chrono::microseconds delay{
+    2000}; ///< time of a forward pass and of a gather, per unit
 
 /// Every gather and every reduction takes the delay.
 class Delaying : public bench::OneOfMany {

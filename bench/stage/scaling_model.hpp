@@ -15,7 +15,7 @@ inline constexpr std::array<std::size_t, 7> scaling_worlds{1, 2, 4, 8, 16, 32, 6
 /// A power of two near the capacity of a bucket at the default cap of 25 MiB with 16 bits.
 inline constexpr std::size_t scaling_bucket_elements = std::size_t{1} << 23U;
 
-/// Returns a model of that many elements: a power of two from 2^20 on, or any larger multiple of
+/// Returns a model of `elements` elements: a power of two from 2^20 on, or any larger multiple of
 /// 2^20. It has 16 units of equal tensors of at most a million elements. For a plan tensors are
 /// larger, since time and memory of a layout grow with their number.
 inline std::vector<zero::ParameterSpec> scaling_model(std::size_t elements,

@@ -7,19 +7,18 @@
 //
 //   leases, callers        gradients lie in the engine's leases, or in a tensor of the caller's for
 //                          each parameter, which the engine copies; the twin does not copy
-//   plain                  non-finite gradients are not looked for (float16 always looks, because
-//   its
-//                          loss scaler does)
-//   clipped                the norm of all gradients is computed, and with it they are looked for
+//   plain                  gradients are not checked for non-finite values, except in float16,
+//                          whose loss scaler always checks
+//   clipped                the norm of all gradients is computed, which also checks them
 //   replicated, gathered   stage 0, in which each rank updates everything; stage 3, which gathers
-//   each
-//                          unit for the forward and the backward pass instead of all parameters at
+//                          each unit for the forward and the backward pass, not all parameters at
 //                          the end
 //
-// Passes of the twin per rank and shard: reads the gradients of both ranks and writes the sum as
-// floats; with a norm, reads it; reads it with master weights and moments and writes these and the
-// parameters; copies the parameters of the other rank. The gradients are written in a
-// step before and stay where they are. All memory is touched beforehand.
+// The twin makes these passes per rank and shard. It reads the gradients of both ranks and writes
+// the sum as floats. With a norm, it reads the sum. It reads the sum, the master weights and the
+// moments, and writes the weights, the moments and the parameters. It copies the parameters of the
+// other rank. An earlier step writes the gradients, which stay where they are. All memory is
+// touched beforehand.
 
 #include "host/memory_twin.hpp"
 #include "stage/backward_pass.hpp"
@@ -56,13 +55,13 @@ inline constexpr std::size_t world = 2;
 struct StepCase {
     int stage = 1;
     bool is_clipped = false;
-    bool are_callers = false; ///< gradients
+    bool are_callers = false; ///< whether gradients lie in tensors of the caller
 
     [[nodiscard]] bool is_replicated() const { return stage == 0; }
     [[nodiscard]] bool is_gathered() const { return stage == 3; }
 };
 
-/// Whether the gradients are looked at: for the norm, or by the loss scaler of float16.
+/// Returns whether the gradients are inspected, for the norm or by the loss scaler of float16.
 template <class P>
 bool is_inspected(StepCase const& what) {
     return what.is_clipped || std::is_same_v<P, float16>;
@@ -84,7 +83,7 @@ double bytes_per_element(StepCase const& what) {
     return reduce + gather_sums + read + update + gather;
 }
 
-/// The tensors of GPT-2, scaled to about that many elements.
+/// Returns the tensors of GPT-2, scaled to about the number of elements of the benchmark.
 inline std::vector<ParameterSpec> model_of(benchmark::State const& state) {
     double const scale =
         static_cast<double>(state.range(0)) / static_cast<double>(test::gpt2_elements);

@@ -24,7 +24,7 @@ double seconds_of(MicroStep const& run) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// Medians of runs that take turns.
+/// Returns the median time of each candidate. The candidates take turns.
 std::vector<double> medians(std::vector<MicroStep> const& candidates, int turns) {
     std::vector<std::vector<double>> times(candidates.size());
     for (int turn = -2; turn < turns; ++turn) {
@@ -74,7 +74,7 @@ std::vector<typename Zero::Registration> registrations_of(Chain& chain) {
     return parameters;
 }
 
-/// The calls that the adapter makes of an engine, without a module.
+/// Makes the calls that the adapter makes to an engine, without a module.
 template <class Zero>
 void call(Zero& engine) {
     engine.begin_step();

@@ -1,5 +1,5 @@
-/* The functions of zero_c.h: what they do, and what they refuse. Compiled as C11 with -Ofast, as
- * C++17, and with another compiler where there is one. */
+/* The functions of zero_c.h and the calls that they refuse. Compiled as C11 with -Ofast, as C++17,
+ * and with another compiler where there is one. */
 
 #include <zero_c.h>
 
@@ -11,9 +11,9 @@
 #define RANKS 3
 #define ELEMENTS 700
 
-static int failures = 0; /* of the main thread; ranks return theirs */
+static int failures = 0; /* failures on the main thread; ranks return theirs */
 
-/* Ends the function of a rank with a number that no status has. */
+/* Returns from the function of a rank with a number that is not a status. */
 #define EXPECT(condition)                                                                          \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
@@ -36,7 +36,7 @@ typedef struct Run {
     int stage;
     zero_dtype dtype;
     zero_optimizer optimizer;
-    char const* directory;       /* of checkpoints */
+    char const* directory;       /* directory of the checkpoints */
     float weights[ELEMENTS + 5]; /* both parameters at the end, on rank 0 */
     zero_memory memory;
 } Run;
@@ -45,7 +45,7 @@ static float initial_value(size_t i) {
     return (float)((i * 37U) % 64U) / 64.0F - 0.5F;
 }
 
-/* Writes a number as an element of a gradient. All of them are exact in 16 bits. */
+/* Writes a number as an element of a gradient. All numbers of this test are exact in 16 bits. */
 static void put(void* gradient, zero_dtype dtype, size_t i, float value) {
     if (dtype == ZERO_FLOAT) {
         ((float*)gradient)[i] = value;
@@ -77,7 +77,7 @@ static int number_of(size_t i, int rank, int step, int micro_step) {
     return (int)((i + (size_t)(rank + step + micro_step)) % 5U) - 2;
 }
 
-/* The elements whose gradients add up to zero over ranks and micro-steps. */
+/* Returns how many elements have gradients that add up to zero over ranks and micro-steps. */
 static int64_t zeros_of(int step) {
     int64_t zeros = 0;
     for (size_t index = 0; index < ELEMENTS + 5; ++index) {
@@ -123,7 +123,7 @@ static int take_step(zero_engine* engine, Run const* run, int rank, int step) {
     return 0;
 }
 
-/* Three steps, a checkpoint after the first of them, and what the engine tells about itself. */
+/* Three steps, a checkpoint after the first of them, and the values that the engine reports. */
 static int train(zero_communicator* communicator, void* user) {
     Run* const run = (Run*)user;
     int const rank = zero_rank(communicator);
@@ -197,7 +197,7 @@ static int train(zero_communicator* communicator, void* user) {
     return 0;
 }
 
-/* Calls that are refused, after which the engine goes on. */
+/* Calls that are refused; the engine then continues. */
 static int misuse(zero_communicator* communicator, void* user) {
     zero_parameter list[2];
     fill_model(list, NULL);
@@ -337,7 +337,7 @@ static int refuse_update(zero_slice const* slice, void* user) {
     return 42;
 }
 
-/* What an update sees: the rate of its group, and averaged gradients. */
+/* An update by averaged gradients. It records the learning rate of the group. */
 static int see(zero_slice const* slice, void* user) {
     float* const rates = (float*)user;
     for (size_t i = 0; i < slice->elements; ++i) {
@@ -370,7 +370,7 @@ static int update(zero_communicator* communicator, void* user) {
         EXPECT(zero_close(engine, unit) == ZERO_OK);
     }
     EXPECT(zero_step_with(engine, 0.25, see, rates) == ZERO_OK);
-    EXPECT(rates[0] == 0.25F || rates[0] == 0.0F); /* of what this rank owns */
+    EXPECT(rates[0] == 0.25F || rates[0] == 0.0F); /* rate of the slices that this rank owns */
     EXPECT(rates[1] == 0.125F || rates[1] == 0.0F);
     EXPECT(zero_get_parameter(engine, 1, values, 5) == ZERO_OK);
     EXPECT(values[0] == 0.0F && fabsf(values[1] + 0.25F) < 1e-6F);
@@ -401,7 +401,8 @@ static int broken(zero_communicator* communicator, void* user) {
     EXPECT(zero_is_broken(engine));
     zero_status const later = zero_begin_step(engine, 1);
     EXPECT(later == ZERO_BROKEN || later == ZERO_ABORTED);
-    EXPECT(zero_release(engine, 0) == status); /* would be out of order: the cause instead */
+    EXPECT(zero_release(engine, 0)
+           == status); /* reports the cause, although the call is also out of order */
     EXPECT(strstr(zero_last_error(), "returned 42") != NULL);
     zero_destroy(engine);
     return 0;
@@ -528,13 +529,13 @@ static void on_failure(zero_status status, char const* message) {
     expect(__LINE__, strcmp(message, zero_last_error()) == 0);
 }
 
-/* The handler sees each failure once, before the call returns; none sees nothing. */
+/* The handler sees each failure once, before the call returns. A removed handler sees none. */
 static void check_handler(void) {
     zero_set_error_handler(on_failure);
     expect(__LINE__, zero_begin_step(NULL, 1) == ZERO_INVALID_ARGUMENT);
     expect(__LINE__, seen == 1 && last_seen == ZERO_INVALID_ARGUMENT);
     expect(__LINE__, zero_weight(NULL, 0, 0) == NULL && seen == 2);
-    int number = -7; /* of a rank: the caller's failure, and none of the rank's own */
+    int number = -7; /* returned by each rank: one failure of the caller, none of a rank */
     expect(__LINE__, zero_run_ranks(RANKS, 0.0, return_number, &number) == ZERO_CALLBACK);
     expect(__LINE__, seen == 3 && last_seen == ZERO_CALLBACK);
     expect(__LINE__, zero_run_ranks(RANKS, 60.0, add, NULL) == ZERO_OK && seen == 3);
@@ -559,7 +560,7 @@ int main(int count, char** arguments) {
                 expect(__LINE__,
                        memcmp(runs[stage].weights, runs[0].weights, sizeof runs[0].weights) == 0);
             }
-            expect(__LINE__, runs[0].weights[1] != initial_value(1)); /* it has trained */
+            expect(__LINE__, runs[0].weights[1] != initial_value(1)); /* the run has trained */
             expect(__LINE__, runs[1].memory.optimizer_state < runs[0].memory.optimizer_state);
             expect(__LINE__, runs[2].memory.gradients < runs[1].memory.gradients);
             expect(__LINE__, runs[3].memory.parameters < runs[2].memory.parameters);

@@ -3,18 +3,18 @@
 #include "engine_model.hpp"
 #include "support/catch.hpp"
 
-// A run that is saved, and goes on in a fresh engine of another stage, is the run that never
-// stopped.
+// A run that is saved and continues in a fresh engine of another stage gives the same bits as one
+// that never stopped.
 
 namespace zero::test::engine_model {
 
 inline constexpr int world = 3;
 
 struct Seen {
-    Bits straight; ///< after six steps
-    Bits resumed;  ///< after three, a checkpoint and three more
-    Bits control;  ///< the same with a step count one off
-    Bits unsaved;  ///< after six steps without a checkpoint
+    Bits straight; ///< state after six steps
+    Bits resumed;  ///< state after three steps, a checkpoint and three more
+    Bits control;  ///< the same as `resumed`, with a step count that is off by one
+    Bits unsaved;  ///< state after six steps without a checkpoint
 };
 
 /// Trains steps of the toy model.

@@ -24,7 +24,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-/// A checkpoint of nothing but a manifest. Its time is set, because the clock of files is coarse.
+/// Publishes a checkpoint that holds only a manifest. Sets its time, because file times are coarse.
 void publish(CheckpointDirectory const& directory, std::string const& name, int second) {
     directory.begin(name);
     set_content(directory.incomplete(name) / "manifest.json", name + std::to_string(second));
@@ -103,7 +103,7 @@ TEST_CASE("Without a usable file 'latest' the newest checkpoint is the latest") 
     publish(directory, "older", 1);
     publish(directory, "newer", 2);
     publish(directory, "oldest", 0);
-    CHECK(directory.latest() == "oldest"); // as the file says
+    CHECK(directory.latest() == "oldest"); // named by the file
     for (std::string const& content :
          {std::string("missing\n"), std::string("../x"), std::string(""), std::string("/"),
           std::string("."), std::string("latest"), std::string("a/b"), std::string("latest\0", 7),
@@ -115,7 +115,7 @@ TEST_CASE("Without a usable file 'latest' the newest checkpoint is the latest") 
     std::filesystem::remove(folder / "latest");
     CHECK(directory.latest() == "newer");
 
-    // What is outside of the directory is not found, even if it is a checkpoint.
+    // A checkpoint outside the directory is not found.
     std::filesystem::copy(folder / "newer", folder / "newer/inner");
     CheckpointDirectory const inner(folder / "newer/inner");
     set_content(folder / "newer/inner/latest", "../../older");
@@ -188,7 +188,7 @@ TEST_CASE("A checkpoint that was moved aside when a process died is put back, no
     CHECK(directory.latest() == "best");
     CHECK(content_of(folder / "best/manifest.json") == "best1");
 
-    // What keep_last has begun to remove may lack files. It does not come back.
+    // A checkpoint that keep_last has begun to remove may lack files. It is not restored.
     std::filesystem::create_directory(folder / ".removed-old");
     set_content(folder / ".removed-old/manifest.json", "old");
     directory.begin("next");
@@ -202,7 +202,7 @@ TEST_CASE("A folder that this user may not enter is no checkpoint and no error")
     std::filesystem::create_directory(folder / "lost+found"); // as at the root of a volume
     std::filesystem::permissions(folder / "lost+found", std::filesystem::perms::none);
     std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
-    // The administrator may enter every folder, so another user looks.
+    // The administrator may enter every folder, so a child process looks as another user.
     ::pid_t const child = ::fork();
     REQUIRE(child >= 0);
     if (child == 0) {
@@ -223,7 +223,7 @@ TEST_CASE("A folder that this user may not enter is no checkpoint and no error")
     REQUIRE(::waitpid(child, &status, 0) == child);
     REQUIRE(WIFEXITED(status));
     std::filesystem::permissions(folder / "lost+found", std::filesystem::perms::owner_all);
-    if (WEXITSTATUS(status) == 4) { // such as a root folder that is root's alone
+    if (WEXITSTATUS(status) == 4) { // for example, only root may enter the root folder
         WARN("not checked: no other user may enter " << folder.path().string());
         return;
     }

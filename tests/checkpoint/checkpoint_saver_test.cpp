@@ -70,7 +70,7 @@ TEST_CASE("A save that cannot be started on one rank is no save on any, and the 
     auto const seen = on_ranks<Seen>(2, [&](LoopbackCommunicator& communicator) {
         Toy<ZeroStage<2>> toy(communicator, same_schedule<ZeroStage<2>>());
         train(*toy.engine, communicator, 0, 2);
-        // Rank 1 has another name for the folder, and that does not exist yet.
+        // Rank 1 uses another name for the folder. That name does not exist yet.
         auto const own = folder / (communicator.rank() == 0 ? "all" : "late");
         CheckpointSaver saver(*toy.engine, own);
         Seen result;

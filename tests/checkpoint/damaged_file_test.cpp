@@ -28,7 +28,7 @@ std::vector<std::byte> small_data() {
     return numbered_bytes(24 + 10 + 8);
 }
 
-/// Reads everything that still has its name; an error must name the file.
+/// Reads each tensor that still has its name. An error must name the file.
 Outcome read_small(std::filesystem::path const& file, std::optional<std::uint64_t> checksum) {
     auto const data = small_data();
     try {
@@ -181,7 +181,7 @@ TEST_CASE("A message stays short whatever the header contains") {
 }
 
 TEST_CASE("Opening a file is linear in the number of its tensors") {
-    // With a quadratic parser this took minutes, beyond the time that a test may take.
+    // A quadratic parser would take minutes, longer than the time-out of a test.
     TemporaryFolder const folder;
     std::vector<TensorEntry> tensors;
     for (int index = 0; index < 100'000; ++index) {

@@ -19,7 +19,7 @@ namespace zero::test::engine_model {
 
 using namespace state_model;
 
-/// Options under which all stages round alike.
+/// Returns options under which all stages round alike.
 template <class Stage>
 typename Stage::Options same_schedule(typename Stage::Options options = {}) {
     options.reduction.schedule = ReductionSchedule::boundary;

@@ -1,5 +1,5 @@
-// A target of libFuzzer: whatever the bytes of a data file or of a manifest are, reading them gives
-// a result or a CheckpointError.
+// A target of libFuzzer: for any bytes of a data file or of a manifest, reading gives a result or a
+// CheckpointError.
 //
 //     cmake --preset release-clang -B build/fuzz -DZERO_BUILD_FUZZERS=ON
 //     cmake --build build/fuzz --target fuzz_checkpoint

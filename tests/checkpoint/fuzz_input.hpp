@@ -1,6 +1,6 @@
 #pragma once
 
-// What fuzz_checkpoint and checkpoint_corpus_test do with bytes.
+// Reads bytes as a checkpoint, for fuzz_checkpoint and checkpoint_corpus_test.
 
 #include <zero/checkpoint/checkpoint_error.hpp>
 #include <zero/checkpoint/detail/checksum.hpp>

@@ -30,11 +30,11 @@ std::vector<Parameter<float>> registration_of(Initialiser<float> const& fill, bo
 
 struct Seen {
     std::vector<std::vector<float>> values;
-    std::uint64_t bytes = 0; ///< read of the file
-    std::uint64_t sent = 0;  ///< elements of broadcasts
+    std::uint64_t bytes = 0; ///< bytes read from the file
+    std::uint64_t sent = 0;  ///< elements that were broadcast
 };
 
-/// Makes an engine of a file. The ranks have a reader each, or share one.
+/// Makes engines with initial values from a file. Each rank has its own reader, or all share one.
 std::vector<Seen> make(std::filesystem::path const& file, bool is_everywhere,
                        std::shared_ptr<CheckpointReader> const& shared = nullptr) {
     return on_ranks<Seen>(4, [&](LoopbackCommunicator& communicator) {

@@ -77,8 +77,8 @@ std::uint64_t verified_number(std::filesystem::path const& checkpoint) {
     return number;
 }
 
-/// Saves in a child process, which is killed after a time, at the earliest when the latest
-/// checkpoint has the number `awaited`.
+/// Saves in a child process, which is killed after a time. That is not before the latest checkpoint
+/// has the number `awaited`.
 void save_and_kill(std::filesystem::path const& folder, std::uint64_t first, std::uint64_t awaited,
                    ::useconds_t after) {
     pid_t const child = ::fork();
@@ -134,7 +134,7 @@ TEST_CASE("Whenever a save is killed, the latest checkpoint is complete and the 
             interrupted += entry.path().filename().string().starts_with(".") ? 1U : 0U;
         }
     }
-    // Most kills hit a save; what they left is removed.
+    // Most kills hit a save. The incomplete checkpoints that they left are removed.
     CHECK(interrupted > 0);
     directory.begin("step-9");
     for (auto const& entry : std::filesystem::directory_iterator(folder.path())) {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-// A rank reads its share of a checkpoint and little more, whoever wrote it.
+// A rank reads little more than its share of a checkpoint, whichever ranks wrote it.
 
 namespace zero::test::many_readers_test {
 
@@ -22,7 +22,7 @@ constexpr std::size_t layers = 6;
 constexpr std::size_t layer_elements = 768 + 4'000'003;
 
 /// 24 million elements. The shares of 64 ranks cut every matrix. A layer is a unit, because each
-/// rank holds leases of the largest.
+/// rank holds leases for the largest unit.
 std::vector<Parameter<bfloat16>> model() {
     std::vector<Parameter<bfloat16>> parameters;
     for (std::size_t layer = 0; layer < layers; ++layer) {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-// The memory that saving and loading take, and what steps allocate afterwards. The replaced global
+// The memory that saving and loading take, and the allocations of later steps. The replaced global
 // operators count on every thread.
 
 using namespace zero;
@@ -37,7 +37,8 @@ std::vector<Parameter<bfloat16>> model(std::size_t elements) {
 }
 
 /// Returns the largest additional memory of all ranks while they run `act(engine, folder)`, whose
-/// peaks may or may not coincide. A first run is not measured, since it may allocate what stays.
+/// peaks may or may not coincide. A first run is not measured, because it may allocate memory that
+/// stays.
 /// The files exist before.
 template <class Act>
 long long additional_bytes(std::size_t elements, Act const& act) {
@@ -66,7 +67,7 @@ long long additional_bytes(std::size_t elements, Act const& act) {
 }
 
 constexpr std::size_t small = std::size_t{1} << 18U;
-constexpr std::size_t large = std::size_t{1} << 21U; ///< 58 MB a rank
+constexpr std::size_t large = std::size_t{1} << 21U; ///< 58 MB per rank
 /// Eight bytes for each 512 KiB of all files, in lists that grow by doubling.
 constexpr long long checksums = 4 * large * 14 / (1 << 19) * 8;
 

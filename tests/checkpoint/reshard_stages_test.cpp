@@ -6,8 +6,8 @@
 #include <array>
 #include <utility>
 
-// Between all stages, partitioners and numbers of ranks: an engine that loaded a checkpoint goes on
-// like one that was given the same state by setters.
+// Moves checkpoints between all stages, partitioners and numbers of ranks. An engine that loaded
+// one continues like an engine that was given the same state by setters.
 
 namespace zero::test::reshard_stages_test {
 
@@ -19,11 +19,11 @@ constexpr std::array<int, 5> worlds{1, 2, 3, 4, 8};
 constexpr std::uint64_t saved_steps = 3;
 constexpr std::uint64_t all_steps = 8;
 
-/// The whole training state as values by parameter.
+/// The whole training state, by parameter.
 struct State {
     Bits bits;
     std::vector<std::vector<float>> weights;
-    std::vector<std::vector<std::vector<float>>> states; ///< by parameter and state
+    std::vector<std::vector<std::vector<float>>> states; ///< values by parameter and state
 };
 
 template <class Stage>

@@ -9,8 +9,8 @@
 
 #include <fstream>
 
-// Checkpoints between engines that differ in world size, stage, partitioner or types, and damaged
-// ones.
+// Checkpoints that move between engines of different world size, stage, partitioner or types, and
+// damaged checkpoints.
 
 namespace zero::test::reshard_test {
 

@@ -12,7 +12,8 @@
 #include <string>
 #include <vector>
 
-// The same for every optimizer, for weighted means, and around a rebuild of the buckets.
+// Resumed runs, as in resume_test.cpp, for every optimizer, for weighted means, and around a
+// rebuild of the buckets.
 
 namespace zero::test::resume_policies_test {
 
@@ -59,7 +60,7 @@ TEST_CASE("A run resumes with the same bits: gradients weighted by the samples o
 
 namespace {
 
-/// The names of the parameters in bucket order.
+/// Returns the names of the parameters in bucket order.
 template <class Stage>
 std::string buckets_of(Stage const& engine) {
     std::string text;

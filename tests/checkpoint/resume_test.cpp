@@ -5,8 +5,8 @@
 #include <zero/layout/whole_group_partitioner.hpp>
 #include <zero/policy/loss_scaler_presets.hpp>
 
-// A run that is saved, and goes on in a fresh engine of another stage, is the run that never
-// stopped.
+// A run that is saved and continues in a fresh engine of another stage gives the same bits as one
+// that never stopped.
 
 namespace zero::test::resume_test {
 

@@ -71,7 +71,7 @@ TEST_CASE("A file without tensors, or with empty ones only, is valid") {
     SafetensorsReader const reader(folder / "none", none);
     CHECK(reader.tensors().size() == 2);
 
-    // The name sorts behind that of the checksums.
+    // The name sorts after that of the checksums.
     std::uint64_t const empty = write_tensors(folder / "empty", {{"zzz", "F32", {0}}}, {});
     SafetensorsReader other(folder / "empty", empty);
     REQUIRE(other.find("zzz") != nullptr);

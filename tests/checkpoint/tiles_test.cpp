@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-// A checkpoint does not know tiles: it holds one parameter with its name and shape.
+// A checkpoint contains no tiles: it holds one parameter with its name and shape.
 
 namespace zero::test::checkpoint_tiles_test {
 

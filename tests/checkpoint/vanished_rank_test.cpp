@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-// A rank vanishes while a checkpoint is made: between its data and the manifest, and at every other
-// place where ranks agree.
+// A rank vanishes while a checkpoint is made: between the data and the manifest, and at every other
+// point where the ranks agree.
 
 namespace zero::test::vanished_rank_test {
 
@@ -97,7 +97,7 @@ Bits go_on(std::filesystem::path const& folder) {
 
 struct Place {
     char const* where;
-    bool is_published; ///< rank 0 had published before the ranks agreed
+    bool is_published; ///< whether rank 0 had published before the ranks agreed
 };
 
 template <class Save>

@@ -66,7 +66,7 @@ struct Caller {
         }
     }
 
-    /// The content of memory after a collective is done with it: all bits set, a NaN or -1.
+    /// Overwrites memory that a collective no longer uses: sets all bits, which gives a NaN or -1.
     template <class T>
     void poison(std::vector<T>& memory) {
         queue->enqueue([begin = memory.data(), elements = memory.size()] {
@@ -86,7 +86,7 @@ struct Caller {
 };
 
 /// @brief Runs `body(communicator)` as `world` ranks. Returns false if none of them is in this
-/// process, which only a fixture of several processes says.
+/// process; only a fixture that runs several processes reports that.
 template <class Fixture, class Body>
 bool runs_here(int world, Body const& body) {
     if constexpr (requires { bool{Fixture::run(world, body)}; }) {
@@ -122,8 +122,8 @@ void on_all_ranks(Test const& test) {
     }
 }
 
-/// @brief Checks the optional reduce-scatter that accumulates in float, where a communicator has
-/// it: two calls, of which the second one adds.
+/// @brief Checks the optional reduce-scatter that accumulates in float, if the communicator has it.
+/// There are two calls; the second one adds.
 template <class T, class C>
 void check_accumulated_sums(Caller<C>& c, std::vector<std::size_t> const& cuts) {
     if constexpr (detail::AccumulatesReduceScatter<C, T, float>) {
@@ -154,8 +154,8 @@ void check_accumulated_sums(Caller<C>& c, std::vector<std::size_t> const& cuts) 
     }
 }
 
-/// @brief Checks a reduce-scatter (or the extent of an all-reduce that this rank sums) and an
-/// all-reduce of one type with one family of cuts.
+/// @brief Checks a reduce-scatter and an all-reduce of one type with one list of cuts, in place or
+/// into another buffer.
 template <class T, class C>
 void check_sums(Caller<C>& c, std::vector<std::size_t> const& cuts, bool is_in_place) {
     std::size_t const total = cuts.back();

@@ -27,7 +27,7 @@ struct TimedFixture {
     template <class Body>
     static void run(int world, Body const& body) {
         run_ranks(world, {.time_out = std::chrono::seconds(60)}, [&](LoopbackCommunicator& inner) {
-            Timeline timeline(inner.rank(), 1000); // some cases fill it
+            Timeline timeline(inner.rank(), 1000); // some cases reach its capacity
             Timed<LoopbackCommunicator> communicator(inner, &timeline);
             body(communicator);
         });

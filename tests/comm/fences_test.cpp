@@ -28,7 +28,7 @@ namespace {
 
 constexpr int fence_of_none = -1;
 
-/// Omits one kind of wait.
+/// Omits the fences of one kind.
 struct LeakyBackend : HostBackend {
     inline static std::atomic<int> missing{fence_of_none};
 

@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
-// Two levels of loopback groups. The conformance suite passes for them, and for one level of a
-// single rank the bits are those of the flat group.
+// Two levels of loopback groups. The conformance suite passes for them. If one level has a
+// single rank, the bits are those of the flat group.
 
 namespace zero::test::hierarchical_test {
 
@@ -43,7 +43,7 @@ void run_levels(int inner_ranks, int outer_ranks, HierarchicalOptions const& opt
     });
 }
 
-/// @tparam scratch of the level between, so that large buckets take several collectives
+/// @tparam scratch bytes between the groups; if few, a large bucket takes several collectives
 template <int divisor, bool is_inner, std::size_t scratch>
 struct LevelsFixture {
     inline static std::atomic<int> arrived{0};

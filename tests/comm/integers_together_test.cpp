@@ -18,7 +18,7 @@ namespace zero::test::integers_together_test {
 
 namespace {
 
-/// A backend that only sums or minimises.
+/// A backend that cannot sum and minimise in one command.
 struct SeparateBackend : HostBackend {
     static void reduce_integers() = delete;
 };

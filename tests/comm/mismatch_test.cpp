@@ -27,8 +27,8 @@ constexpr std::array<std::size_t, 4> longer_cuts{0, 4, 8, 16};
 
 struct Case {
     char const* name;
-    char const* usual;   ///< in the message about rank 0
-    char const* unusual; ///< in the message about the rank that differs
+    char const* usual;   ///< text in the message about rank 0
+    char const* unusual; ///< text in the message about the rank that differs
 };
 
 constexpr std::array<Case, 9> cases{

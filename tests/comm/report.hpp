@@ -8,8 +8,8 @@
 
 namespace zero::test {
 
-/// @brief Collects the results of the ranks of a test. They add to it from their threads; the main
-/// thread asserts.
+/// @brief Collects the results of the ranks of a test. The ranks add to it from their threads; the
+/// main thread asserts.
 class Report {
 public:
     /// Counts a comparison and keeps the text of the first few failures.
@@ -21,7 +21,7 @@ public:
         }
     }
 
-    /// For the main thread, after the ranks have ended.
+    /// Asserts that no comparison failed. The main thread calls it after the ranks have ended.
     void check() const {
         INFO(_failures << " of " << _comparisons << " comparisons failed:" << _text);
         CHECK(_failures == 0);

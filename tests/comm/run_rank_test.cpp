@@ -18,7 +18,7 @@ namespace {
 
 constexpr int world = 3;
 
-/// Runs `body` on threads of the program's own, which use `run_rank`.
+/// Runs `body` on threads that the program starts itself and that call `run_rank`.
 template <class Body>
 std::vector<Outcome> on_own_threads(Body const& body) {
     auto group = LoopbackCommunicator::make_group(world, {.time_out = std::chrono::seconds(60)});

@@ -1,6 +1,6 @@
 #pragma once
 
-// The requirements of every communicator that can be split, beside those of conformance.hpp. The
+// The requirements of every communicator that can be split, in addition to conformance.hpp. The
 // fixture is the same; its communicator is a SplittableCommunicator:
 //
 //     check_split<Fixture>();

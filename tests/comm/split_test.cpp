@@ -161,11 +161,11 @@ TEST_CASE("A rank that sees a failure of one group tells the others before it th
     detail::Rendezvous part(2, std::chrono::milliseconds(1));
     family.add(parent);
     family.add(part);
-    part.leave("rank 0 left"); // is no failure, and no reason to abort the others
+    part.leave("rank 0 left"); // not a failure, so the others are not aborted
     family.spread(part);
     CHECK(parent.cause().empty());
 
-    // A time-out is known in its own group only, until the rank that sees it tells the others.
+    // Only its own group knows of a time-out until the rank that sees it tells the others.
     detail::Rendezvous other(2, std::chrono::milliseconds(1));
     family.add(other);
     CHECK_THROWS_AS(parent.enter(0, {"split of the group"}), TimedOut);

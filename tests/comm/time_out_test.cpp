@@ -92,7 +92,7 @@ TEST_CASE("A time-out must be positive and may be longer than any clock") {
 
 TEST_CASE("A rank whose time-out ended sleeps while it waits for a better cause of an abort") {
     detail::Rendezvous rendezvous(2, std::chrono::milliseconds(1));
-    rendezvous.abort("a provisional cause", true); // for a second another may replace it
+    rendezvous.abort("a provisional cause", true); // a better cause may replace it within a second
     auto const begin = std::chrono::steady_clock::now();
     std::clock_t const busy_before = std::clock(); // processor time of all threads
     CHECK_THROWS_WITH(rendezvous.enter(0, {"meeting", 1}), contains_text("a provisional cause"));

@@ -37,13 +37,13 @@ concept HasTimeline = requires(S& stage) { stage.timeline(); };
 static_assert(HasTimeline<ZeroStage<2, Recorded>> && !HasTimeline<ZeroStage<2>>);
 static_assert(Timed<Checked<LoopbackCommunicator>>::is_checked && !Recorded::is_checked);
 
-/// Counts of one step on rank 0, by phase, and what else is checked.
+/// Counts of one step on rank 0 by phase, and the other results that are checked.
 struct Seen {
     std::array<std::size_t, timeline_phases> spans{};
     std::array<std::size_t, timeline_phases> collectives{};
     std::size_t buckets = 0;
     std::size_t incomplete = 0;
-    bool is_own = false; ///< the engine returns the timeline of its communicator
+    bool is_own = false; ///< whether the engine returns the timeline of its communicator
     double communication = 0.0;
     double exposed = 0.0;
     std::string first_reduced;

@@ -1,4 +1,4 @@
-// The data that a rank reads from the memory of others and the counts of a recorder, as literals.
+// Literal expectations for the data that a rank reads from other ranks and for a recorder's counts.
 
 #include "report.hpp"
 #include "values.hpp"

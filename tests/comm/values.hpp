@@ -65,8 +65,8 @@ std::vector<T> sums_of(int world, std::size_t begin, std::size_t end, std::size_
     return sums;
 }
 
-/// @brief The same in two levels, as `Hierarchical` sums: inside each group of G ranks, rounded,
-/// and between the R groups.
+/// @brief Returns the sums in two levels, as `Hierarchical` forms them: inside each group of G
+/// ranks, then, after rounding, between the R groups.
 template <class T>
 std::vector<T> sums_in_levels(std::size_t inner_ranks, std::size_t outer_ranks, std::size_t begin,
                               std::size_t end, std::size_t salt) {

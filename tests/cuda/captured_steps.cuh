@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-// Five steps, of which three are eager or replays of a graph: eager, captured, replayed three times
-// with one overflow among them, eager again.
+// Five steps: one eager, three that are eager or replays of a captured graph, with one overflow
+// among them, and one eager again.
 
 namespace zero::test {
 
@@ -59,7 +59,7 @@ class GroupGraph {
 public:
     explicit GroupGraph(int world) : _meeting(world), _streams(static_cast<std::size_t>(world)) {}
 
-    /// All ranks call it. @param enqueue ends with the stream waiting for all work of this rank
+    /// All ranks call it. @param enqueue must end with the stream waiting for all work of this rank
     template <class Enqueue>
     void capture(std::size_t rank, cudaStream_t stream, Enqueue const& enqueue) {
         if (rank != 0) {
@@ -101,7 +101,7 @@ public:
     }
 
 private:
-    /// Does not wait for a rank that failed.
+    /// Calls `enqueue`. If it throws, this rank leaves the meeting, so that no peer waits for it.
     template <class Enqueue>
     void enqueue_or_leave(Enqueue const& enqueue) {
         try {
@@ -119,7 +119,7 @@ private:
     }
 
     std::barrier<> _meeting;
-    std::vector<cuda::Event> _streams; ///< position of each rank's stream
+    std::vector<cuda::Event> _streams; ///< the position of each rank's stream
     cuda::Event _begin;
     cuda::Event _end;
     CapturedGraph _graph;
@@ -129,7 +129,7 @@ struct CapturedResult {
     Trained trained;
     std::uint64_t step_count = 0;
     float scale = 0.0F;
-    bool was_skipped = false; ///< one of the three steps in the middle
+    bool was_skipped = false; ///< whether one of the three steps in the middle was skipped
 
     friend bool operator==(CapturedResult const&, CapturedResult const&) = default;
 };
@@ -141,7 +141,7 @@ __global__ void perhaps_overflow(G* gradient, int const* is_overflow) {
     }
 }
 
-/// One rank's five steps. @param graph null: every step is eager
+/// Runs the five steps of one rank. @param graph null: every step is eager
 template <class Stage>
 CapturedResult run_captured_steps(typename Stage::Communicator& communicator, GroupGraph* graph,
                                   std::size_t rank_in_graph) {

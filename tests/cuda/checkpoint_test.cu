@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <optional>
 
-// Checkpoints of engines on a device: host and device read each other's, and both go on with the
-// same bits.
+// Checkpoints of engines on a device. Host and device read each other's checkpoints, and both
+// continue with the same bits.
 
 namespace zero::test::device_checkpoint_test {
 

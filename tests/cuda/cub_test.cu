@@ -18,7 +18,7 @@ namespace {
 
 namespace kernels = cuda::detail;
 
-/// Numbers without a pattern that a wrong order of the threads would keep.
+/// Numbers without a pattern, so that a wrong order of the threads changes the result.
 std::vector<unsigned> numbers(std::size_t n) {
     std::vector<unsigned> result(n);
     std::uint32_t state = 12345;

@@ -18,8 +18,8 @@ inline bool has_device() {
     return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
 }
 
-/// Reports a missing device in words that CTest counts as skipped. Call it first in a test case
-/// that needs a device.
+/// Reports a missing device in words that CTest recognises as a skipped test. Call it first in a
+/// test case that needs a device.
 inline bool skips_without_device() {
     if (has_device()) {
         return false;

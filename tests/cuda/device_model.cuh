@@ -36,8 +36,8 @@ struct NothingElse {
     void operator()(auto) const {}
 };
 
-/// `run_micro_step` with a model that runs on a stream.
-/// @param also called with each gradient before its unit is ready
+/// Does the same as `run_micro_step`, with a model that runs on a stream.
+/// @param also is called with each gradient before its unit is ready
 template <class Engine, class Also = NothingElse>
 void run_device_micro_step(Engine& engine, cudaStream_t stream, std::uint64_t rank,
                            std::uint64_t step, std::uint64_t micro_step, std::size_t binades,
@@ -157,7 +157,7 @@ inline Trained merged(std::vector<Trained> const& ranks) {
     return all;
 }
 
-/// Counts the bytes that an engine allocates of each kind.
+/// Counts the bytes of each kind that an engine allocates.
 class CountingMemory final : public MemoryResource {
 public:
     void* allocate(std::size_t bytes, BufferKind kind) override {
@@ -207,7 +207,7 @@ private:
     }
 };
 
-/// `trained` on a device.
+/// Does the same as `trained`, on a device.
 template <class Stage>
 Trained trained_on_device(int world, typename Stage::Options const& options = {},
                           std::uint64_t steps = 4, double learning_rate = 0.01,

@@ -87,7 +87,7 @@ int wrong_sums(int world) {
     });
 }
 
-/// Copies tensors of every length to a bucket and back. The tensors lie apart by `gap` elements, so
+/// Copies tensors of every length to a bucket and back. The tensors are `gap` elements apart, so
 /// that some or all of them are not aligned.
 template <class InBucket, class T>
 int wrong_copies(std::size_t first, std::size_t gap) {

@@ -64,7 +64,7 @@ private:
 };
 
 /// @brief Runs `body(communicator)` on each rank, as `run_ranks` does, but no rank ends before all
-/// bodies have. Throws if the ranks used NCCL in a way that it does not survive.
+/// bodies have. Throws if the ranks used NCCL in a way that would break it.
 ///
 /// `run_ranks` aborts the communicator of a rank that has ended, which in NCCL breaks the
 /// collectives of its peers.

@@ -258,7 +258,7 @@ private:
 
     /// One kernel of all ranks.
     struct Meeting {
-        std::vector<std::vector<Call>> calls; ///< by rank
+        std::vector<std::vector<Call>> calls; ///< calls by rank
         int arrived = 0;
         int computed = 0;
     };
@@ -272,8 +272,9 @@ private:
 
     struct Group {
         explicit Group(int ranks) : world(ranks) {}
-        std::map<std::size_t, std::vector<SplitCaller>> splits;              ///< by number
-        std::map<std::pair<std::size_t, int>, std::shared_ptr<Group>> parts; ///< and by color
+        std::map<std::size_t, std::vector<SplitCaller>> splits; ///< callers by number
+        std::map<std::pair<std::size_t, int>, std::shared_ptr<Group>>
+            parts; ///< by number and color
         int world;
         int joined = 0;
         std::mutex mutex;
@@ -311,7 +312,7 @@ private:
         Stream stream = nullptr;
         int questions_left = 0;
         std::thread::id caller{};
-        std::shared_ptr<Job> job; ///< of the last non-blocking call, until it is joined
+        std::shared_ptr<Job> job; ///< job of the last non-blocking call, until it is joined
         std::shared_ptr<std::atomic<bool>> is_aborted = std::make_shared<std::atomic<bool>>(false);
     };
 
@@ -335,7 +336,7 @@ private:
         return comms;
     }
 
-    /// Under the mutex of the group, when all its ranks have called.
+    /// Call it under the mutex of the group, when all its ranks have called.
     Result make_part(Group& group, Pending const& pending) {
         int world = 0;
         int rank = 0;

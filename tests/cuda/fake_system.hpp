@@ -11,8 +11,8 @@
 
 namespace zero::test {
 
-/// @brief Devices, events of host queues, the real clock and an environment of its own, for
-/// communicators on the host.
+/// @brief A system for communicators on the host, with fake devices, events of host queues, the
+/// real clock and its own environment.
 class FakeSystem : public cuda::NcclSystem {
 public:
     int devices = 9;                           // the suite runs up to 8 ranks, and a part of 9

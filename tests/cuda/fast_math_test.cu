@@ -2,7 +2,7 @@
 
 #include <zero/cuda/backend.cuh>
 
-// This unit alone is compiled with -use_fast_math: see CMakeLists.txt.
+// This file alone is compiled with -use_fast_math: see CMakeLists.txt.
 
 TEST_CASE("Code that was compiled with -use_fast_math is refused", "[cuda]") {
     if (zero::test::skips_without_device()) {

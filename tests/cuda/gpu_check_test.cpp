@@ -139,7 +139,7 @@ TEST_CASE(
     INFO(run.output);
     CHECK(run.status == 0);
     CHECK_FALSE(fs::exists(toolkit.root / "calls"));
-    std::size_t at = 0; // what finds most errors in the least time comes first
+    std::size_t at = 0; // the checks that find most errors in the least time come first
     for (std::string const row :
          {"\nprobe: device, memory pools, capture", "\ntest element_kernels", "\ntest engine",
           "\ntest graph, 20 times", "\nbenchmark kernels_bench",

@@ -44,7 +44,7 @@ void try_capture(cudaStream_t stream, int* memory) {
     }
 }
 
-/// Returns the version of the NCCL library that programs find; 0: none.
+/// Returns the version of the NCCL library that programs find, or 0 if there is none.
 int nccl_version() {
     int version = 0;
     if (void* const library = dlopen("libnccl.so.2", RTLD_NOW); library != nullptr) {

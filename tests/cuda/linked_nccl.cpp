@@ -64,7 +64,7 @@ void require(cudaError_t code, char const* what) {
     }
 }
 
-/// Device memory with values from the host, and back.
+/// Device memory that is filled from the host and can be copied back.
 template <class T>
 class Memory {
 public:
@@ -259,8 +259,8 @@ void check_devices(int count, NcclOptions const& options) {
                                 [&] { ranks.front().broadcast(&unused, 1, 0, nullptr); });
 }
 
-/// Blocks a call that runs with a limit. Opened after the wait, so a wait without a limit would
-/// never end.
+/// Blocks a call that runs with a limit. The gate is opened after the wait, so a wait without a
+/// limit would never end.
 struct Gate {
     std::promise<void> opened;
     std::promise<void> passed;

@@ -31,8 +31,8 @@ inline std::vector<std::size_t> const device_lengths{
     0,  1,  2,  3,  4,   5,   6,   7,   8,    9,    15,   16,   17,   31,   32,
     33, 63, 64, 65, 200, 255, 256, 257, 2047, 2048, 2049, 8191, 8192, 8193, 50000};
 
-/// Elements before a range: with 0 and 8, packs are aligned in every type; with 4 in float only;
-/// with the others in none.
+/// Elements before a range. Packs are aligned in every type with 0 and 8, in float only with 4, and
+/// in no type with the others.
 inline std::vector<std::size_t> const device_offsets{0, 1, 2, 3, 4, 5, 6, 7, 8};
 
 } // namespace zero::test

@@ -27,7 +27,7 @@ using Blocking = Fixture<cuda::NcclMode::blocking>;
 static_assert(SplittableCommunicator<FakeNcclCommunicator<cuda::NcclMode::blocking>>);
 static_assert(SplittableCommunicator<cuda::BasicNcclCommunicator<HostBackend>>);
 
-/// A part without rank 0, in reverse order. Rank 0 is in a part of its own, and ends at once.
+/// A part without rank 0, in reverse order. Rank 0 has its own part and ends at once.
 template <class Whole>
 struct PartFixture {
     template <class Body>

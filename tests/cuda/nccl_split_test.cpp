@@ -33,7 +33,7 @@ TEST_CASE("A split waits for the enqueued collectives, then for NCCL, and has th
         auto const part = communicator.split(4, -7);
         CHECK(part.rank() == 0);
         CHECK(part.size() == 2);
-        CHECK(script.system.time == 1); // one look at the events that were not complete
+        CHECK(script.system.time == 1); // one query of the events, which were not complete
         CHECK(script.journal.take() == Lines{"split color 4 key -7"});
     }
     CHECK(script.journal.take() == Lines{"finalize", "destroy"});

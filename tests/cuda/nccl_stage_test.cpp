@@ -30,7 +30,7 @@ namespace zero::test::nccl_stage_test {
 
 namespace {
 
-using Values = std::vector<std::vector<float>>; ///< by parameter
+using Values = std::vector<std::vector<float>>; ///< values by parameter
 
 template <class Stage, class Communicator>
 Values train(Communicator& communicator, typename Stage::Options options) {
@@ -81,8 +81,9 @@ std::string text_of_hanging(Prepare const& prepare, Use const& use) {
             while (!is_prepared || inner.fakes->nccl.hanging == 0) {
                 std::this_thread::yield();
             }
-            for (int turn = 0; turn < 1000; ++turn) { // rank 0 gets time to pass its checks and
-                                                      // wait; otherwise it gets the same error
+            // Give rank 0 time to pass its checks and start waiting. If it has not, its checks
+            // throw the same error.
+            for (int turn = 0; turn < 1000; ++turn) {
                 std::this_thread::yield();
             }
             inner.abort("the reason of rank 1");
@@ -311,14 +312,15 @@ TEST_CASE(
                                  "acquired unit 2; rank 0: 0, [1], 2, 2, 1, 0; rank 1: 0, [2], 1, "
                                  "2, 1, 0"));
     }
-    // Later a rank compares its order with the one that was agreed, and tells the others.
+    // Later each rank compares its order with the agreed one, and tells the others if they differ.
     std::string const both = "its order is 0, [2], 1, 2, 1, 0, the recorded one 0, [1], 2, 2, 1, 0";
     auto const later = deviate({.prefetch_elements = 0}, 3);
     CHECK(later.ranks[1].type == "CollectiveMismatch");
     CHECK_THAT(later.ranks[1].message, contains_text(both));
     CHECK(later.ranks[0].type == "Aborted");
     CHECK_THAT(later.ranks[0].message, contains_text("rank 1 came to unit 2"));
-    // With units in flight the collectives themselves would differ. By option nothing is sent.
+    // With units in flight the collectives themselves would differ. With this option nothing is
+    // sent.
     auto const refused = deviate({.changed_order = ChangedOrder::error}, 3);
     CHECK(refused.ranks[1].type == "OutOfOrder");
     CHECK(refused.ranks[0].type == "Aborted");

@@ -2,7 +2,7 @@
 
 // The trainer of the random-configuration oracle on a device. Its model stays on the host: engine
 // and model use managed memory, and a command of the model is a host function on a stream. So a
-// wait that the engine forgets shows as it does on the host.
+// wait that the engine omits shows as it does on the host.
 
 #include "stage/oracle/driver.hpp"
 

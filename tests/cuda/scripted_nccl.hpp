@@ -33,7 +33,7 @@ public:
         _changed.notify_all();
     }
 
-    /// The lines since the last call.
+    /// Returns the lines since its last call.
     std::vector<std::string> take() {
         std::lock_guard const lock(_mutex);
         return std::exchange(_lines, {});
@@ -73,7 +73,7 @@ public:
     int rank = 1;
     int world = 3;
     std::byte const* base = nullptr;       ///< addresses are recorded as bytes from here
-    std::map<std::string, Result> results; ///< by function; success by default
+    std::map<std::string, Result> results; ///< results by function; success by default
     /// The answers to the next polls for an asynchronous error; then `later`.
     std::vector<Result> asynchronous;
     Result later = Result::success;
@@ -218,7 +218,7 @@ public:
 
     int devices = 4;
     inline static thread_local int device = 0; ///< each thread has its own
-    std::map<std::string, int> results;        ///< by function; 0 by default
+    std::map<std::string, int> results;        ///< results by function; 0 by default
     std::map<std::string, std::string> variables;
     std::atomic<bool> are_events_complete{true};
     std::atomic<int> completions{
@@ -326,7 +326,7 @@ struct Script {
 
     [[nodiscard]] cuda::NcclInterface interfaces() { return {&nccl, &system}; }
 
-    /// A communicator that owns its handle, with an empty journal.
+    /// Returns a communicator that owns its handle, and empties the journal.
     [[nodiscard]] Communicator communicator() {
         auto made = Communicator::from_unique_id(interfaces(), {}, nccl.rank, nccl.world, options);
         (void)journal.take();

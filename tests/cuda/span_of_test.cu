@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-// Vectors of Thrust as the caller's parameters and gradients.
+// The parameters and gradients of the caller are vectors of Thrust.
 
 namespace zero::test::span_of_test {
 

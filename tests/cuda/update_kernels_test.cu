@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <vector>
 
-// The update with every form of weights and states: the device gives the bits of the host's loops,
-// and of the memory beside the updated elements.
+// The update with every form of weights and states: the device gives the bits of the host's loops
+// in the updated elements and in the memory beside them.
 
 namespace zero::test::update_kernels_test {
 
@@ -32,7 +32,7 @@ std::size_t blocks_of(std::size_t elements) {
 
 struct Place {
     std::size_t begin;
-    std::size_t block; ///< of 64, counted from the start of each slice
+    std::size_t block; ///< block of 64 elements, counted from the start of each slice
     std::size_t length;
 };
 
@@ -42,7 +42,7 @@ struct Places {
     std::size_t blocks = 0;
     std::size_t gradient_begin = 0; ///< elements before the gradients
 
-    /// @param begin at or behind the end of the last place
+    /// @param begin must not lie before the end of the last place
     void add(std::size_t begin, std::size_t length) {
         list.push_back({begin, blocks, length});
         elements = begin + length;

@@ -6,7 +6,8 @@
 #include <cmath>
 #include <vector>
 
-// The optimizer of docs/guides/own_optimizer.md in the conformance suite of those that ship.
+// The optimizer of docs/guides/own_optimizer.md in the conformance suite of the optimizers
+// of the library.
 
 namespace zero::test::ada_max_test {
 

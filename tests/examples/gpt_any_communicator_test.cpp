@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
-// Every optional member of a communicator is forwarded by the wrapper that the examples choose a
-// communicator with. A member that is missing would change plans, checks or failures silently.
+// The wrapper with which the examples choose a communicator forwards every optional member. A
+// missing member would silently change plans, checks or failures.
 
 namespace {
 

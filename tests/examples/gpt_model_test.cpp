@@ -204,7 +204,7 @@ TEST_CASE("Weights in two bytes are computed with exactly, and their gradients a
     gpt::Model<float> model(tiny, batch);
     double const loss = add_gradients(model, widened, expected, example, 1.0F);
     CHECK(add_gradients(model, stored, found, example, 1.0F) == loss);
-    // The tied embedding gets two contributions, hence two roundings; every other parameter one.
+    // The tied embedding gets two contributions and is rounded twice; every other parameter once.
     for (std::size_t parameter = 1; parameter < stored.size(); ++parameter) {
         std::size_t differences = 0;
         for (std::size_t element = 0; element < stored[parameter].size(); ++element) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 // The README and the guides show programs that are compiled and run: their code is that of the
-// examples, and their output is what these print.
+// examples, and their output is the output of the examples.
 
 using namespace zero::test;
 
@@ -73,8 +73,8 @@ bool is_excerpt(std::string const& part, std::string const& whole) {
 
 #ifdef ZERO_EXAMPLES // defined where the examples were built
 
-/// Checks that each console block is a command, an example with its arguments, and everything that
-/// it prints.
+/// Checks that each console block shows a command, which is an example with arguments, and its
+/// whole output.
 void check_consoles(std::string const& page, std::size_t expected_blocks) {
     auto const blocks = blocks_of(page, "console");
     CHECK(blocks.size() == expected_blocks);
@@ -115,7 +115,7 @@ TEST_CASE("The diffs of the guide turn the plain trainer into that of stage 1, 2
             reached < names.size() && program == body_of(program_text(names[reached])) ? 1 : 0;
     }
     CHECK(reached == names.size());
-    CHECK(program == body_of(program_text("stage3"))); // and no diff is left
+    CHECK(program == body_of(program_text("stage3"))); // no diff is left
 }
 
 TEST_CASE("A diff that does not fit is refused") {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-// The planner's table is what an engine with the same policies allocates.
+// The planner's table equals the memory that an engine with the same policies allocates.
 
 namespace zero::test::plan_test {
 

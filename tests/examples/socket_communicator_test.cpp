@@ -17,8 +17,8 @@
 #include <thread>
 #include <vector>
 
-// The communicator of docs/guides/own_communicator.md. Its ranks are threads here; for sockets that
-// makes no difference.
+// The communicator of docs/guides/own_communicator.md. Here its ranks are threads, which makes no
+// difference to sockets.
 
 namespace zero::test::socket_communicator_test {
 
@@ -69,7 +69,7 @@ struct SocketFixture {
     inline static std::unique_ptr<std::barrier<>> met;
 };
 
-/// Scratch memory for one element of each rank, so that a sum takes many rounds.
+/// Has scratch memory for one element of each rank, so that a sum takes many rounds.
 struct InRounds {
     template <class Body>
     static void run(int world, Body const& body) {
@@ -79,7 +79,7 @@ struct InRounds {
     }
 };
 
-/// Ranks that call each other, as on several machines.
+/// Ranks that connect to each other over TCP, as on several machines.
 struct TcpFixture {
     template <class Body>
     static void run(int world, Body const& body) {

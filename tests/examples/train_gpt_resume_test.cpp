@@ -7,7 +7,7 @@
 
 #include <unistd.h>
 
-// A training that is stopped and resumed ends as one that ran through.
+// A training that is stopped and resumed ends like one that was never stopped.
 
 #if defined(ZERO_TRAIN_GPT)                                                                        \
     && defined(ZERO_CONSOLIDATE) // the latter needs zero::checkpoint as well
@@ -95,7 +95,7 @@ TEST_CASE("The example consolidate makes one file of a checkpoint", "[train_gpt]
     CHECK(done.status == 0);
     CHECK(done.contains("100%"));
     CHECK(std::filesystem::file_size(file) > 4096);
-    CHECK(run_program(program + folder.path() + " " + file).status == 1); // it exists
+    CHECK(run_program(program + folder.path() + " " + file).status == 1); // the file exists already
     CHECK(run_program(program + "/nowhere " + file + "2").contains("/nowhere"));
     CHECK(run_program(program).contains("usage"));
 }

@@ -19,15 +19,15 @@ std::vector<std::size_t> even_cuts(std::size_t world, std::size_t extent) {
     return cuts_of(std::vector<std::size_t>(world, extent));
 }
 
-/// The smallest buffers and short times, so that failures are noticed soon.
+/// Returns options with the smallest buffers and short times, so that failures are noticed soon.
 mpi::Options impatient() {
     mpi::Options options = mpi_options();
     options.heartbeat = std::chrono::milliseconds(50);
     return options;
 }
 
-/// Sums of float, in the order of the options; the largest difference to the sum in double,
-/// relative to the sum of magnitudes.
+/// Sums of floats, in the order that the options select, and their largest difference from the sum
+/// in double, relative to the sum of magnitudes.
 struct Sums {
     std::vector<float> scattered;
     std::vector<float> reduced;
@@ -87,7 +87,7 @@ TEST_CASE("The order of the library is as exact as that of the ranks, and not th
     for (bool const is_in_place : {false, true}) {
         Sums const library = sums_in(mpi::Order::library, is_in_place);
         CHECK(library.error < tolerance);
-        // Two values have one order, and three may be added in that of the ranks.
+        // Two values have only one order. The order of three may be that of the ranks.
         if (int const world = mpi_session().size(); world != 3) {
             CHECK(equal_bits(library.reduced, ranks.reduced) == (world < 3));
         }

@@ -12,7 +12,7 @@ struct DefaultOptions {
     static mpi::Options get() { return mpi_options(); }
 };
 
-/// A few elements a message, so that a collective takes many rounds.
+/// Allows a few elements per message, so that a collective takes many rounds.
 struct SmallScratch {
     static mpi::Options get() {
         mpi::Options options = mpi_options();

@@ -7,7 +7,7 @@
 #include <mpi.h>
 #include <vector>
 
-// What a call of a collective does not do.
+// A call of a collective neither waits for peers nor allocates.
 
 namespace zero::test::mpi_enqueue_ranks_test {
 
@@ -55,7 +55,7 @@ TEST_CASE("Collectives allocate nothing") {
     threaded.synchronise();
     is_counting = false;
     CHECK(allocations == 0);
-    is_counting = true; // the count counts
+    is_counting = true; // control: allocations are counted
     std::vector<int> const control(10);
     is_counting = false;
     CHECK(allocations == 1);

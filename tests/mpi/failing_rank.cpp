@@ -1,4 +1,4 @@
-// A training of four ranks of which one fails: the program that failure_runs_test.cpp starts.
+// A training of four ranks, one of which fails. failure_runs_test.cpp starts this program.
 //
 //     failing_rank <rank> <phase> <kind> <stage>
 //
@@ -33,7 +33,7 @@ struct Failure {
     std::string phase;
     std::string kind;
 
-    /// Fails if this is the rank and the phase.
+    /// Fails if this rank and phase were selected.
     void at(zero::mpi::Communicator const& communicator, char const* now) const {
         if (communicator.rank() != rank || phase != now) {
             return;
@@ -109,7 +109,7 @@ void train(zero::mpi::Communicator& communicator, Failure const& failure) {
 bool run(zero::mpi::Session& session, Failure const& failure, int stage) {
     zero::mpi::Options options;
     char const* const time_out = std::getenv("ZERO_TEST_TIME_OUT_MS");
-    // Long, because a busy machine must not look like a rank that hangs.
+    // The time-out is long, because a busy machine must not look like a rank that hangs.
     options.time_out = std::chrono::seconds(20);
     options.finish_time_out = std::chrono::seconds(10);
     options.heartbeat = std::chrono::milliseconds(200);

@@ -13,7 +13,7 @@
 
 #include <unistd.h>
 
-// Trainings of four processes of which one fails.
+// Trainings of four processes, one of which fails.
 
 namespace zero::test::mpi_failure_runs_test {
 
@@ -25,7 +25,7 @@ std::string of_rank(int rank) {
     return "rank " + std::to_string(rank) + ": ";
 }
 
-/// The processes on this machine whose command line contains a text.
+/// Returns the number of processes on this machine whose command line contains a text.
 std::size_t processes_with(std::string const& text) {
     std::size_t count = 0;
     std::error_code error;
@@ -40,7 +40,7 @@ std::size_t processes_with(std::string const& text) {
 struct Run {
     ProgramOutcome outcome;
     double seconds = 0.0;
-    std::size_t left = 0; ///< processes
+    std::size_t left = 0; ///< processes that were left running
 
     [[nodiscard]] std::size_t count(std::string const& text) const {
         std::size_t found = 0;
@@ -53,7 +53,7 @@ struct Run {
 };
 
 /// Runs the training. A run that does not end is killed after a minute, with status 124.
-/// @param variables of the environment, such as "A=1 "
+/// @param variables environment variables, such as "A=1 "
 Run run(int rank, std::string const& phase, std::string const& kind, int stage,
         std::string const& variables = "") {
     auto const start = std::chrono::steady_clock::now();

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the tests share that run as several processes: mpirun starts the same executable on all
+// Shared by the tests that run as several processes. mpirun starts the same executable on all
 // ranks, and every rank runs the same test cases in the same order.
 
 #include "comm/conformance.hpp"
@@ -14,20 +14,20 @@
 
 namespace zero::test {
 
-/// @brief MPI for the rest of the process.
+/// @brief Starts MPI at the first call. The session lasts for the rest of the process.
 inline mpi::Session& mpi_session() {
     static mpi::Session session;
     return session;
 }
 
-/// @brief Options of tests: a hang ends after a minute.
+/// @brief Returns the options of tests: a hang ends after a minute.
 inline mpi::Options mpi_options() {
     mpi::Options options;
     options.time_out = std::chrono::seconds(60);
     return options;
 }
 
-/// @brief Runs a test as a part of the processes, which are split from all of them.
+/// @brief Runs a test on some of the processes, which are split from the whole group.
 /// @tparam Decorator wraps the communicator
 template <class Options>
 struct MpiFixture {

@@ -30,7 +30,7 @@ static_assert(Communicator<Threads> && Communicator<Processes>);
 
 constexpr LoopbackOptions group_options{.time_out = std::chrono::seconds(60)};
 
-/// The processes of a test: the first ones of all.
+/// The processes of a test: the first `processes` of all.
 struct Part {
     explicit Part(int processes)
         : everyone(mpi_session().world(), mpi_options()), is_here(everyone.rank() < processes),
@@ -41,8 +41,8 @@ struct Part {
     mpi::Communicator group;
 };
 
-/// Runs `body(communicator)` as G threads in each process of `group`, whose ranks are inner * R +
-/// outer. Every thread has a communicator between the processes of its own.
+/// Runs `body(communicator)` as G threads in each process of `group`, with ranks inner * R + outer.
+/// Each thread has its own communicator between the processes.
 template <class Body>
 void run_threads_in_processes(int threads, mpi::Communicator& group, Body const& body) {
     auto intra = LoopbackCommunicator::make_group(threads, group_options);
@@ -59,8 +59,8 @@ void run_threads_in_processes(int threads, mpi::Communicator& group, Body const&
         [](std::size_t, std::string_view, bool) {});
 }
 
-/// Runs `body(communicator)` as one process of G * R, of which R that follow one another form an
-/// inner rank.
+/// Runs `body(communicator)` as one process of G * R. Each R consecutive processes share an inner
+/// rank.
 template <class Body>
 void run_processes(int outer_ranks, mpi::Communicator& group, Body const& body) {
     auto intra = group.split(group.rank() % outer_ranks, group.rank());
@@ -134,7 +134,7 @@ struct TwoProcesses {
     }
 };
 
-/// The parameters of one rank after ten steps, of values that depend on the order of sums.
+/// Returns the parameters of one rank after ten steps. They depend on the order of sums.
 template <class C>
 std::vector<float> trained(C& communicator) {
     constexpr std::size_t elements = 997;
@@ -167,7 +167,7 @@ std::vector<float> trained(C& communicator) {
 
 TEMPLATE_TEST_CASE("Two levels over MPI sum in rank order on each level", "", TwoThreads,
                    TwoProcesses) {
-    CHECK(mpi_session().size() > 0); // fewer processes than a case needs run none of it
+    CHECK(mpi_session().size() > 0); // a case that needs more processes is not run
     check_sums_of<TestType, float>();
     check_sums_of<TestType, bfloat16>();
 }

@@ -1,8 +1,8 @@
-// Starts MPI at a thread level, and uses two communicators from two threads:
+// Starts MPI at a thread level and uses two communicators from two threads:
 //
 //     thread_level funneled | serialized
 //
-// At the first one the communicator must be refused.
+// At `funneled` the communicator must be refused.
 
 #include <zero/core/error.hpp>
 #include <zero/host/threaded_queue.hpp>

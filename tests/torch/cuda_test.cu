@@ -1,7 +1,7 @@
 // Sharded and Replicated on a CUDA device. Prints "skipped" and returns 77 without one.
 //
-// One rank: the ranks of a process that share a device would wait for each other on the one thread
-// on which autograd serves it.
+// It uses one rank. Autograd has one thread per device and process, on which several ranks of a
+// process that share a device would wait for each other.
 
 #include <zero/cuda/backend.cuh>
 #include <zero/torch/cuda.hpp>

@@ -15,7 +15,7 @@ namespace zero::test {
 
 /// @brief The ranks of process groups over gloo, as threads of this process.
 struct GlooFixture {
-    /// Options that name the store of the ranks.
+    /// Returns options that name the store of the ranks.
     static torch::ProcessGroupOptions options(c10::intrusive_ptr<c10d::Store> store) {
         torch::ProcessGroupOptions options;
         options.time_out = std::chrono::seconds(60);
@@ -29,7 +29,7 @@ struct GlooFixture {
     static void run_groups(int world, Body const& body) {
         met = std::make_unique<std::barrier<>>(world);
         c10d::TCPStoreOptions server;
-        server.port = 0; // any
+        server.port = 0; // any free port
         server.isServer = true;
         server.waitWorkers = false;
         c10d::TCPStore const host("127.0.0.1", server);

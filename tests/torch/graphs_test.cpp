@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <torch/csrc/autograd/autograd.h>
 
-// Forms of graphs, the memory that a step takes, and mistakes of one rank among several.
+// Forms of graphs, the memory that a step takes, and mistakes that one of several ranks makes.
 
 namespace zero::test::graphs_test {
 
@@ -79,7 +79,7 @@ at::Tensor several_outputs(LanguageModel& model, at::Tensor const& tokens, Run c
     return head_loss(model, y, tokens, run);
 }
 
-/// Frees the activations of a forward call, and computes them again in the backward pass.
+/// Frees the activations of a forward call and recomputes them in the backward pass.
 struct Recomputed : ::torch::autograd::Function<Recomputed> {
     using Forward = std::function<at::Tensor(at::Tensor const&)>;
 
@@ -100,7 +100,7 @@ struct Recomputed : ::torch::autograd::Function<Recomputed> {
     }
 };
 
-/// The recomputation lies inside of the unit's forward call, and reads what autograd opened.
+/// The recomputation lies inside the unit's forward call and reads what autograd opened.
 at::Tensor recomputed(LanguageModel& model, at::Tensor const& tokens, Run const& run,
                       RunPair const&) {
     static thread_local Recomputed::Forward again;
@@ -123,7 +123,7 @@ at::Tensor recomputed_units(LanguageModel& model, at::Tensor const& tokens, Run 
     return head_loss(model, Recomputed::apply(x, &again), tokens, run);
 }
 
-/// The recomputation lies inside of a unit, and runs another one.
+/// The recomputation lies inside one unit and runs another.
 at::Tensor recomputed_nested(LanguageModel& model, at::Tensor const& tokens, Run const& run,
                              RunPair const&) {
     static thread_local Recomputed::Forward again;
@@ -220,7 +220,8 @@ struct CountedMemory : c10::MemoryReportingInfoBase {
     [[nodiscard]] bool memoryProfilingEnabled() const override { return true; }
 };
 
-/// What one micro-step allocates. The first one also makes what stays.
+/// Returns the bytes that the second of two micro-steps allocates: in total, still live at its end,
+/// and live at most. The first one is not counted, because it also allocates memory that stays.
 template <class MicroStep>
 std::array<std::int64_t, 3> memory_of(MicroStep const& micro_step) {
     micro_step();
@@ -276,7 +277,7 @@ TEST_CASE("Frozen parameters and frozen units train as without the engine") {
 TEST_CASE("A step takes no more of LibTorch's memory than a plain one, whose gradients exist") {
     at::set_num_threads(1);
     LanguageModel model;
-    auto const plain = memory_of([&] { // adds to gradients that lie there
+    auto const plain = memory_of([&] { // adds to existing gradients
         loss_of(model, tokens_of(0, 0, 0), Plain()).backward();
     });
     CHECK(plain[0] > 0);
@@ -284,7 +285,7 @@ TEST_CASE("A step takes no more of LibTorch's memory than a plain one, whose gra
     CHECK(memory_of_stage<1>() == plain);
     CHECK(memory_of_stage<2>() == plain);
     CHECK(memory_of_stage<3>() == plain);
-    auto const with_gradients = memory_of([&] { // takes new ones
+    auto const with_gradients = memory_of([&] { // allocates new gradients
         model->zero_grad();
         loss_of(model, tokens_of(0, 0, 0), Plain()).backward();
     });

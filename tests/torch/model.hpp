@@ -69,7 +69,7 @@ inline at::Tensor tokens_of(int step, int micro_step, int rank) {
         .view({3, context + 1});
 }
 
-/// The loss of one batch; `run(unit, forward)` runs each unit.
+/// Returns the loss of one batch. `run(unit, forward)` runs each unit.
 template <class Run>
 at::Tensor loss_of(LanguageModel& model, at::Tensor const& tokens, Run&& run) {
     at::Tensor const in = tokens.narrow(1, 0, context);

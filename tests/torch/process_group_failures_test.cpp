@@ -26,7 +26,7 @@ void add(ProcessGroupCommunicator& communicator, char const* what, std::size_t c
                                      CollectiveTag{what, 7});
 }
 
-/// The message of `E` in a collective with this tag.
+/// Returns the message of the `E` that a collective with this tag throws.
 template <class E>
 std::string failure_of(ProcessGroupCommunicator& communicator, char const* what,
                        std::size_t count = 1) {

@@ -104,7 +104,7 @@ namespace {
 
 using Handler = void (*)(int);
 
-/// Returns what a communicator of one rank makes of a handler of SIGPIPE.
+/// Returns the handler of SIGPIPE after a communicator of one rank was made.
 Handler after_construction(Handler before, bool ignores_broken_pipes) {
     Handler const own = std::signal(SIGPIPE, before);
     Handler after = nullptr;

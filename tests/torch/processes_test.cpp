@@ -1,4 +1,4 @@
-// Trainings by processes that start as torch_process, which says what they do.
+// Trainings by processes. They run torch_process; trainer_process.cpp describes what it does.
 
 #include "support/catch.hpp"
 #include "support/program.hpp"

@@ -30,7 +30,7 @@ void with_model(Body const& body) {
     });
 }
 
-/// One step; returns the loss.
+/// Runs one step and returns the loss.
 double step_of(Sharded& sharded, LanguageModel& model) {
     sharded->begin_step();
     sharded->begin_micro_step(true);
@@ -41,7 +41,7 @@ double step_of(Sharded& sharded, LanguageModel& model) {
     return loss.item<double>();
 }
 
-/// The message of constructing an engine after `change(model)`.
+/// Returns the message of the error when an engine is constructed after `change(model)`.
 template <class Change>
 std::string refusal(Change const& change) {
     std::string text;
@@ -55,7 +55,7 @@ std::string refusal(Change const& change) {
     return text;
 }
 
-/// The message of `E` in the middle of a step, after which the engine trains on.
+/// Returns the message of an `E` in the middle of a step. The engine then trains on.
 template <class E, class Mistake>
 std::string mistake(Mistake const& make) {
     std::string text;

@@ -25,7 +25,7 @@ constexpr int steps = 5;
 struct Outcome {
     std::vector<double> losses;
     std::vector<float> values;
-    std::vector<float> buffer; ///< of the last rank
+    std::vector<float> buffer; ///< buffer of the last rank
 };
 
 Outcome train_plain(int micro_steps, double rate, at::ScalarType type = at::kFloat) {
@@ -158,8 +158,8 @@ bool is_equal(Outcome const& a, Outcome const& b) {
            && std::memcmp(a.values.data(), b.values.data(), a.values.size() * sizeof(float)) == 0;
 }
 
-/// Replicated registers parameters in another order, which rounds sums over all of them, such as
-/// those of clipping, alike: they are exact.
+/// Replicated registers parameters in another order. Sums over all of them, such as those of
+/// clipping, are exact, so the order does not change them.
 template <class... Zero>
 void check_replicated(int micro_steps, Outcome const& expected) {
     for (Outcome const& found : {train<Zero, ByReplicated>(micro_steps, 0.01)...}) {

@@ -1,5 +1,5 @@
 // One rank of a training over gloo, as a process: torch_process <rank> <world> <file> <what>. Rank
-// 1 throws in the third step, or is killed in it, if <what> says so. The world of 0 trains with the
+// 1 throws in the third step, or is killed in it, if <what> says so. A world of 0 trains with
 // ranks as threads. Prints a hash of the trained parameters, or why the training ended.
 
 #include "gloo_group.hpp"

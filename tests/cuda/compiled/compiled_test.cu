@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <vector>
 
-// Linked with zero::cuda_compiled: this unit has declarations where others instantiate kernels.
+// Linked with zero::cuda_compiled: this file sees declarations where others instantiate kernels.
 
 #if defined(CUB_VERSION) || defined(THRUST_VERSION)
 #error "a unit that links zero::cuda_compiled includes CUB"

@@ -28,8 +28,8 @@ public:
     ~Accesses() { current = nullptr; }
 
     /// Returns the largest number of sectors of 32 bytes that one access of a warp to some memory
-    /// touches: the n-th accesses of its threads are one. Throws if a thread makes fewer than
-    /// others.
+    /// touches. The n-th accesses of its threads count as one. Throws if a thread makes fewer
+    /// accesses than others.
     [[nodiscard]] std::size_t most_sectors(void const* memory, std::size_t bytes) const {
         auto const begin = reinterpret_cast<std::uintptr_t>(memory);
         std::size_t most = 0;

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-// The number of atomic additions of the norm, which are the same on a device. There is no native
-// one in shared memory for 64 bits.
+// The number of atomic additions that the norm takes; it is the same on a device. Shared memory
+// has no native atomic addition of 64 bits.
 
 namespace zero::test::atomics_test {
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-// The passes that the benchmarks of a device time, on a small model, and their clock.
+// The passes that the device benchmarks time, on a small model, and the timer of these benchmarks.
 
 namespace zero::test::benchmarks_test {
 

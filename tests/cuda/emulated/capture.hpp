@@ -64,7 +64,8 @@ inline thread_local cudaStreamCaptureMode capture_mode =
 
 enum class Capturing { no, yes, spoilt };
 
-/// A test's question at each call that changes a graph: must be false for a call that is in order.
+/// Set by a test and asked at each call that changes a graph. It must return false for a correct
+/// call.
 inline std::atomic<bool (*)()> is_unguarded{nullptr};
 inline std::atomic<std::size_t> guarded_calls{0};
 inline std::atomic<std::size_t> unguarded_calls{0};
@@ -105,7 +106,7 @@ Capturing add_node(CapturePoint& stream, Command const& command) {
     return Capturing::yes;
 }
 
-/// Invalidates the capture of a stream or an event that is waited for or queried.
+/// Invalidates the capture, if any, of a stream or an event that is waited for or queried.
 inline bool spoils(CapturePoint const& point) {
     std::lock_guard const lock(capture_mutex());
     if (point.capture != nullptr) {
@@ -131,7 +132,7 @@ inline bool is_forbidden() {
     return is_any;
 }
 
-/// Whether a capture is under way, without a consequence for it.
+/// Returns whether a capture is under way, without affecting it.
 inline bool is_any_capture() {
     std::lock_guard const lock(capture_mutex());
     return !captures().empty();
@@ -178,8 +179,8 @@ inline void begin_capture(CapturePoint& stream, cudaStreamCaptureMode mode) {
 }
 
 struct EndedCapture {
-    std::shared_ptr<Capture> capture{}; ///< none unless one began on this stream and in this thread
-    bool is_joined = false;             ///< the origin waited for all other streams
+    std::shared_ptr<Capture> capture{}; ///< null unless it began on this stream and in this thread
+    bool is_joined = false;             ///< whether the origin waited for all other streams
     bool is_of_another_thread = false;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 using namespace engine_model;
 
-/// Saves or loads, and returns the page-locked memory that this took at most.
+/// Saves or loads, and returns the largest page-locked memory that this took.
 template <class Call>
 std::size_t page_locked_by(Call const& call) {
     CHECK(emulated::page_locked_bytes == 0);

@@ -38,7 +38,7 @@ std::string name_of_error() {
     return error.call + (' ' + std::to_string(error.code));
 }
 
-/// What a clean-up leaves behind.
+/// The state after a clean-up.
 struct Left {
     std::size_t released_elsewhere;
     int device;
@@ -127,7 +127,7 @@ TEST_CASE("Errors of a clean-up leave no last error, and the first one can be as
         CHECK(emulated::failures.empty());
         CHECK(cudaPeekAtLastError() == cudaSuccess);
         CHECK(name_of_error() == call + " 400");
-        CHECK(name_of_error() == " 0"); // forgotten when it was asked for
+        CHECK(name_of_error() == " 0"); // reading the error clears it
     }
 }
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-// What is not aligned to 16 bytes is accessed number by number, and the threads of a warp access
-// neighbours: the 32 of one access lie in as few sectors as they can.
+// Memory that is not aligned to 16 bytes is accessed number by number. The threads of a warp access
+// neighbours, so the 32 numbers of one access lie in as few sectors as possible.
 
 namespace zero::test::coalesced_test {
 
@@ -21,7 +21,7 @@ struct Group {
     AdamW::Hyper hyper;
 };
 
-/// Sectors that 32 neighbours of this size touch at most, wherever they begin.
+/// The largest number of sectors that 32 neighbours of this type touch, wherever they begin.
 template <class T>
 constexpr std::size_t sectors_of = 32 * sizeof(T) / 32 + 1;
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // A CUDA runtime without a device, for tests: the part of CUDA's runtime interface that the library
-// and its tests use, over the host's memory and queues. Streams are queues with a worker thread
+// and its tests use, on the host's memory and queues. Streams are queues with a worker thread
 // that pauses at random, so a missing fence shows; kernels run on fibers (fibers.hpp). Its tests
 // find it instead of NVIDIA's header of this name. It emulates no errors but those of captures and
 // those that a test asks for (`failures`), and its speed means nothing.
@@ -87,7 +87,7 @@ struct CUevent_st {
     zero::host::Event event;
     zero::test::emulated::CapturePoint captured{};
     bool has_timing = false;
-    std::atomic<std::int64_t> time{0}; ///< nanoseconds, when the stream came to the event
+    std::atomic<std::int64_t> time{0}; ///< when the stream reached the event, in nanoseconds
 };
 struct CUgraph_st {
     std::vector<zero::test::emulated::GraphNode> nodes;
@@ -113,16 +113,16 @@ inline std::set<cudaStream_t>& streams() {
 inline thread_local std::size_t waits = 0;
 inline thread_local std::size_t allocations = 0;
 inline thread_local std::size_t events_made = 0;
-inline thread_local std::size_t page_locked_bytes = 0; ///< that this thread holds
+inline thread_local std::size_t page_locked_bytes = 0; ///< page-locked bytes that this thread holds
 inline thread_local std::size_t page_locked_peak = 0;
 
-/// The commands that this thread enqueued.
+/// Counts the commands that this thread enqueued.
 inline thread_local std::size_t kernels = 0;
 inline thread_local std::size_t fills = 0;
 inline thread_local std::size_t copies = 0;
 
 inline thread_local cudaError_t last_error = cudaSuccess;
-inline thread_local int device = 0; ///< the current one; all have the same memory
+inline thread_local int device = 0; ///< the current device; all share one memory
 
 /// Leaves an error as the last one of this thread, as each failed call does.
 inline cudaError_t failed(cudaError_t code) {
@@ -142,8 +142,8 @@ inline cudaError_t failure_of(std::string_view call) {
     return failed(code);
 }
 
-/// Counts calls of this thread that release an object of another device than the current one. CUDA
-/// allows some of them and says nothing about others.
+/// Counts calls of this thread that release an object of a device other than the current one. CUDA
+/// allows some of them and does not specify the others.
 inline thread_local std::size_t released_elsewhere = 0;
 
 inline void note_release(int of) {
@@ -210,7 +210,7 @@ private:
     }
 };
 
-/// The null stream and that of the calling thread run at once.
+/// Returns whether commands run at once, as on the null stream and that of the calling thread.
 inline bool runs_at_once(cudaStream_t stream) {
     return reinterpret_cast<std::uintptr_t>(stream) <= 2;
 }

@@ -93,7 +93,8 @@ private:
         : _threads(threads), _is_done(threads, false), _slots(threads),
           _warps(threads / 32 + 1, std::vector<Barrier>(5)) {}
 
-    /// A whole warp, or one of its four groups of eight.
+    /// Returns an index for a mask: of one of the four groups of eight threads, or of the whole
+    /// warp.
     static unsigned mask_index(unsigned mask) {
         for (unsigned group = 0; group < 4; ++group) {
             if (mask == 0xffU << 8 * group) {
@@ -101,12 +102,12 @@ private:
             }
         }
         if (mask != 0xffffffffU) {
-            std::abort(); // no other is used
+            std::abort(); // kernels use no other masks
         }
         return 4;
     }
 
-    /// The work of a fiber, block after block.
+    /// Runs on a fiber: does its work, block after block.
     static void start() {
         for (;;) {
             current->_call(current->_body);
@@ -140,7 +141,7 @@ private:
         }
     }
 
-    /// The next thread that is not done.
+    /// Returns the next thread that is not done.
     [[nodiscard]] unsigned following(unsigned thread) const {
         do {
             thread = (thread + 1) % _threads;

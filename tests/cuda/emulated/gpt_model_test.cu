@@ -20,8 +20,8 @@
 #include <span>
 #include <vector>
 
-// The kernels of the training example, and the model that calls them, against the same model on the
-// host.
+// Compares the kernels of the training example, and the model that calls them, with the same model
+// on the host.
 
 namespace zero::test::gpt_model_test {
 

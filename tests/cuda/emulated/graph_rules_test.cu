@@ -14,8 +14,9 @@ namespace zero::test::graph_rules_test {
 
 namespace {
 
-/// Returns the message of the engine, and CUDA's code at the end, for a capture of one step. @param
-/// joins_before whether `join` is called before the capture, and `joins_after` at its end
+/// Returns the message of the engine, and CUDA's code at the end, for a capture of one step.
+/// @param joins_before whether `join` is called before the capture
+/// @param joins_after whether `join` is called at the end of the capture
 std::string text_of_capture(bool joins_before, bool joins_after) {
     using Stage = ZeroStage<2, Parameters<bfloat16>, Loopback<cuda::Backend>>;
     return on_ranks<std::string, Stage::Communicator>(1, [&](auto& communicator) {

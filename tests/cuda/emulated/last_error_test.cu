@@ -6,8 +6,8 @@
 #include <zero/cuda/pool_allocator.hpp>
 #include <zero/cuda/runtime_backend.hpp>
 
-// Questions that the library asks leave no error behind that the program could mistake for one of
-// its own launches.
+// Queries that the library makes leave no error behind that the program could mistake for an error
+// of one of its own launches.
 
 namespace zero::test::last_error_test {
 

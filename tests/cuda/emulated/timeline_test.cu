@@ -7,7 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-// The times of streams come from CUDA events. The emulated ones note when a stream came to them.
+// The times of streams come from CUDA events. The emulated ones note when a stream
+// reached them.
 
 namespace zero::test::cuda_timeline_test {
 
@@ -19,7 +20,7 @@ struct Seen {
     std::size_t spans = 0;
     std::size_t incomplete = 0;
     std::size_t disordered = 0; ///< spans of a stream that began before the one before it ended
-    std::size_t waits = 0;      ///< of the host between begin_step and step
+    std::size_t waits = 0;      ///< waits of the host between begin_step and step
     std::size_t allocations = 0;
     double communication = 0.0;
     double exposed = 0.0;

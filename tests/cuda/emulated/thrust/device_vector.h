@@ -1,6 +1,7 @@
 #pragma once
 
-// Stands for thrust::device_vector on the emulated device: what tests and examples use of it.
+// Stands for thrust::device_vector on the emulated device: the members that tests and examples
+// use.
 
 #include "cuda_runtime_api.h"
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// The part of gloo that LibTorch's header of the process group names. The packages of LibTorch hold
-// gloo, but not its headers. The tests only pass pointers to these classes, so none is complete
-// but for the functions that LibTorch overrides.
+// The part of gloo that LibTorch's header of the process group names. The packages of LibTorch
+// contain gloo, but not its headers. The tests only pass pointers to these classes, so the classes
+// declare no more than the functions that LibTorch overrides.
 
 #include <chrono>
 #include <memory>

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-namespace cub __attribute__((visibility("hidden"))) { // as the operations that it takes
+namespace cub __attribute__((visibility("hidden"))) { // hidden like the operations that it takes
 
     /// Calls the operation with each index, in blocks of 512, within a block from the last to the
     /// first: callers must not rely on an order.
