@@ -59,7 +59,7 @@ public:
             return std::make_shared<typename Types::template Stage<N>>(*communicator.inner, list,
                                                                        translated);
         });
-        _has_callers_block = zero::detail::access_to(*_engine).reduces_once();
+        _reduces_once = zero::detail::access_to(*_engine).reduces_once();
         _weights.resize(_engine->layout().units());
         _gradients.resize(_engine->layout().units());
     }
@@ -72,7 +72,7 @@ public:
         if (micro_steps == 0) {
             throw zero::InvalidArgument("zero: a step has at least one micro-step.");
         }
-        if (_has_callers_block && micro_steps > 1) {
+        if (_reduces_once && micro_steps > 1) {
             throw zero::InvalidArgument(
                 "zero: zero_begin_step() with several micro-steps, but the gradients are reduced "
                 "once, in the memory of the program; add the micro-batches there and pass 1, or "
@@ -360,7 +360,7 @@ private:
     }
 
     std::shared_ptr<Engine> _engine;
-    bool _has_callers_block = false; ///< gradients are in the program's block, reduced once
+    bool _reduces_once = false; ///< gradients are in the program's block, reduced once
     std::size_t _micro_steps_left = 0;
     bool _is_in_micro_step = false;
     std::vector<std::vector<zero::Weights<Engine>>> _weights; ///< handles per unit, innermost last

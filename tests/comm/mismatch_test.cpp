@@ -152,4 +152,24 @@ TEST_CASE("Checked finds the same differences, before the inner communicator see
     });
 }
 
+TEST_CASE("What a tag has for messages only is not compared") {
+    auto const sum = [](auto& communicator) {
+        float values[2] = {1.0F, 2.0F};
+        std::size_t const cuts[] = {0, 1, 2};
+        bool const is_first = communicator.rank() == 0;
+        host::ThreadedQueue queue;
+        communicator.all_reduce(
+            static_cast<float const*>(values), values, cuts, &queue,
+            CollectiveTag{"sums", 1, is_first ? "first" : "other", is_first ? "of rank 0" : ""});
+        queue.synchronise();
+        return values[1];
+    };
+    CHECK_NOTHROW(run_ranks(2, [&](LoopbackCommunicator& loopback) {
+        Checked<LoopbackCommunicator> checked(loopback);
+        if (sum(loopback) != 4.0F || sum(checked) != 4.0F) {
+            throw std::runtime_error("another sum");
+        }
+    }));
+}
+
 } // namespace zero::test::mismatch_test

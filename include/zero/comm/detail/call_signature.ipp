@@ -65,7 +65,7 @@ ZERO_INLINE std::string CallSignature::first_difference(std::span<std::uint64_t 
     std::uint64_t const* const first = signatures.data();
     for (std::size_t rank = 1; rank < signatures.size() / words; ++rank) {
         std::uint64_t const* const other = first + rank * words;
-        if (std::memcmp(first, other, context_begin * sizeof(*first)) != 0) {
+        if (std::memcmp(first, other, parameter_begin * sizeof(*first)) != 0) {
             SignatureTexts first_texts;
             SignatureTexts other_texts;
             return describe(call_of(first, first_texts), rank, call_of(other, other_texts));
