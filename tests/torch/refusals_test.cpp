@@ -282,6 +282,22 @@ TEST_CASE("Replicated leaves the module whole, and refuses what it would train w
             replicated.load(zeros);
             CHECK(at::equal(model->head_bias, at::zeros_like(model->head_bias)));
 
+            // written in place: refused, until load() hands the values over
+            {
+                ::torch::NoGradGuard const no_gradients;
+                model->head_bias.fill_(2.0);
+            }
+            replicated->begin_step();
+            replicated->begin_micro_step(true);
+            CHECK(contains(message_of<InvalidArgument>([&] { replicated.backward(loss()); }),
+                           "'head_bias' was written in place"));
+            replicated->cancel_step();
+            replicated.load(model->named_parameters());
+            CHECK(at::equal(model->head_bias, at::full_like(model->head_bias, 2.0)));
+            micro_step(replicated);
+            CHECK(replicated.step(0.0).step_count == 3);
+            CHECK(at::equal(model->head_bias, at::full_like(model->head_bias, 2.0)));
+
             at::Tensor const memory = model->head_bias.detach();
             model->head_bias.set_data(::torch::zeros({torch_model::vocabulary}));
             replicated->begin_step();

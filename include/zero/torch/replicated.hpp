@@ -71,16 +71,17 @@ public:
         _hooks = std::make_shared<detail::GradientHooks>(
             _tensors, static_cast<detail::GradientReceiver&>(*this));
         _hooks->attach();
+        _tensors.accept_values();
         broadcast_buffers();
         show_parameters();
     }
 
     /// @brief Multiplies the loss by the loss scale and runs its backward pass, in which each
     /// gradient is added to the engine's buckets. Once for each micro-step.
-    /// @throws InvalidArgument if a parameter was replaced or given other memory, or its gradient
-    /// is sparse; LateGradient for a second backward pass; OutOfOrder if the engine's `step` was
-    /// called instead of `step`; what autograd throws. Afterwards no parameter has a gradient, and
-    /// `cancel_step` of the engine continues the training if all ranks call it.
+    /// @throws InvalidArgument if a parameter was replaced, given other memory or written in place,
+    /// or its gradient is sparse; LateGradient for a second backward pass; OutOfOrder if the
+    /// engine's `step` was called instead of `step`; what autograd throws. Afterwards no parameter
+    /// has a gradient, and `cancel_step` of the engine continues the training if all ranks call it.
     void backward(at::Tensor const& loss) {
         Device::require_current(_queue);
         if (_engine->last_report().serial != _shown) {
@@ -108,6 +109,7 @@ public:
     /// nothing was changed
     void load(::torch::OrderedDict<std::string, at::Tensor> const& state) {
         detail::load_state(*_engine, _tensors, state);
+        _tensors.accept_values();
         broadcast_buffers();
         show_parameters();
     }

@@ -30,9 +30,7 @@ namespace ZERO_NAMESPACE::detail {
 ///
 /// The engine calls it: `acquire`, `hand_over` and `set_ready` during the backward pass,
 /// `end_micro_step` and `finish_step` at the ends. `launch` passes each complete bucket to its
-/// store. Under every_micro_step the store reduces it. Under the boundary schedule it adds the
-/// bucket to the accumulation buffer, which it reduces in the last micro-step; if that was not
-/// announced, `finish_step` starts the reductions.
+/// store, which reduces it, or accumulates it until the last micro-step or `finish_step`.
 template <class Config>
 class GradientScheduler {
 public:
@@ -193,9 +191,8 @@ public:
         ++_micro_steps;
     }
 
-    /// @brief Completes the reductions of a step. Under the boundary schedule it reduces the
-    /// accumulation buffer if the last micro-step was not announced. Under every_micro_step it
-    /// gathers the sums of replicated gradients unless the only micro-step has all-reduced them. A
+    /// @brief Completes the reductions of a step: reduces accumulated gradients if the last
+    /// micro-step was not announced, and gathers replicated sums that were not all-reduced. A
     /// second call in a step is a no-op. Collective.
     void finish_step() {
         if (std::exchange(_is_finished, true)) {
@@ -254,8 +251,8 @@ private:
                                  [&](auto const& store) { return store.is_leased(bucket); });
     }
 
-    /// Whether a gradient may have been written. In memory of the engine: its address was taken, or
-    /// a gradient handed over. Caller-owned: leased or reported.
+    /// In memory of the engine: its address was taken, or it was handed over. Caller-owned: leased
+    /// or reported.
     [[nodiscard]] bool is_written(std::size_t parameter) const {
         return is_in_callers_memory(parameter)
                    ? _deliveries.is_begun(parameter) || _readiness.is_started(parameter)
@@ -318,9 +315,8 @@ private:
         }
     }
 
-    /// Provides memory for a parameter's gradient to commands on `writer`, which must already
-    /// follow the writes to its buckets. If `is_zeroed`, the first call of a micro-step clears
-    /// caller-owned memory, and chooses other memory to be cleared together with others.
+    /// Provides memory for a parameter's gradient to `writer`, which already follows the writes to
+    /// its buckets. The first call of a micro-step clears it, or chooses it to be cleared later.
     void begin_parameter(std::size_t parameter, Queue writer, bool is_zeroed) {
         bool const is_callers = is_in_callers_memory(parameter);
         if (is_callers) {

@@ -30,6 +30,8 @@ struct ModuleTensor {
     bool is_leased = false;    ///< `gradient` is the tensor's `.grad`
     bool is_used = false;      ///< autograd added to it in this backward pass
     std::uint32_t version = 0; ///< version of `gradient` when lent; each addition raises it
+    std::uint32_t written = 0; ///< version of `tensor`, if it is trained in place, at the last
+                               ///< `accept_values`
 };
 
 /// @brief The parameters of a module in the order of its units, and the memory that their tensors
@@ -88,9 +90,13 @@ public:
     /// InvalidArgument
     void require_unchanged() const;
 
-    /// @brief Requires that each tensor still shows the memory that it had at registration. For
-    /// tensors that are trained in place. @throws InvalidArgument
+    /// @brief Requires that each tensor still shows the memory that it had at registration, and
+    /// that no trainable one was written by LibTorch since `accept_values`. For tensors that are
+    /// trained in place. @throws InvalidArgument
     void require_in_place() const;
+
+    /// @brief The engine has the values that the tensors show.
+    void accept_values();
 
     /// @brief Requires that no parameter has a gradient outside of the engine's memory. @throws
     /// LateGradient

@@ -234,6 +234,17 @@ ZERO_INLINE void ModuleTensors::require_in_place() const {
         if (!item.tensor.is_alias_of(at::Tensor(item.whole)) && item.tensor.numel() != 0) {
             refuse_other_memory(item);
         }
+        if (item.is_trainable && version_of(item.tensor) != item.written) {
+            refuse(item.name, "was written in place, which the engine has not seen; set values by "
+                              "load(), which also takes what the module holds: "
+                              "load(module.named_parameters())");
+        }
+    }
+}
+
+ZERO_INLINE void ModuleTensors::accept_values() {
+    for (ModuleTensor& item : _tensors) {
+        item.written = version_of(item.tensor);
     }
 }
 
