@@ -1,7 +1,7 @@
 // Trains a small language model in LibTorch with stages 1, 2 and 3 on two ranks, which are threads,
 // and compares the losses with those of torch::optim::AdamW on the batches of both ranks. Stage 2
 // runs twice: with sharded and with whole modules. Needs LibTorch (-DZERO_TORCH=...).
-// torch/train.py trains the same model in processes of torchrun.
+// torch/train.py trains the same model in processes started by torchrun.
 
 #include "torch/language_model.hpp"
 

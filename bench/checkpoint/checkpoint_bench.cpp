@@ -76,7 +76,7 @@ void forget_files() {
     }
 }
 
-/// What happens to the files between two iterations.
+/// State of the checkpoint files when an iteration begins.
 enum class Files { removed, cached, on_disk };
 
 /// Runs `act(engine)` on every rank, once for each iteration; `prepare` is not timed.

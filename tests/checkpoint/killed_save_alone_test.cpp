@@ -33,7 +33,8 @@ int kills() {
     return text == nullptr ? 60 : std::atoi(text);
 }
 
-/// Saves one checkpoint whose files and manifest all hold `number`.
+/// Saves a checkpoint whose manifest holds `number` and whose files are derived from it. Every
+/// fourth number also deletes the older checkpoints.
 void save(std::filesystem::path const& folder, std::uint64_t number) {
     CheckpointDirectory const directory(folder);
     // Three names in turn: most checkpoints replace another.

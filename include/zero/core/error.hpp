@@ -34,7 +34,8 @@ private:
     int _code;
 };
 
-/// @brief An argument is out of range. Nothing was changed.
+/// @brief An argument or option is invalid, for example out of range, or an unknown or duplicate
+/// name. Nothing was changed.
 class InvalidArgument : public Error {
 public:
     using Error::Error;

@@ -22,7 +22,7 @@ enum class Placement : std::uint8_t {
 /// P_os+g+p).
 struct StageRow {
     Placement parameters;          ///< between uses
-    Placement reduced_gradients;   ///< gradients after their reduction
+    Placement reduced_gradients;   ///< from the reduction until the update
     Placement accumulation_buffer; ///< replicated: a full buffer, which also holds sums over
                                    ///< micro-steps before their reduction
     Placement optimizer_state;     ///< master weights and moments

@@ -8,9 +8,9 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief The parameter of which a registration is a tile: a contiguous part that is gathered and
-/// reduced by itself. `tiles` fills it. Tiles of one parameter are registered one after the other,
-/// from its first element to its last.
+/// @brief Where a tile lies: the name and shape of the whole parameter, and the offset of the tile
+/// in it. A tile is a contiguous part that is gathered and reduced by itself. `tiles` fills it.
+/// Register the tiles of a parameter consecutively, from its first element to its last.
 struct Tile {
     std::string of{};                 ///< name of the parameter; empty: not a tile
     std::size_t begin = 0;            ///< offset of the tile in the parameter

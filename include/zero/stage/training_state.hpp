@@ -150,8 +150,8 @@ public:
 
     /// @}
     /// @name Gradients
-    /// Between the last `end_micro_step` and `step`; no micro-step may follow. The first of these
-    /// calls in a step is collective, whatever its form, because it completes the reductions.
+    /// Call these between the last `end_micro_step` and `step`; no micro-step may follow. The first
+    /// call in a step is collective, even a local one, because it completes the reductions.
     /// `step` inspects, clips and applies what was written.
     /// @{
 

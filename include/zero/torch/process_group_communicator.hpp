@@ -17,9 +17,9 @@ namespace ZERO_NAMESPACE::torch {
 /// host. One object per rank.
 ///
 /// It needs `alltoall_base`, `allgather`, `broadcast` and `allreduce` of the group's backend for
-/// tensors on the host, as gloo has them. A collective is one command on the given queue.
-/// The call itself does not wait, unless 512 collectives (fewer in large groups) are ahead of the
-/// queue. Sums are formed in float in rank order and rounded once: the bits are those of
+/// tensors on the host, which gloo provides. A collective is one command on the given queue.
+/// The call itself waits only while 512 collectives of this communicator (fewer in large groups)
+/// are unfinished. Sums are formed in float in rank order and rounded once: the bits are those of
 /// `Loopback`. Buckets of any size are cut into messages of at most a quarter of
 /// `ProcessGroupOptions::scratch_bytes`, which are copied through buffers of the communicator. So a
 /// transfer that never ends refers to no memory of the caller.

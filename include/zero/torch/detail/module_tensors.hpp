@@ -71,7 +71,7 @@ public:
     /// memory since registration
     void show(std::size_t parameter, void* memory);
 
-    /// @brief Takes the memory away again, with the last holder.
+    /// @brief Removes one holder of a tensor; removing the last one takes its memory away.
     void hide(std::size_t parameter) noexcept;
 
     /// @brief Shows memory that the tensor then owns.
