@@ -25,6 +25,17 @@ inline constexpr std::size_t least_process_group_scratch_bytes = 4096; ///< mini
 /// The time between two looks into the store while a rank waits.
 inline constexpr std::chrono::milliseconds time_between_looks{100};
 
+/// Returns a name that differs between the process groups of a store. Later versions of LibTorch
+/// than 2.4 have renamed it.
+template <class Backend>
+std::string const& name_of(Backend const& group) {
+    if constexpr (requires { group.getGroupUid(); }) {
+        return group.getGroupUid();
+    } else {
+        return group.getGroupName();
+    }
+}
+
 /// Returns the group. @throws InvalidArgument
 ZERO_COLD_INLINE c10::intrusive_ptr<c10d::Backend>
 checked_group(c10::intrusive_ptr<c10d::Backend> group, ProcessGroupOptions const& options) {
@@ -56,7 +67,7 @@ ProcessGroupCollectives::ProcessGroupCollectives(c10::intrusive_ptr<c10d::Backen
                                           least_process_group_scratch_bytes * _place.world)
                      / 512 * 128),
       _pieces(_place.world),
-      _records(options.store, _group->getGroupName(), _group->getRank(), _group->getSize()),
+      _records(options.store, name_of(*_group), _group->getRank(), _group->getSize()),
       _flights(_place.world) {
     if (_options.ignores_broken_pipes) {
         ignore_broken_pipes();
