@@ -61,7 +61,7 @@ TEST_CASE("A process group moves what is larger than its buffers in several roun
         check_sums<bfloat16>(caller, cuts, true);
         check_gather<float>(caller, cuts, false);
         check_broadcast<float>(caller, 5000, caller.world() - 1);
-        check_integers(caller, 3000, IntegerReduction::sum);
+        check_integers(caller, 3000, 0);
     });
 }
 
