@@ -285,7 +285,7 @@ if built gpu_probe; then
 fi
 
 begin_phase "bits of the kernels"
-first=(cub exact_sum element_kernels inspect_kernels update_kernels fast_math two_libraries)
+first=(cub exact_sum exact_run element_kernels inspect_kernels update_kernels fast_math two_libraries)
 run_tests "${first[@]}"
 
 begin_phase "engine, loopback, delays, graphs"

@@ -2,14 +2,11 @@
 
 #include "../../backend/slices.hpp"
 #include "../../core/detail/namespace.hpp"
-#include "../capture_lock.hpp"
 #include "../table_range.hpp"
-#include "check.hpp"
 #include "chunk.hpp"
 #include "chunk_sizes.cuh"
 #include "config.cuh"
-#include "cub.cuh"
-#include "launch.cuh"
+#include "for_each_index.cuh"
 #include "pack.cuh"
 
 #include <cuda_runtime_api.h>
@@ -92,23 +89,13 @@ private:
     }
 };
 
-/// @brief Enqueues one kernel of CUB that copies tensors to their places in a bucket, or back, and
+/// @brief Enqueues one kernel that copies tensors to their places in a bucket, or back, and
 /// converts where the types differ. @throws CudaError
 template <bool to_bucket, class Tensor, class InBucket>
 ZERO_CUDA_HIDDEN inline void
 copy_table(cudaStream_t stream, TableRange<CopySlice<Tensor>> const& table, InBucket* bucket) {
-    if (table.count == 0) {
-        return;
-    }
     using Copy = CopyPackOfTable<to_bucket, Tensor, InBucket>;
-    CaptureLock const lock(stream);
-    cudaError_t const earlier = cudaPeekAtLastError();
-    cudaError_t const code =
-        cub::DeviceFor::Bulk(table.count * Copy::chunk_packs, Copy{table, bucket}, stream);
-    if (code != earlier) { // if equal, CUB repeats the last error that an earlier call of the
-                           // program left, such as the result of a query
-        check(code, "cub::DeviceFor::Bulk");
-    }
+    for_each_index(stream, table.count * Copy::chunk_packs, Copy{table, bucket});
 }
 
 } // namespace ZERO_CUDA_NAMESPACE

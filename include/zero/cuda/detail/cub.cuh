@@ -15,7 +15,6 @@
 #endif
 
 #include <cub/block/block_reduce.cuh>
-#include <cub/device/device_for.cuh>
 #include <cub/warp/warp_reduce.cuh>
 
 namespace ZERO_NAMESPACE::cuda::detail {

@@ -70,8 +70,8 @@ struct AccumulatePack {
     __device__ void operator()(std::size_t index, std::size_t count) const {
         float sums[pack_elements];
         float values[pack_elements];
-        load_floats<whole>(sum + index, count, sums);
-        load_floats<whole>(from + index, count, values);
+        load_operands<whole>(sum + index, count, sums);
+        load_operands<whole>(from + index, count, values);
 #pragma unroll
         for (std::size_t i = 0; i < pack_elements; ++i) {
             sums[i] = ops::add(sums[i], values[i]);

@@ -31,7 +31,7 @@ struct SumOfPack {
     template <bool whole>
     __device__ void operator()(std::size_t index, std::size_t count) const {
         float x[pack_elements];
-        load_floats<whole>(values + index, count, x);
+        load_operands<whole>(values + index, count, x);
         sum->template add<stride<whole>>(x, first_index + static_cast<long long>(index));
     }
 };
@@ -53,7 +53,8 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 4)
     using Sum = PackSum<NormKind::l2>;
     __shared__ typename Sum::Shared shared;
     Sum sum(shared);
-    for (std::size_t i = blockIdx.x; i < table.count; i += gridDim.x) {
+    auto const count = static_cast<unsigned>(table.count); // 2^32 chunks are 2^45 elements
+    for (unsigned i = blockIdx.x; i < count; i += gridDim.x) {
         Chunk const chunk = table.chunks[i];
         add_chunk(chunk, table.slices[chunk.slice], sum);
     }
@@ -68,10 +69,11 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 4)
     using Sum = std::conditional_t<kind == NormKind::infinity, PackMaximum, PackSum<kind>>;
     __shared__ typename Sum::Shared shared;
     Sum sum(shared);
-    std::size_t const per_block = (table.count + gridDim.x - 1) / gridDim.x;
-    std::size_t const begin = blockIdx.x * per_block;
-    std::size_t const end = begin + per_block < table.count ? begin + per_block : table.count;
-    for (std::size_t i = begin; i < end; ++i) {
+    auto const count = static_cast<unsigned>(table.count); // 2^32 chunks are 2^45 elements
+    unsigned const per_block = (count + gridDim.x - 1) / gridDim.x;
+    unsigned const begin = blockIdx.x * per_block;
+    unsigned const end = begin + per_block < count ? begin + per_block : count;
+    for (unsigned i = begin; i < end; ++i) {
         Chunk const chunk = table.chunks[i];
         NormSlice<A> const slice = table.slices[chunk.slice];
         add_chunk(chunk, slice.part, sum);

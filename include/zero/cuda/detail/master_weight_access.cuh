@@ -33,7 +33,7 @@ struct MasterAccess {
     template <bool whole>
     __device__ void load_weights(std::size_t begin, std::size_t count,
                                  float (&weights)[pack_elements]) const {
-        load_floats<whole>(at.master + begin, count, weights);
+        load_operands<whole>(at.master + begin, count, weights);
     }
 
     template <bool whole>
@@ -128,7 +128,7 @@ struct StochasticAccess {
     template <bool whole>
     __device__ void load_weights(std::size_t begin, std::size_t count,
                                  float (&weights)[pack_elements]) const {
-        load_floats<whole>(at.parameter + begin, count, weights);
+        load_operands<whole>(at.parameter + begin, count, weights);
     }
 
     template <bool whole>

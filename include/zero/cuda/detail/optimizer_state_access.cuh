@@ -38,7 +38,7 @@ struct StateAccess {
                                 float (&values)[states][pack_elements]) const {
 #pragma unroll
         for (std::size_t s = 0; s < states; ++s) {
-            load_floats<whole>(at.states[s] + begin, count, values[s]);
+            load_operands<whole>(at.states[s] + begin, count, values[s]);
         }
     }
 

@@ -144,6 +144,18 @@ __device__ inline void load_floats(T const* from, std::size_t count,
     }
 }
 
+/// @brief Reads up to eight operands of arithmetic, as `load_floats` does but for the bits of NaNs.
+template <bool whole, class T>
+__device__ inline void load_operands(T const* from, std::size_t count,
+                                     float (&values)[pack_elements]) {
+    T stored[pack_elements];
+    load<whole>(from, count, stored);
+#pragma unroll
+    for (std::size_t i = 0; i < pack_elements; ++i) {
+        values[i] = to_operand(stored[i]);
+    }
+}
+
 /// @brief Rounds up to eight floats to T and writes them.
 template <bool whole, class T>
 __device__ inline void store_floats(T* to, std::size_t count,

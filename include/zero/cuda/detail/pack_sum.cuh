@@ -2,12 +2,12 @@
 
 #include "../../core/detail/namespace.hpp"
 #include "../../ops/arithmetic.hpp"
-#include "../../ops/detail/square_anchor.hpp"
 #include "../../ops/exact_sum.hpp"
 #include "../../ops/norm.hpp"
 #include "chunk.hpp"
 #include "config.cuh"
 #include "cub.cuh"
+#include "exact_run.cuh"
 #include "exact_sum.cuh"
 #include "launch.cuh"
 
@@ -36,6 +36,7 @@ struct MergeNonFinite {
 template <NormKind kind>
 class PackSum {
     using ReduceNonFinite = cub::BlockReduce<NonFinite, block_threads>;
+    using Run = ExactRun<kind>;
 
 public:
     /// @brief Shared memory of a block.
@@ -55,31 +56,32 @@ public:
     /// @tparam apart distance between the elements
     template <std::size_t apart>
     __device__ void add(float (&x)[pack_elements], long long index) {
-        unsigned largest_twice = 0;    // bits of the largest magnitude, times 2
-        unsigned smallest_twice = ~0U; // of the smallest, minus 1: skips zeros
-#pragma unroll
-        for (float const value : x) {
-            unsigned const twice = __builtin_bit_cast(std::uint32_t, value) << 1U;
-            largest_twice = largest_twice < twice ? twice : largest_twice;
-            smallest_twice = twice - 1 < smallest_twice ? twice - 1 : smallest_twice;
+        typename Run::Range const range(x);
+        if (!_run.takes(range)) {
+            if (range.largest == 0) {
+                return; // only zeros
+            }
+            _run.end(_sum, _rest);
+            if (range.largest_exponent() == 255) {
+                drop_non_finite<apart>(x, index);
+                add_each(x);
+                return;
+            }
+            _run.begin(range);
+            if (!_run.takes(range)) {
+                add_each(x);
+                return;
+            }
         }
-        auto const largest = static_cast<int>(largest_twice >> 24U);
-        auto const smallest = static_cast<int>((smallest_twice + 1) >> 24U);
-        if (largest_twice == 0) {
-            return; // only zeros
-        }
-        if (largest == 255) {
-            drop_non_finite<apart>(x, index);
-            add_each(x);
-        } else if (!add_together(x, largest, smallest)) {
-            add_each(x);
-        }
+        _run.add(x);
     }
 
     /// All threads of the block call it after each chunk.
     __device__ void end_chunk() {
         if (++_chunks == most_chunks) {
             flush();
+        } else if (_chunks % Run::most_chunks == 0) {
+            _run.end(_sum, _rest);
         }
     }
 
@@ -104,50 +106,14 @@ public:
     __device__ void move_to(ops::NormSum& result) { move_to(result.exact); }
 
 private:
-    using Anchor = ops::detail::SquareAnchor<24, 3, 3>; // a pack has 8 terms
-
-    static constexpr unsigned most_packs =
-        chunk_elements / round_elements + 1; ///< packs of a thread in a chunk, and one at its end
     static constexpr unsigned most_chunks =
-        ThreadSum::most / most_packs; ///< chunks between two flushes
+        ThreadSum::most / Run::most_packs_of_chunk; ///< chunks between two flushes
 
     __device__ void flush() {
+        _run.end(_sum, _rest);
         _sum.flush();
         _rest.flush();
         _chunks = 0;
-    }
-
-    /// @return false, and nothing is added, if the exponents are too far apart
-    __device__ bool add_together(float const (&x)[pack_elements], int largest, int smallest) {
-        if constexpr (kind == NormKind::l1) {
-            // The sum is a multiple of 2^(smallest - 150) below 2^(largest - 127 + 4).
-            if (largest - smallest > 53 - 150 + 127 - 4) {
-                return false;
-            }
-            double sum = 0.0;
-#pragma unroll
-            for (float const value : x) {
-                sum = ops::add(sum, fabs(static_cast<double>(value)));
-            }
-            _sum.add(sum);
-        } else {
-            Anchor const anchor(largest);
-            if (!anchor.serves(largest, smallest)) {
-                return false;
-            }
-            double sum = anchor.anchor;
-            double rest = anchor.offset;
-#pragma unroll
-            for (float const value : x) {
-                auto const wide = static_cast<double>(value);
-                double const next = __fma_rn(wide, wide, sum);
-                rest = ops::add(rest, __fma_rn(wide, wide, -ops::sub(next, sum)));
-                sum = next;
-            }
-            _sum.add(ops::sub(ops::sub(sum, anchor.anchor), anchor.offset));
-            _rest.add(rest); // far smaller, so it has its own window
-        }
-        return true;
     }
 
     /// Adds to the digits of the block, which is slow but rare.
@@ -175,6 +141,7 @@ private:
     Shared* _shared;
     ThreadSum _sum;
     ThreadSum _rest;
+    Run _run;
     unsigned _chunks = 0;     ///< chunks since the last flush
     unsigned _non_finite = 0; ///< at most 2^40 elements over the 256 threads of a block
     long long _first = ops::Inspection::none;

@@ -56,14 +56,16 @@ __device__ inline void round_results(float const (&values)[n], T (&rounded)[n]) 
 }
 
 /// @brief Returns a value that takes part in arithmetic, whose results are NaN whatever the NaN.
-__device__ inline float to_operand(float16 x) {
+template <class T>
+__device__ inline float to_operand(T x) {
 #if defined(__CUDA_ARCH__)
-    float value = 0.0F;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(x.bits));
-    return value;
-#else
-    return to_float(x);
+    if constexpr (std::is_same_v<T, float16>) {
+        float value = 0.0F;
+        asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(x.bits));
+        return value;
+    }
 #endif
+    return to_float(x);
 }
 
 } // namespace ZERO_CUDA_NAMESPACE

@@ -37,10 +37,10 @@ struct SumRanksPack {
     template <bool whole>
     __device__ void operator()(std::size_t index, std::size_t count) const {
         float sums[pack_elements];
-        load_floats<whole>(peers.memory[0] + begin + index, count, sums);
+        load_operands<whole>(peers.memory[0] + begin + index, count, sums);
         for (int rank = 1; rank < peers.world; ++rank) {
             float values[pack_elements];
-            load_floats<whole>(peers.memory[rank] + begin + index, count, values);
+            load_operands<whole>(peers.memory[rank] + begin + index, count, values);
 #pragma unroll
             for (std::size_t i = 0; i < pack_elements; ++i) {
                 sums[i] = ops::add(sums[i], values[i]);

@@ -38,7 +38,7 @@ struct UpdatePack {
         float gradients[pack_elements];
         float values[pack_elements];
         float state[Optimizer::states][pack_elements];
-        load_floats<whole>(gradient + at, count, gradients);
+        load_operands<whole>(gradient + at, count, gradients);
         weights.template load_weights<whole>(at, count, values);
         states.template load_states<whole>(at, count, state);
 #pragma unroll
