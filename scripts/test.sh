@@ -90,6 +90,18 @@ find_torch() {
     ZERO_TORCH=$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/torch
 }
 
+# find_nvdisasm: sets nvdisasm to CMake's option for the disassembler of CUDA, which some toolkits lack. Installs its Python package below the build root. Without it, a test of figures is skipped.
+nvdisasm=()
+find_nvdisasm() {
+    local nvcc folder=$build_root/nvdisasm
+    nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null) || return 0
+    ! has nvdisasm && [ ! -x "$(dirname "$nvcc")/nvdisasm" ] || return 0
+    if [ ! -d "$folder" ]; then
+        has python3 && run_quietly timeout 300 python3 -m pip install --no-deps --target "$folder" nvidia-cuda-nvdisasm==13.2.78 || return 0
+    fi
+    nvdisasm=("-DZERO_NVDISASM=$(ls "$folder"/nvidia/*/bin/nvdisasm 2>/dev/null)")
+}
+
 # Of run_leg: the target that is built, and further arguments of CTest.
 leg_target=all
 leg_tests=()
@@ -116,7 +128,10 @@ run_leg() {
 
 for leg in "${legs[@]}"; do
     case $leg in
-        release) run_leg release release "-DCMAKE_CXX_COMPILER=$(compiler)" ;;
+        release)
+            find_nvdisasm
+            run_leg release release "-DCMAKE_CXX_COMPILER=$(compiler)" "${nvdisasm[@]}"
+            ;;
         clang) run_leg clang release-clang ;;
         torch)
             started=$SECONDS

@@ -27,6 +27,7 @@ if(CHECK STREQUAL "registers")
     if(NOT result EQUAL 0)
         message(FATAL_ERROR "nvcc failed:\n${log}")
     endif()
+    file(WRITE "${kept}/ptxas.log" "${log}") # for kernel_figures.cpp
     string(REGEX MATCHALL "[^\n]*warning[^\n]*" warnings "${log}")
     foreach(warning IN LISTS warnings)
         complain("${warning}")

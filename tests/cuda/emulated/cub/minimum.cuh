@@ -14,3 +14,9 @@ struct minimum<void> {
 };
 
 } // namespace cuda
+
+namespace cub {
+
+using Min = cuda::minimum<>; // its name before CCCL 3.0
+
+} // namespace cub
