@@ -3,10 +3,13 @@
 #include "support/catch.hpp"
 #include "support/program.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <regex>
 #include <string>
 #include <vector>
@@ -79,10 +82,7 @@ std::map<std::string, std::int64_t> registers(std::string const& report) {
         "Compiling entry function '([^']*)'[\\s\\S]*?Used ([0-9]+) registers");
     std::map<std::string, std::int64_t> result;
     for (std::sregex_iterator at(report.begin(), report.end(), entry), end; at != end; ++at) {
-        int status = 0;
-        std::unique_ptr<char, void (*)(void*)> const name(
-            abi::__cxa_demangle((*at)[1].str().c_str(), nullptr, nullptr, &status), std::free);
-        result[status == 0 ? name.get() : (*at)[1].str()] = std::stoll((*at)[2].str());
+        result[demangled((*at)[1].str())] = std::stoll((*at)[2].str());
     }
     return result;
 }

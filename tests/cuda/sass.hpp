@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdlib>
 #include <cxxabi.h>
 #include <deque>
 #include <map>
@@ -64,6 +65,14 @@ struct SassKernel {
     }
 };
 
+/// @brief Returns a name as in the source.
+inline std::string demangled(std::string const& mangled) {
+    int status = 0;
+    std::unique_ptr<char, void (*)(void*)> const name(
+        abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status), std::free);
+    return status == 0 ? name.get() : mangled;
+}
+
 /// @brief Returns the kernels in a disassembly.
 inline std::vector<SassKernel> parse_sass(std::string const& text) {
     std::vector<SassKernel> kernels;
@@ -71,12 +80,8 @@ inline std::vector<SassKernel> parse_sass(std::string const& text) {
     for (std::string line; std::getline(stream, line);) {
         static std::string const section = ".text.";
         if (line.rfind(section, 0) == 0) {
-            std::string const mangled =
-                line.substr(section.size(), line.find(':') - section.size());
-            int status = 0;
-            std::unique_ptr<char, void (*)(void*)> const name(
-                abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status), std::free);
-            kernels.push_back({status == 0 ? name.get() : mangled, {}, {}});
+            std::size_t const length = line.find(':') - section.size();
+            kernels.push_back({demangled(line.substr(section.size(), length)), {}, {}});
         } else if (kernels.empty()) {
             continue;
         } else if (line.rfind(".L", 0) == 0) {

@@ -9,6 +9,8 @@
 #include "exact_sum.cuh"
 #include "launch.cuh"
 
+#include <cstdint>
+
 namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
@@ -60,8 +62,8 @@ public:
         }
     };
 
-    /// @brief Returns whether the run is exact with this pack too. Not before `begin`, and not for
-    /// a pack of zeros.
+    /// @brief Returns whether the run is exact with this pack too. False before `begin`, and for a
+    /// pack of zeros.
     [[nodiscard]] __device__ bool takes(Range const& range) const {
         return range.largest < _above
                && _above - 1 - range.smallest_less_1 <= static_cast<unsigned>(widest + 1) << 24U;
