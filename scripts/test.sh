@@ -96,10 +96,10 @@ find_nvdisasm() {
     local nvcc folder=$build_root/nvdisasm
     nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null) || return 0
     ! has nvdisasm && [ ! -x "$(dirname "$nvcc")/nvdisasm" ] || return 0
-    if [ ! -d "$folder" ]; then
+    if ! ls "$folder"/nvidia/*/bin/nvdisasm >/dev/null 2>&1; then
         has python3 && run_quietly timeout 300 python3 -m pip install --no-deps --target "$folder" nvidia-cuda-nvdisasm==13.2.78 || return 0
     fi
-    nvdisasm=("-DZERO_NVDISASM=$(ls "$folder"/nvidia/*/bin/nvdisasm 2>/dev/null)")
+    nvdisasm=("-DZERO_NVDISASM=$(ls "$folder"/nvidia/*/bin/nvdisasm)")
 }
 
 # Of run_leg: the target that is built, and further arguments of CTest.

@@ -27,7 +27,7 @@ struct SassInstruction {
         return text.substr(begin, text.find(' ', begin) - begin);
     }
 
-    /// What stands behind the name.
+    /// The operands, such as `R4, R4, R6`.
     [[nodiscard]] std::string operands() const {
         std::size_t const begin = is_predicated() ? text.find(' ') + 1 : 0;
         std::size_t const space = text.find(' ', begin);

@@ -21,26 +21,7 @@
 namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
-#if CUB_VERSION >= 200400
-
-/// @brief Enqueues one kernel that calls `operation(i)` for each i below `count`, in any order.
-/// @throws CudaError
-template <class Operation>
-ZERO_CUDA_HIDDEN inline void for_each_index(cudaStream_t stream, std::size_t count,
-                                            Operation const& operation) {
-    if (count == 0) {
-        return;
-    }
-    CaptureLock const lock(stream);
-    cudaError_t const earlier = cudaPeekAtLastError();
-    cudaError_t const code = cub::DeviceFor::Bulk(count, operation, stream);
-    if (code != earlier) { // if equal, CUB repeats the last error that an earlier call of the
-                           // program left, such as the result of a query
-        check(code, "cub::DeviceFor::Bulk");
-    }
-}
-
-#else // The CUB of the CUDA toolkit 12.4 has no DeviceFor.
+#if CUB_VERSION < 200400 // the CUDA toolkit 12.4, whose CUB has no DeviceFor
 
 /// Calls of the operation by one thread, as in CUB.
 inline constexpr std::size_t calls_of_thread = 2;
@@ -58,17 +39,30 @@ ZERO_KERNEL void __launch_bounds__(block_threads)
     }
 }
 
+#endif
+
 /// @brief Enqueues one kernel that calls `operation(i)` for each i below `count`, in any order.
-/// @throws CudaError
+/// Enqueues nothing if `count` is 0. @throws CudaError
 template <class Operation>
 ZERO_CUDA_HIDDEN inline void for_each_index(cudaStream_t stream, std::size_t count,
                                             Operation const& operation) {
+#if CUB_VERSION < 200400
     constexpr std::size_t calls_of_block = calls_of_thread * block_threads;
     launch(stream, (count + calls_of_block - 1) / calls_of_block, block_threads,
            for_each_index_kernel<Operation>, count, operation);
-}
-
+#else
+    if (count == 0) {
+        return;
+    }
+    CaptureLock const lock(stream);
+    cudaError_t const earlier = cudaPeekAtLastError();
+    cudaError_t const code = cub::DeviceFor::Bulk(count, operation, stream);
+    if (code != earlier) { // if equal, CUB repeats the last error that an earlier call of the
+                           // program left, such as the result of a query
+        check(code, "cub::DeviceFor::Bulk");
+    }
 #endif
+}
 
 } // namespace ZERO_CUDA_NAMESPACE
 } // namespace ZERO_NAMESPACE::cuda::detail

@@ -133,27 +133,23 @@ __device__ inline void store(T* to, std::size_t count, T const (&values)[pack_el
 }
 
 /// @brief Reads up to eight numbers stored as T and converts them to float.
-template <bool whole, class T>
+/// @tparam operands they take part in arithmetic, so the bits of NaNs do not matter
+template <bool whole, bool operands = false, class T>
 __device__ inline void load_floats(T const* from, std::size_t count,
                                    float (&values)[pack_elements]) {
     T stored[pack_elements];
     load<whole>(from, count, stored);
 #pragma unroll
     for (std::size_t i = 0; i < pack_elements; ++i) {
-        values[i] = to_float(stored[i]);
+        values[i] = operands ? to_operand(stored[i]) : to_float(stored[i]);
     }
 }
 
-/// @brief Reads up to eight operands of arithmetic, as `load_floats` does but for the bits of NaNs.
+/// @brief Reads up to eight operands of arithmetic.
 template <bool whole, class T>
 __device__ inline void load_operands(T const* from, std::size_t count,
                                      float (&values)[pack_elements]) {
-    T stored[pack_elements];
-    load<whole>(from, count, stored);
-#pragma unroll
-    for (std::size_t i = 0; i < pack_elements; ++i) {
-        values[i] = to_operand(stored[i]);
-    }
+    load_floats<whole, true>(from, count, values);
 }
 
 /// @brief Rounds up to eight floats to T and writes them.
