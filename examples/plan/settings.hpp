@@ -15,8 +15,8 @@
 namespace planner {
 
 inline constexpr char const* usage =
-    R"(Prints memory and traffic of every stage side by side, before anything is allocated, for a known
-model or for one of any size with equal layers:
+    R"(Prints memory and traffic of every stage side by side, before allocating, for a known model
+or for one of any size with equal layers:
 
   plan --model gpt2|gpt2-xl|llama3-8b [--ranks 64] [--accumulate-bytes 2] [--micro-steps 1]
   plan [--parameters 7.5e9] [--layers 72] [--ranks 64] [--accumulate-bytes 2] [--micro-steps 1]
