@@ -248,6 +248,14 @@ public:
     }
 
     /// @brief See `Communicator`.
+    void synchronise() {
+        on_levels([&] {
+            detail::synchronise_collectives(*_intra);
+            detail::synchronise_collectives(*_inter);
+        });
+    }
+
+    /// @brief See `Communicator`.
     void forget_events() noexcept {
         _used = {};
         if constexpr (requires { _intra->forget_events(); }) {

@@ -141,6 +141,13 @@ public:
     }
 
     /// @brief See `Communicator`.
+    void synchronise()
+        requires requires(C& inner) { inner.synchronise(); }
+    {
+        _inner->synchronise();
+    }
+
+    /// @brief See `Communicator`.
     void forget_events() noexcept
         requires requires(C& inner) { inner.forget_events(); }
     {
