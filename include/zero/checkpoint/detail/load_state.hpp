@@ -41,7 +41,7 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
     std::optional<LoadPlan> plan;
     std::optional<LoadedScalars<Config>> scalars;
     Buffer<std::byte> staging;
-    on_every_rank(access, "load the checkpoint", [&] {
+    on_files(access, "load the checkpoint", [&] {
         reader.emplace(open());
         std::string const optimizer = type_name<Optimizer>();
         plan.emplace(access.layout(), table, names, optimizer, *reader, options);
