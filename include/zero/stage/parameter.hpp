@@ -25,7 +25,8 @@ template <class T, class G = T>
 struct Parameter {
     std::string name;                        ///< unique
     detail::TypedPointer<T const> initial{}; ///< initial values of an owned parameter, read during
-                                             ///< construction only; null: zeros
+                                             ///< construction only; several may begin at the same
+                                             ///< address; null: zeros
     detail::TypedPointer<T> data{}; ///< for adopted or scattered storage: the memory in which the
                                     ///< parameter lies and stays. Owned storage refuses it, in
                                     ///< every stage

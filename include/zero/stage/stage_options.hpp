@@ -41,6 +41,11 @@ struct StageOptions {
     Storage storage = Storage::owned; ///< the memory in which parameters lie, and its owner
     detail::BlockSpan<typename Config::Parameter>
         adopted_block{}; ///< storage == adopted: the block that holds all parameters
+    /// Whether `step` may return while commands that use memory of the caller are still pending:
+    /// parameters in it, and gradients that were registered or handed over. That memory must then
+    /// live until the ticket's `wait`. By default `step` and `cancel_step` wait for such commands
+    /// on a host backend. Engines that use none, and devices, never wait.
+    bool asynchronous = false;
     /// `begin_step` asks it for the memory of every parameter and throws InvalidArgument if a
     /// pointer or size differs from the registration. For trainers whose framework may replace
     /// memory. May be absent on some ranks.

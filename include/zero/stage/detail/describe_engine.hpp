@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -28,6 +29,15 @@ template <class Config>
                  type_name<typename Config::Optimizer>(), " with ",
                  type_name<typename Config::OptimizerState>(), ", reduced by ", name_of(schedule),
                  (schedule == default_schedule(stage) ? " (the stage's default)" : "")});
+}
+
+/// @brief Returns one line for each option.
+[[gnu::cold]] inline std::string describe_unused(std::vector<std::string> const& options) {
+    std::string lines;
+    for (std::string const& option : options) {
+        lines += "\nnot used in this stage: " + option;
+    }
+    return lines;
 }
 
 } // namespace ZERO_NAMESPACE::detail

@@ -273,6 +273,7 @@ void Engine<Config>::gather_block(ParameterType* block, std::size_t size) {
              "); give one as long as all parameters, or an empty one on a rank that needs no "
              "copy."});
     }
+    detail::Drain<Backend> const drain(_compute); // nothing writes to the block after a throw
     for_each_full_parameter([&](std::size_t parameter, auto values) {
         if (size != 0 && !values.empty()) {
             Backend::copy_bytes(_compute, block + _layout.first_element(parameter), values.data(),

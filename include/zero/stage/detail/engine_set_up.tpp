@@ -16,6 +16,7 @@
 #include "compared_options.hpp"
 #include "filled_by_owners.hpp"
 #include "gradient_store.hpp"
+#include "option_checks.hpp"
 #include "refuse_live_handles.hpp"
 #include "require_agreement.hpp"
 #include "scratch_floats.hpp"
@@ -46,6 +47,8 @@ template <class Config>
       _compute(usable(options.compute_queue)),
       _control(_layout, communicator, _queue, _options, *_memory), _parameters(context(parameters)),
       _gradients(context(parameters)), _shard(context(parameters), _parameters, _gradients),
+      _waits_for_callers(is_host && !_options.asynchronous
+                         && (_options.storage != Storage::owned || _gradients.reads_callers())),
       _drain(_queue) {
     if constexpr (requires { Backend::require_arithmetic(_queue); }) {
         Backend::rethrow_failure(_compute); // also refuses a missing stream
@@ -161,6 +164,12 @@ template <class Config>
 }
 
 template <class Config>
+[[gnu::cold]] std::vector<std::string> Engine<Config>::unused_options() const {
+    return detail::unused_options(_number, _layout.world(), _options.gather,
+                                  _options.update_tile_elements);
+}
+
+template <class Config>
 void Engine<Config>::require_healthy() {
     try {
         Backend::rethrow_failure(_queue);
@@ -207,6 +216,10 @@ template <class Config>
             detail::text({_protocol.rank_text(), ": ", detail::first_line(cause)}));
     } catch (...) { // no memory for the text
         _communicator->abort(cause);
+    }
+    if (_waits_for_callers) { // the caller may free that memory while the exception passes
+        detail::drain<Backend>(_queue);
+        detail::drain<Backend>(_compute);
     }
 }
 

@@ -122,6 +122,7 @@ auto Engine<Config>::hand_over(std::size_t unit, std::size_t parameter, void con
     _protocol.require_transient_gradient(parameter, elements,
                                          _gradients.is_in_callers_memory(parameter));
     Queue const queue = usable(writer.value_or(_compute));
+    _waits_for_callers = is_host && !_options.asynchronous;
     require_healthy();
     try {
         return _gradients.hand_over(unit, parameter, gradient, queue);
@@ -309,6 +310,7 @@ auto Engine<Config>::end_step() -> StepTicket<Engine> {
             fail();
         }
     }
+    leave_callers_memory(done);
     _control.end_step(done);
     _control.require_gradients(done);
     _control.answer_overflow(done);
@@ -327,6 +329,19 @@ void Engine<Config>::cancel_step() {
         fail();
     }
     _protocol.end_step();
+    if (_waits_for_callers) {
+        leave_callers_memory(Backend::record(_queue));
+    }
+}
+
+template <class Config>
+void Engine<Config>::leave_callers_memory(Event const& done) {
+    if constexpr (is_host) {
+        if (_waits_for_callers) {
+            Backend::synchronise(done);
+            require_healthy();
+        }
+    }
 }
 
 template <class Config>

@@ -30,6 +30,7 @@ template <class Config>
         }
         check_learning_rate_factor(group, options.groups[group].learning_rate_factor);
     }
+    check_gather(options.gather);
     check_storage(stage, options.storage, options.rebuild_buckets != nullptr,
                   options.leases_until_rebuild, !options.adopted_block.empty());
 }
