@@ -492,6 +492,9 @@ private:
 
     void break_down(char const* cause) noexcept;
 
+    [[nodiscard]] static bool uses_callers_memory(std::span<AnyParameter const> parameters,
+                                                  Options const& options) noexcept;
+
     /// Waits, on a host, until no command up to `done` touches memory of the caller.
     void leave_callers_memory(Event const& done);
 

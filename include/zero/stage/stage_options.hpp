@@ -87,6 +87,16 @@ struct StageOptions {
         communication_queue{}; ///< default: a queue that the engine owns, which on the host waits
                                ///< for room when it is full; a given one must outlive the engine
     MemoryResource* memory = nullptr; ///< default: the backend's
+
+    /// @brief Returns whether a group is left out of `gradient_clipping`.
+    [[nodiscard]] bool leaves_out_groups() const noexcept {
+        for (auto const& group : groups) {
+            if (!group.is_clipped) {
+                return true;
+            }
+        }
+        return false;
+    }
 };
 
 } // namespace ZERO_NAMESPACE

@@ -290,6 +290,16 @@ void Engine<Config>::wait(Event const& done) {
 }
 
 template <class Config>
+void Engine<Config>::leave_callers_memory(Event const& done) {
+    if constexpr (is_host) {
+        if (_waits_for_callers) {
+            Backend::synchronise(done);
+            require_healthy();
+        }
+    }
+}
+
+template <class Config>
 StepReport Engine<Config>::report(std::uint64_t serial, Event const& done) {
     wait(done);
     return _control.report(serial, done);

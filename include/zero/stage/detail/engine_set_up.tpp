@@ -47,9 +47,7 @@ template <class Config>
       _compute(usable(options.compute_queue)),
       _control(_layout, communicator, _queue, _options, *_memory), _parameters(context(parameters)),
       _gradients(context(parameters)), _shard(context(parameters), _parameters, _gradients),
-      _waits_for_callers(is_host && !_options.asynchronous
-                         && (_options.storage != Storage::owned || _gradients.reads_callers())),
-      _drain(_queue) {
+      _waits_for_callers(uses_callers_memory(parameters, options)), _drain(_queue) {
     if constexpr (requires { Backend::require_arithmetic(_queue); }) {
         Backend::rethrow_failure(_compute); // also refuses a missing stream
         Backend::require_arithmetic(_queue);
@@ -69,6 +67,17 @@ template <class Config>
     } catch (...) {
         fail();
     }
+}
+
+/// Whether `step` waits for commands that use memory of the caller.
+template <class Config>
+[[gnu::cold]] bool Engine<Config>::uses_callers_memory(std::span<AnyParameter const> parameters,
+                                                       Options const& options) noexcept {
+    bool is_used = options.storage != Storage::owned;
+    for (AnyParameter const& parameter : parameters) {
+        is_used = is_used || parameter.gradient != nullptr;
+    }
+    return is_host && !options.asynchronous && is_used;
 }
 
 template <class Config>

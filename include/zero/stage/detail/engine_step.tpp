@@ -24,7 +24,7 @@ void Engine<Config>::begin_step() {
     }
     require_healthy();
     try {
-        _control.answer_skips();
+        _control.skips().answer(_control.serial());
         _control.capture(_compute);
     } catch (TooManySkips const&) { // on every rank: the engine remains usable
         throw;
@@ -197,9 +197,11 @@ auto Engine<Config>::step(double learning_rate, Update&& update, std::optional<s
     require_healthy();
     try {
         if (waits_for_update()) {
-            float const factor = Backend::load(_control.decision()).factor;
+            auto const factor_of = [&](std::size_t group) {
+                return _control.factor_of_group(group);
+            };
             _shard.for_each_store(
-                [&](auto const& store) { store.update_by(update, factor, learning_rate); });
+                [&](auto const& store) { store.update_by(update, factor_of, learning_rate); });
         }
         publish_all();
     } catch (...) {
@@ -311,7 +313,7 @@ auto Engine<Config>::end_step() -> StepTicket<Engine> {
         }
     }
     leave_callers_memory(done);
-    _control.end_step(done);
+    _control.skips().end_step(_control.serial(), done);
     _control.require_gradients(done);
     _control.answer_overflow(done);
     return {*this, _control.serial(), done};
@@ -331,16 +333,6 @@ void Engine<Config>::cancel_step() {
     _protocol.end_step();
     if (_waits_for_callers) {
         leave_callers_memory(Backend::record(_queue));
-    }
-}
-
-template <class Config>
-void Engine<Config>::leave_callers_memory(Event const& done) {
-    if constexpr (is_host) {
-        if (_waits_for_callers) {
-            Backend::synchronise(done);
-            require_healthy();
-        }
     }
 }
 

@@ -58,9 +58,6 @@ public:
     [[nodiscard]] Readiness const& readiness() const noexcept { return _readiness; }
     [[nodiscard]] GradientEvidence evidence() const noexcept { return _deliveries.evidence(); }
 
-    /// @brief Whether some gradients are registered in caller-owned memory.
-    [[nodiscard]] bool reads_callers() const noexcept { return _reads_callers; }
-
     /// @brief Whether a step must have one micro-step, because the gradients of the caller's block
     /// are reduced in place and nothing accumulates them.
     [[nodiscard]] bool reduces_once() const noexcept {

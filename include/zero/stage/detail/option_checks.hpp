@@ -27,6 +27,9 @@ namespace ZERO_NAMESPACE::detail {
 
 [[gnu::cold]] void check_learning_rate_factor(std::size_t group, double factor);
 
+/// @brief Rejects groups that are left out of a clipping that is off, or that leaves nothing.
+[[gnu::cold]] void check_clipped_groups(bool is_clipping, std::size_t groups, std::size_t clipped);
+
 /// @brief Rejects a pre-division and a loss scale whose quotient, the factor of reduced gradients,
 /// is zero or infinite as a float.
 [[gnu::cold]] void check_unscaling(float predivide, float loss_scale);

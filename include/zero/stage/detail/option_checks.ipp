@@ -49,6 +49,24 @@ ZERO_COLD_INLINE void check_learning_rate_factor(std::size_t group, double facto
     }
 }
 
+ZERO_COLD_INLINE void check_clipped_groups(bool is_clipping, std::size_t groups,
+                                           std::size_t clipped) {
+    if (clipped == groups) {
+        return;
+    }
+    if (!is_clipping) {
+        throw_error<InvalidArgument>(
+            {"zero: ", groups - clipped,
+             " groups have is_clipped = false, which would be ignored, because gradient_clipping "
+             "is off; leave it out, or set gradient_clipping."});
+    }
+    if (clipped == 0) {
+        throw_error<InvalidArgument>(
+            {"zero: gradient_clipping would clip nothing, because all ", groups,
+             " groups have is_clipped = false; leave gradient_clipping out, or clip a group."});
+    }
+}
+
 ZERO_COLD_INLINE void check_unscaling(float predivide, float loss_scale) {
     double const factor = static_cast<double>(predivide) / static_cast<double>(loss_scale);
     if (!(factor >= 0x1p-149 && factor <= 0x1.fffffep127)) {
