@@ -271,6 +271,7 @@ void Engine<Config>::gather_block(ParameterType* block, std::size_t size) {
              "); give one as long as all parameters, or an empty one on a rank that needs no "
              "copy."});
     }
+    detail::Drain<Backend> const drain(_compute); // nothing writes to the block after a throw
     for_each_full_parameter([&](std::size_t parameter, auto values) {
         if (size != 0 && !values.empty()) {
             Backend::copy_bytes(_compute, block + _layout.first_element(parameter), values.data(),
@@ -284,6 +285,16 @@ template <class Config>
 void Engine<Config>::wait(Event const& done) {
     Backend::synchronise(done);
     require_healthy(); // reports the failure of an earlier command
+}
+
+template <class Config>
+void Engine<Config>::leave_callers_memory(Event const& done) {
+    if constexpr (is_host) {
+        if (_waits_for_callers) {
+            Backend::synchronise(done);
+            require_healthy();
+        }
+    }
 }
 
 template <class Config>

@@ -24,8 +24,10 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
@@ -63,10 +65,16 @@ public:
 
     /// @param access must outlive this object, or move with it
     explicit StateTransfer(Access const& access)
-        : _access(access), _table(access.layout(), access.arrays()),
+        : _access(access),
+          _table(std::make_shared<StateTable const>(access.layout(), access.arrays())),
           _gradients(access.layout(), access.gradients()) {}
 
-    [[nodiscard]] List<HeldArray> const& arrays() const noexcept { return _table.arrays(); }
+    /// @brief The same for everything but gradients. O(1).
+    /// @param table of `access.arrays()`
+    StateTransfer(Access const& access, std::shared_ptr<StateTable const> table)
+        : _access(access), _table(std::move(table)), _gradients(access.layout(), {}) {}
+
+    [[nodiscard]] List<HeldArray> const& arrays() const noexcept { return _table->arrays(); }
 
     /// @brief Reads a range that this rank holds.
     void load(ArrayKind kind, std::size_t state, std::size_t parameter, Range range,
@@ -250,11 +258,11 @@ private:
     }
 
     [[nodiscard]] StateTable const& table(ArrayKind kind) const noexcept {
-        return kind == ArrayKind::gradient ? _gradients : _table;
+        return kind == ArrayKind::gradient ? _gradients : *_table;
     }
 
     Access _access; // a reference to the engine
-    StateTable _table;
+    std::shared_ptr<StateTable const> _table;
     StateTable _gradients;
 };
 
