@@ -147,12 +147,12 @@ struct HostBackend {
             }
             for (auto const& slice : slices) {
                 if constexpr (Optimizer::whole_tensor) {
-                    Optimizer::update_tensor(host::Tensor(slice, decision->factor),
+                    Optimizer::update_tensor(host::Tensor(slice, *decision),
                                              groups[slice.group].hyper);
                 } else {
                     host::update<Optimizer>(slice.gradient, decided(slice.weights(), *decision),
-                                            slice.all_states(), slice.elements, decision->factor,
-                                            groups[slice.group].hyper);
+                                            decided(slice.all_states(), *decision), slice.elements,
+                                            decision->factor, groups[slice.group].hyper);
                 }
             }
         });
