@@ -2,6 +2,8 @@
 
 #include "../core/detail/namespace.hpp"
 
+#include <cstddef>
+#include <functional>
 #include <string>
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
@@ -29,6 +31,10 @@ struct Unit {
     Unit(std::string unit_name, std::vector<at::Tensor> tensors)
         : name(std::move(unit_name)), parameters(std::move(tensors)) {}
 };
+
+/// @brief Returns the group of a parameter, given its name in the module and its tensor: an index
+/// into `groups` of the engine's options.
+using GroupOf = std::function<std::size_t(std::string const&, at::Tensor const&)>;
 
 /// @brief Returns a unit for each module that has parameters of its own: the given module, then its
 /// submodules in the order of registration.
