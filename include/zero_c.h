@@ -196,7 +196,7 @@ ZERO_C_API int zero_is_broken(zero_engine const* engine);
 /* ---- A step: zero_begin_step(), micro-steps, zero_step() ---- */
 
 /* Begins a step of `micro_steps` forward and backward passes, whose gradients are added, and the
- * first of them. */
+ * first of them. Fails on every rank, two steps later, if 100 steps in a row were skipped. */
 ZERO_C_API zero_status zero_begin_step(zero_engine* engine, size_t micro_steps);
 
 /* Ends a micro-step, in which no unit may be open, and begins the next one. Collective. */

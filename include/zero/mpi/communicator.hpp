@@ -5,11 +5,11 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "detail/collectives.hpp"
+#include "detail/mpi.hpp"
 #include "options.hpp"
 
 #include <cstdint>
 #include <memory>
-#include <mpi.h>
 #include <utility>
 
 namespace ZERO_NAMESPACE::mpi {

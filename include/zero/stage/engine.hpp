@@ -108,7 +108,8 @@ public:
     /// this, the second call waits for the first step. CollectiveMismatch in stage 3 if the ranks
     /// acquired units in different orders in the last step; that step changed nothing. To check
     /// this, a rank that recorded an order in the last step waits for that step. The other ranks
-    /// get Aborted.
+    /// get Aborted. TooManySkips on every rank if the last step but one reached `skip_limit`: it
+    /// and the last step changed nothing. The engine remains usable, and the count starts again.
     void begin_step();
 
     /// @brief Starts a micro-step. With `is_last` its reductions overlap with the backward pass
@@ -186,8 +187,8 @@ public:
     /// and 2 the publication. Collective.
     ///
     /// Waits on the host only under NonFinite::throw_error, AtMinimumScale::throw_error or
-    /// AtMinimumScale::call_back, with a `skip_limit`, in the one step that rebuilds buckets, and
-    /// on a rank that reported no gradient. A rank without data need not report any, as long as
+    /// AtMinimumScale::call_back, in the one step that rebuilds buckets, and on a rank that
+    /// reported no gradient. A rank without data need not report any, as long as
     /// another rank does.
     /// @param learning_rate finite as a float, not negative; multiplied by each group's factor,
     ///     which must leave it finite as a float
@@ -195,8 +196,8 @@ public:
     /// which this rank's gradients are summed; not negative. The gradient is the sum over all ranks
     /// divided by the sum of their weights. If the total weight is 0 the step is skipped, and the
     /// loss scaler does not count it as clean; an overflow still counts.
-    /// @throws NoGradients, NonFiniteGradients, LossScaleExhausted, TooManySkips on every rank; the
-    /// step changed nothing
+    /// @throws NoGradients, NonFiniteGradients, LossScaleExhausted on every rank; the step changed
+    /// nothing
     StepTicket<Engine> step(double learning_rate, std::optional<std::int64_t> weight = {});
 
     /// @brief Refuses a fractional weight, which would be truncated.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/detail/shared_function.hpp"
 #include "../core/memory_resource.hpp"
 #include "../layout/gather_options.hpp"
 #include "../layout/storage.hpp"
@@ -28,9 +29,14 @@ struct StageOptions {
 
     std::optional<float> gradient_clipping{}; ///< largest global norm; positive. Off unless given
     NonFinite non_finite = NonFinite::skip;   ///< must be `skip` if the loss scaler skips overflows
-    std::size_t skip_limit = 0; ///< `step` throws TooManySkips on every rank if this many steps in
-                                ///< a row were skipped, and waits for every step; 0: never
-    ReportOptions report{};     ///< further figures in every `StepReport`
+    std::size_t skip_limit = 100; ///< once this many steps in a row were skipped, every further
+                                  ///< step is skipped as well, and the second `begin_step` after
+                                  ///< them throws TooManySkips on every rank; 0: no limit
+    /// Called by `begin_step` with a sentence about the last step but one, if that step was skipped
+    /// and the one before it was not. With a callback each `begin_step` waits for that step. May be
+    /// absent on some ranks.
+    detail::SharedFunction<void, std::string const&> on_skip{};
+    ReportOptions report{}; ///< further figures in every `StepReport`
     UnusedParameters unused_parameters = UnusedParameters::zero; ///< meaning of a missing gradient
     Storage storage = Storage::owned; ///< the memory in which parameters lie, and its owner
     detail::BlockSpan<typename Config::Parameter>

@@ -81,7 +81,13 @@ ZERO_COLD_INLINE std::uint64_t tensor_bytes(TensorEntry const& tensor) noexcept 
         {"zero: '", file, "' is not a valid safetensors file: ", what.substr(0, most), "."});
 }
 
-ZERO_COLD_INLINE void SafetensorsHeader::place(std::string const& file) {
+ZERO_COLD_INLINE std::size_t index_checksum_place(std::string_view json, std::string_view digits) {
+    std::string const before = text({"\"", index_checksum_key, "\":\""});
+    std::size_t const found = json.find(text({before, digits, "\""}));
+    return found == std::string_view::npos ? found : found + before.size();
+}
+
+ZERO_COLD_INLINE void SafetensorsHeader::place(std::string const& file, ChecksumPlace checksums) {
     std::uint64_t end = 0;
     std::uint64_t covered = 0;
     std::set<std::string_view> names{block_checksums, group_checksums, "__metadata__"};
@@ -95,14 +101,19 @@ ZERO_COLD_INLINE void SafetensorsHeader::place(std::string const& file) {
         tensor.begin = end;
         tensor.end = end += bytes;
     }
+    metadata["block_bytes"] = std::to_string(checksum_block_bytes);
+    if (checksums == ChecksumPlace::beside) {
+        metadata["format"] = "pt"; // other readers accept no name that they do not know
+        metadata[index_checksum_key] = checksum_text(0);
+        return;
+    }
+    metadata["format"] = "zero";
     for (std::string_view const name : {block_checksums, group_checksums}) {
         std::uint64_t const blocks = checksum_blocks(end - covered);
         covered = end;
         tensors.push_back({std::string(name), "U64", {blocks}, end, end + 8 * blocks});
         end += 8 * blocks;
     }
-    metadata["format"] = "zero";
-    metadata["block_bytes"] = std::to_string(checksum_block_bytes);
 }
 
 /// The names are unique, so members are joined as text: an object of the JSON library that keeps

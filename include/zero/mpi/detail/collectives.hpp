@@ -10,11 +10,11 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../host/queue.hpp"
 #include "../options.hpp"
+#include "mpi.hpp"
 #include "peers.hpp"
 
 #include <cstddef>
 #include <memory>
-#include <mpi.h>
 #include <string_view>
 
 namespace ZERO_NAMESPACE::mpi::detail {

@@ -6,6 +6,7 @@
 #include "../options.hpp"
 #include "family.hpp"
 #include "message.hpp"
+#include "mpi.hpp"
 #include "round.hpp"
 
 #include <array>
@@ -13,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mpi.h>
 #include <string>
 #include <string_view>
 

@@ -61,6 +61,8 @@ struct DecideStep {
     bool compares_order;     ///< `state->integers` has the orders of all ranks; the step is skipped
                              ///< if they differ
     ReportedFigures figures; ///< figures of this step, reduced over the ranks
+    std::uint64_t skip_limit; ///< steps skipped in a row after which every step is skipped; 0:
+                              ///< no limit
 
     ZERO_HOST_DEVICE void operator()() const {
         using Scaler = typename Config::LossScaler;
@@ -70,6 +72,7 @@ struct DecideStep {
         }
         ops::Inspection const& inspection = s.integers.inspection;
         bool const is_same_order = !compares_order || s.integers.agreement.is_same();
+        bool const is_stopped = skip_limit != 0 && s.skipped_in_a_row >= skip_limit;
         StepFigures report;
         report.serial = serial;
         report.has_norm = is_inspected;
@@ -94,10 +97,11 @@ struct DecideStep {
         bool const is_cleared = evidence == GradientEvidence::cleared && serial == 1 && is_inspected
                                 && report.gradient_norm == 0.0;
         report.has_gradients = is_empty || !(evidence == GradientEvidence::nothing || is_cleared);
-        report.is_skipped = report.is_skipped || !report.has_gradients || !is_same_order;
+        report.is_skipped =
+            report.is_skipped || !report.has_gradients || !is_same_order || is_stopped;
         // A step without gradients says nothing about the scale, and neither does one whose
-        // gradients may be those of other units.
-        if (is_inspected && is_same_order
+        // gradients may be those of other units. After `skip_limit` nothing changes at all.
+        if (is_inspected && is_same_order && !is_stopped
             && (report.non_finite_count != 0 || (!is_empty && report.has_gradients))) {
             s.scaler = Scaler::next(s.scaler, report.non_finite_count != 0, s.scaler_options);
         }

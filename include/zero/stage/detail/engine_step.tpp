@@ -24,7 +24,10 @@ void Engine<Config>::begin_step() {
     }
     require_healthy();
     try {
+        _control.answer_skips();
         _control.capture(_compute);
+    } catch (TooManySkips const&) { // on every rank: the engine remains usable
+        throw;
     } catch (...) {
         fail();
     }
@@ -306,6 +309,7 @@ auto Engine<Config>::end_step() -> StepTicket<Engine> {
             fail();
         }
     }
+    _control.end_step(done);
     _control.require_gradients(done);
     _control.answer_overflow(done);
     return {*this, _control.serial(), done};

@@ -73,7 +73,10 @@ public:
 
     /// @brief Drops events. Call it between steps, once all earlier commands are ordered before all
     /// later ones.
-    void forget_events() noexcept { _captured.reset(); }
+    void forget_events() noexcept {
+        _captured.reset();
+        _watched_end.reset();
+    }
 
     /// @brief The address of the last captured scale, in backend memory.
     [[nodiscard]] float const* captured_scale() const noexcept {
@@ -125,12 +128,13 @@ public:
                                 _settings.hash(begun, learning_rate)};
         reduce_integers(values, is_inspected ? sums : 0, values + sums,
                         StepIntegers::minima(order.is_compared), tag);
-        Backend::run(_queue, DecideStep<Config>{
-                                 state, _groups.data(), group_count(), ++_serial, learning_rate,
-                                 weight ? 0.0 : divisor(micro_steps), predivide,
-                                 _options->gradient_clipping.value_or(
-                                     std::numeric_limits<float>::infinity()),
-                                 is_inspected, skips, order.is_compared, _report.figures()});
+        Backend::run(
+            _queue,
+            DecideStep<Config>{
+                state, _groups.data(), group_count(), ++_serial, learning_rate,
+                weight ? 0.0 : divisor(micro_steps), predivide,
+                _options->gradient_clipping.value_or(std::numeric_limits<float>::infinity()),
+                is_inspected, skips, order.is_compared, _report.figures(), _options->skip_limit});
     }
 
     /// @brief Returns the factor that unscales and averages the reduced gradients of this step.
@@ -178,6 +182,11 @@ public:
 
     /// @brief Sets the number of steps skipped since the last one that was not.
     void set_skipped_in_a_row(std::uint64_t count) {
+        std::uint64_t const limit = _options->skip_limit;
+        if (limit != 0 && count >= limit) {
+            count = limit - 1; // a resumed run may try a step
+        }
+        expect_skips_after(_serial, count);
         Backend::run(_queue, Assign<std::uint64_t>{&_state.data()->skipped_in_a_row, count});
     }
 
@@ -258,9 +267,27 @@ public:
         }
     }
 
+    /// @brief Notes the end of a step, if `answer_skips` will look at its report.
+    void end_step(Event const& done) {
+        if (_serial == _watched) {
+            _watched_end = done;
+        }
+    }
+
+    /// @brief Answers steps that were skipped in a row, at the beginning of a step: throws at
+    /// `skip_limit`, and tells `on_skip` of the first one.
+    ///
+    /// It looks at the report of the last step but one, which every rank finds equal, and only if
+    /// that step can have reached the limit: seldom while steps are not skipped.
+    /// @throws TooManySkips on every rank; the count then starts again
+    void answer_skips() {
+        if (_serial > _watched) {
+            answer_watched();
+        }
+    }
+
     /// @brief Waits for the decision and throws or calls back, if an option asks for it:
-    /// `non_finite`, `at_minimum` of the loss scaler or `skip_limit`. A no-op under the other
-    /// options.
+    /// `non_finite` or `at_minimum` of the loss scaler. A no-op under the other options.
     void answer_overflow(Event const& done) const {
         bool const throws =
             !Config::LossScaler::skips_overflow && _options->non_finite == NonFinite::throw_error;
@@ -268,8 +295,7 @@ public:
         if constexpr (has_minimum) {
             answers_minimum = _options->loss_scaler.at_minimum != AtMinimumScale::hold;
         }
-        std::size_t const limit = _options->skip_limit;
-        if (!throws && !answers_minimum && limit == 0) {
+        if (!throws && !answers_minimum) {
             return;
         }
         StepReport const last = report(_serial, done);
@@ -284,9 +310,6 @@ public:
                     throw_exhausted(*_layout, last, _communicator->rank());
                 }
             }
-        }
-        if (limit != 0 && last.skipped_in_a_row >= limit) {
-            throw_too_many_skips(*_layout, last, _communicator->rank());
         }
     }
 
@@ -311,6 +334,41 @@ private:
         }
         _communicator->all_reduce_integers(minima, minimum_count, IntegerReduction::min, _queue,
                                            tag);
+    }
+
+    /// Chooses the next report that `answer_skips` looks at, after one with this count.
+    void expect_skips_after(std::uint64_t serial, std::uint64_t count) noexcept {
+        std::uint64_t const limit = _options->skip_limit;
+        _watched = _options->on_skip ? serial + 1 : limit == 0 ? no_step : serial + (limit - count);
+    }
+
+    [[gnu::cold]] void answer_watched() {
+        Event const end = _watched_end ? *_watched_end : Backend::record(_queue);
+        if constexpr (requires { end.is_captured(); }) {
+            if (end.is_captured()) {
+                return; // a graph reports to nobody; the decision in it keeps to the limit
+            }
+        }
+        Backend::synchronise(end);
+        Backend::rethrow_failure(_queue);
+        rethrow_failure_of(*_communicator);
+        std::uint64_t const serial = _watched;
+        StepFigures const found =
+            Backend::load(&_state.data()->reports[serial % StepState<Config>::reports_kept]);
+        _watched_end.reset();
+        if (found.serial != serial) { // captured, and not run or overwritten since
+            expect_skips_after(_serial, 0);
+            return;
+        }
+        std::uint64_t const limit = _options->skip_limit;
+        if (limit != 0 && found.skipped_in_a_row >= limit) {
+            set_skipped_in_a_row(0);
+            throw_too_many_skips(*_layout, found, _communicator->rank());
+        }
+        expect_skips_after(serial, found.skipped_in_a_row);
+        if (_options->on_skip && found.skipped_in_a_row == 1) {
+            _options->on_skip(skip_text(*_layout, found, _communicator->rank()));
+        }
     }
 
     /// Waits for the last step and throws if it had no gradients. A no-op if `now`, a point after
@@ -341,6 +399,8 @@ private:
         return is_mean() ? ranks * static_cast<double>(micro_steps) : ranks;
     }
 
+    static constexpr std::uint64_t no_step = std::numeric_limits<std::uint64_t>::max();
+
     static constexpr bool has_minimum =
         requires(typename Config::LossScaler::Options options) { options.at_minimum; };
 
@@ -348,6 +408,7 @@ private:
         List<Group> groups(group_count());
         StepState<Config> state;
         Drain<Backend> const drain(_queue); // commands use both, even after a throw
+        expect_skips_after(0, 0);
         state.scaler_options = _options->loss_scaler;
         state.master_options = _options->master_weights;
         state.scaler = Config::LossScaler::initial(_options->loss_scaler);
@@ -376,6 +437,8 @@ private:
     std::optional<Event> _captured; ///< empty at first and after `forget_events`
     RateText _rate_text;
     std::uint64_t _serial = 0;
+    std::uint64_t _watched = no_step;  ///< the step whose report `answer_skips` looks at next
+    std::optional<Event> _watched_end; ///< its end, once it is enqueued
     GradientEvidence _evidence = GradientEvidence::delivered; ///< evidence of the last step
     Drain<Backend> _drain;
 };
