@@ -69,6 +69,7 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
                                  options.gather.max_persistent_elements};
     auto const finish = [&](FlatLayout layout) {
         layout.name_units(options.unit_names);
+        layout.name_backward_call(options.backward_call);
         return layout;
     };
     if (options.storage == Storage::adopted) {

@@ -335,7 +335,7 @@ private:
         bool const is_cleared =
             std::exchange(_evidence, GradientEvidence::delivered) == GradientEvidence::cleared;
         if (!report(_serial, Backend::record(_queue)).has_gradients) {
-            throw_no_gradients(is_cleared, _communicator->rank());
+            throw_no_gradients(is_cleared, _options->backward_call, _communicator->rank());
         }
     }
 
