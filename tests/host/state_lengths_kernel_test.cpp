@@ -1,3 +1,4 @@
+#include "host/kernel_inputs.hpp"
 #include "support/catch.hpp"
 
 #include <zero/host/host_backend.hpp>
@@ -19,6 +20,7 @@
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -218,6 +220,41 @@ TEST_CASE("Updates with 16-bit states have 0.98 to 1.02 of the length of those w
     std::string const text{std::istreambuf_iterator<char>(page), {}};
     INFO(table);
     CHECK(text.find(table) != std::string::npos);
+}
+
+namespace {
+
+/// Returns the moments after three steps. @param first number of the first element in the model
+template <class Optimizer>
+std::vector<bfloat16> moments(std::uint64_t first) {
+    constexpr std::size_t elements = 5000; // a norm takes 2048 at a time
+    using Pointers = StochasticStates<StatePointers<2, bfloat16>>;
+    using Slice = UpdateSlice<float, MasterPointers<float, float>, Pointers>;
+    Kept<bfloat16, 2> states(elements);
+    std::vector<float> weight(elements, 1.0F);
+    auto const gradient = kernel_inputs<float>(elements, 3);
+    Slice slice;
+    slice.master = weight.data();
+    slice.elements = elements;
+    slice.gradient = gradient.data();
+    static_cast<Pointers&>(slice) = {states.at, first, 0};
+    host::InlineQueue queue;
+    for (std::uint64_t step = 1; step <= 3; ++step) {
+        Group<typename Optimizer::Hyper> const group{Optimizer::hyper({}, 1e-3, step)};
+        UpdateDecision const decision{.random_key = ops::random_key(0, step)};
+        HostBackend::update<Optimizer>(&queue, std::span<Slice const>(&slice, 1), &group,
+                                       &decision);
+    }
+    return states.values;
+}
+
+} // namespace
+
+TEST_CASE("An optimizer of whole parameters rounds each moment like an element-wise one",
+          "[host][kernel]") {
+    auto const expected = moments<AdamW>(900);
+    CHECK(same_bits(moments<Lamb>(900), expected)); // the rule of the moments is the same
+    CHECK_FALSE(same_bits(moments<Lamb>(901), expected));
 }
 
 TEST_CASE("With AdamW's default decay, moments rounded to nearest make updates too short",

@@ -139,8 +139,9 @@ struct Rounded {
 
 } // namespace
 
-TEST_CASE("16-bit states are rounded stochastically unless their policy says to nearest, and float "
-          "states are not rounded") {
+TEST_CASE(
+    "States in 16 bits are rounded stochastically unless their policy says to nearest, and float "
+    "states are not rounded") {
     using zero::detail::rounds_states_stochastically;
     STATIC_REQUIRE(rounds_states_stochastically<OptimizerState<bfloat16>>);
     STATIC_REQUIRE(rounds_states_stochastically<BlockScaledState<float16>>);
