@@ -66,6 +66,7 @@ struct Muon {
         2; ///< momentum; AdamW's second moment, unused by matrices
     /// Names of the states, for checkpoints and `TrainingState`.
     static constexpr char const* state_names[states] = {"momentum_buffer", "exp_avg_sq"};
+    static constexpr bool nonnegative_states[states] = {false, true}; ///< sums of squares
     static constexpr bool whole_tensor = true; ///< a matrix is orthogonalised as a whole
 
     struct Hyper {

@@ -55,6 +55,11 @@ inline void divide_changed(std::vector<float>& values, float factor,
 template <class Config>
 class StateTransfer {
 public:
+    /// Accepts all values.
+    struct NoCheck {
+        void operator()(std::span<float const>) const noexcept {}
+    };
+
     using Access = StateAccess<Config>;
     using Backend = typename Access::Backend;
 
@@ -154,9 +159,12 @@ public:
     }
 
     /// @brief Divides the values of one rank, `root`, and stores them on every rank that holds
-    /// them. Collective. @throws InvalidArgument on every rank for a wrong number of values
+    /// them. Collective. @throws InvalidArgument on every rank for a wrong number of values, and
+    /// what `check(values)` throws on every rank for those of `root`
+    template <class Check = NoCheck>
     void broadcast(ArrayKind kind, std::size_t state, std::size_t parameter,
-                   std::span<float const> values, float divisor, std::size_t root = 0) {
+                   std::span<float const> values, float divisor, std::size_t root = 0,
+                   Check const& check = {}) {
         auto const& spec = _access.layout().parameter(parameter);
         std::vector<std::uint64_t> sizes;
         _access.guard([&] {
@@ -191,8 +199,9 @@ public:
                         CollectiveTag{"full values of parameter", parameter, spec.name.c_str()});
                 });
             }
-            store(kind, state, parameter, 0, {shared.data(), shared.size()});
         });
+        check(std::span<float const>(shared.data(), shared.size()));
+        _access.guard([&] { store(kind, state, parameter, 0, {shared.data(), shared.size()}); });
     }
 
 private:
