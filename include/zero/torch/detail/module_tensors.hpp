@@ -25,7 +25,7 @@ struct ModuleTensor {
     std::vector<std::size_t> units{}; ///< ascending, each once
     bool is_trainable = true;
     std::optional<Update> update{}; ///< of its units, if it has two or more dimensions
-    bool required_gradient = true; ///< before `pause`
+    bool required_gradient = true;  ///< before `pause`
     c10::intrusive_ptr<c10::TensorImpl> whole{};
     c10::intrusive_ptr<c10::TensorImpl> released{};
     std::size_t holders = 0;   ///< acquired units that use it
