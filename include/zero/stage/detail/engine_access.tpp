@@ -203,6 +203,7 @@ auto Engine<Config>::hyper_parameters(std::size_t group) const ->
 template <class Config>
 void Engine<Config>::set_step_count(std::uint64_t count) {
     _protocol.require_idle("set_step_count()");
+    _control.require_steps(count, "step count");
     require_healthy();
     try {
         _control.set_step_count(count);
@@ -271,6 +272,7 @@ void Engine<Config>::gather_block(ParameterType* block, std::size_t size) {
              "); give one as long as all parameters, or an empty one on a rank that needs no "
              "copy."});
     }
+    detail::Drain<Backend> const drain(_compute); // nothing writes to the block after a throw
     for_each_full_parameter([&](std::size_t parameter, auto values) {
         if (size != 0 && !values.empty()) {
             Backend::copy_bytes(_compute, block + _layout.first_element(parameter), values.data(),
@@ -284,6 +286,16 @@ template <class Config>
 void Engine<Config>::wait(Event const& done) {
     Backend::synchronise(done);
     require_healthy(); // reports the failure of an earlier command
+}
+
+template <class Config>
+void Engine<Config>::leave_callers_memory(Event const& done) {
+    if constexpr (is_host) {
+        if (_waits_for_callers) {
+            Backend::synchronise(done);
+            require_healthy();
+        }
+    }
 }
 
 template <class Config>

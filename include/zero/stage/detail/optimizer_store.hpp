@@ -60,6 +60,8 @@ public:
           _drain(context.queue) {
         FlatLayout const& layout = *context.layout;
         std::size_t const rank = context.rank();
+        bool const measures_groups =
+            context.options->report.group_norms || context.options->leaves_out_groups();
         List<Slice> slices;
         List<InspectSlice<A>> inspected;
         List<NormSlice<A>> grouped;
@@ -82,7 +84,7 @@ public:
                         static_cast<std::int64_t>(layout.first_element(piece.parameter)
                                                   + piece.parameter_begin)};
                     inspected.push_back(slice);
-                    if (context.options->report.group_norms) {
+                    if (measures_groups) {
                         grouped.push_back({slice, layout.parameter(piece.parameter).group});
                     }
                 });
@@ -93,7 +95,7 @@ public:
         find_tiles(as_span(slices), context.options->update_tile_elements);
         _slices = UpdateTable(_queue, *context.memory, std::move(slices));
         _inspected = InspectTable(_queue, *context.memory, std::move(inspected));
-        if (context.options->report.group_norms) {
+        if (measures_groups) {
             _grouped = GroupTable(_queue, *context.memory, std::move(grouped));
         }
     }
@@ -107,7 +109,7 @@ public:
     }
 
     /// @brief Adds the own extents of all buckets to the norms of their groups
-    /// (`ReportOptions::group_norms`).
+    /// (`ReportOptions::group_norms`, or a group that is left out of clipping).
     void add_to_group_norms(ops::NormSum* norms) const {
         Backend::add_to_norms(_queue, _grouped.all(), NormKind::l2, norms);
     }
@@ -136,8 +138,9 @@ public:
 
     /// @brief Calls `update(SliceWithGradient)` for every slice, then rounds the master weights to
     /// the parameters.
-    template <class Update>
-    void update_by(Update& update, float factor, double learning_rate) const {
+    /// @param factor_of returns the factor of a group's gradients
+    template <class Update, class FactorOf>
+    void update_by(Update& update, FactorOf const& factor_of, double learning_rate) const {
         static_assert(
             Types::master_form != MasterForm::split,
             "zero: a caller-defined update cannot write master weights that are stored in "
@@ -150,7 +153,7 @@ public:
             Slice const& slice = _slices.slices()[index];
             update(SliceWithGradient<Config, Types>{owned_slice<UpdatedValue<Types>>(index),
                                                     {slice.gradient, slice.elements},
-                                                    factor,
+                                                    factor_of(slice.group),
                                                     learning_rate,
                                                     slice.group});
         }
@@ -273,7 +276,8 @@ private:
     UpdateTable _slices;
     List<Origin> _origins;
     InspectTable _inspected;
-    GroupTable _grouped; ///< the inspected slices with their groups; empty without `group_norms`
+    GroupTable
+        _grouped; ///< the inspected slices with their groups; empty unless groups are measured
     std::vector<std::size_t> _first_slice; ///< per bucket: index of its first slice; then the total
     std::vector<std::size_t> _tiles; ///< index of the first slice of each tile of `update_all`;
                                      ///< then the total

@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -62,6 +63,11 @@ public:
         _engine->_shard.for_each_store(
             [&](auto const& store) { add_held_states(all, store, type++); });
         return all;
+    }
+
+    /// @brief What `GatheredParameters` keeps in the engine until the buckets are rebuilt.
+    [[nodiscard]] std::shared_ptr<void const>& gather_index() const noexcept {
+        return _engine->_gather_index;
     }
 
     /// @brief Returns the reduced gradients of every type. They exist between the last

@@ -24,8 +24,10 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
@@ -58,15 +60,26 @@ inline void divide_changed(std::vector<float>& values, float factor,
 template <class Config>
 class StateTransfer {
 public:
+    /// Accepts all values.
+    struct NoCheck {
+        void operator()(std::span<float const>) const noexcept {}
+    };
+
     using Access = StateAccess<Config>;
     using Backend = typename Access::Backend;
 
     /// @param access must outlive this object, or move with it
     explicit StateTransfer(Access const& access)
-        : _access(access), _table(access.layout(), access.arrays()),
+        : _access(access),
+          _table(std::make_shared<StateTable const>(access.layout(), access.arrays())),
           _gradients(access.layout(), access.gradients()) {}
 
-    [[nodiscard]] List<HeldArray> const& arrays() const noexcept { return _table.arrays(); }
+    /// @brief The same for everything but gradients. O(1).
+    /// @param table of `access.arrays()`
+    StateTransfer(Access const& access, std::shared_ptr<StateTable const> table)
+        : _access(access), _table(std::move(table)), _gradients(access.layout(), {}) {}
+
+    [[nodiscard]] List<HeldArray> const& arrays() const noexcept { return _table->arrays(); }
 
     /// @brief Reads a range that this rank holds.
     void load(ArrayKind kind, std::size_t state, std::size_t parameter, Range range,
@@ -162,11 +175,13 @@ public:
     /// @brief Divides the values of one rank, `root`, and stores them on every rank that holds
     /// them. Collective.
     /// @param form in which the caller gives the values; "" where there is only one
-    /// @throws InvalidArgument on every rank for a wrong number of values, or another parameter;
-    /// CollectiveMismatch if ranks set another array, or in another form
+    /// @throws InvalidArgument on every rank for a wrong number of values, or another parameter,
+    /// and what `check(values)` throws on every rank for those of `root`; CollectiveMismatch if
+    /// ranks set another array, or in another form
+    template <class Check = NoCheck>
     void broadcast(ArrayKind kind, std::size_t state, std::size_t parameter,
                    std::span<float const> values, float divisor, std::size_t root = 0,
-                   char const* form = "") {
+                   char const* form = "", Check const& check = {}) {
         auto const& spec = _access.layout().parameter(parameter);
         std::string const to_set =
             tag_text(kind, state, form, "parameter and size of values to set");
@@ -192,8 +207,9 @@ public:
                         CollectiveTag{what.c_str(), parameter, spec.name.c_str(), name.c_str()});
                 });
             }
-            store(kind, state, parameter, 0, {shared.data(), shared.size()});
         });
+        check(std::span<float const>(shared.data(), shared.size()));
+        _access.guard([&] { store(kind, state, parameter, 0, {shared.data(), shared.size()}); });
     }
 
 private:
@@ -250,11 +266,11 @@ private:
     }
 
     [[nodiscard]] StateTable const& table(ArrayKind kind) const noexcept {
-        return kind == ArrayKind::gradient ? _gradients : _table;
+        return kind == ArrayKind::gradient ? _gradients : *_table;
     }
 
     Access _access; // a reference to the engine
-    StateTable _table;
+    std::shared_ptr<StateTable const> _table;
     StateTable _gradients;
 };
 
