@@ -10,6 +10,7 @@
 #include <zero/stage/tiles.hpp>
 #include <zero/stage/zero_stage.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string>
@@ -212,6 +213,24 @@ TEST_CASE("A parameter in tiles is gathered and written by its name") {
             CHECK(seen == expected);
         }
     });
+}
+
+TEST_CASE("One tile is the parameter itself, under every name and with every optimizer") {
+    auto const whole = shaped({4, 3});
+    auto const one = tiles(whole, 1);
+    CHECK(names(one) == std::vector<std::string>{"w"});
+    CHECK(shapes(one) == shapes({whole}));
+    CHECK(one[0].tile == Tile{});
+    CHECK(one[0].units == whole.units);
+    auto const seen = on_ranks<std::vector<float>>(2, [&](LoopbackCommunicator& communicator) {
+        ZeroStage<1, Muon, BalancedPartitioner> engine(communicator, one);
+        auto weights = gather(engine, {"w"}, Gather::all_write_equally);
+        std::fill_n(weights.writable("w").begin(), 12, 5.0F);
+        weights.commit();
+        auto const written = gather(engine, {"w"});
+        return std::vector<float>(written.values("w").begin(), written.values("w").end());
+    });
+    CHECK(seen[1] == std::vector<float>(12, 5.0F));
 }
 
 namespace {

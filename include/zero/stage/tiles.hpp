@@ -28,7 +28,7 @@ namespace ZERO_NAMESPACE {
 /// multiple of 64 elements.
 /// @param whole the parameter; its `units` list one unit for each tile, or the unit of the first
 /// tile, from which the others are numbered
-/// @param count number of tiles, from 1 to the number of elements
+/// @param count number of tiles, from 1 (the parameter itself) to the number of elements
 /// @throws InvalidArgument for another count, or another number of units. An engine refuses tiles
 /// if its optimizer needs whole parameters, or if they cut blocks of `BlockScaledState`
 template <class T, class G>
@@ -43,6 +43,9 @@ template <class T, class G>
         detail::throw_error<InvalidArgument>(
             {"zero: parameter '", whole.name, "' in ", count, " tiles lists ", whole.units.size(),
              " units; list one for each tile, or the first one only."});
+    }
+    if (count == 1) {
+        return {whole};
     }
     std::vector<std::size_t> shape = whole.shape;
     if (shape.empty() && whole.rows != 0 && elements % whole.rows == 0) {
