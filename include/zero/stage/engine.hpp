@@ -291,7 +291,9 @@ public:
     }
 
     /// @brief Calls `visit(OwnedSlice)` for every slice of a trainable parameter that this rank
-    /// updates. Waits; not collective. After a change of values call `parameters_changed`.
+    /// updates. Waits; not collective. After a change of values or master weights call
+    /// `TrainingState::publish_master_weights` on every rank. With copied master weights on a host
+    /// it needs memory for a copy of the largest slice.
     template <class Visitor>
     void for_each_owned_slice(Visitor&& visit);
 
@@ -302,11 +304,13 @@ public:
     /// @throws InvalidArgument naming the first parameter that differs; nothing was changed
     void check_memory(std::span<Registration const> parameters) const;
 
-    /// @brief Call it after changing parameters between two steps: makes the replicas equal and
-    /// refreshes the master weights. Collective; waits.
+    /// @brief Call it after changing parameters in your own memory between two steps: makes the
+    /// replicas equal and refreshes the master weights, which lose the bits that the parameters do
+    /// not have. Collective; waits.
     ///
     /// Adopted, scattered and stage 0 parameters take the values of rank 0. Owned parameters take
     /// those of their owner, as changed through `for_each_owned_slice`.
+    /// `TrainingState::publish_master_weights` keeps every bit of the master weights instead.
     void parameters_changed();
 
     /// @brief The value for the option `rebuild_buckets`.
@@ -332,7 +336,7 @@ public:
 
     /// @brief Sets the number of steps that were not skipped, on which optimizers with bias
     /// correction and stochastic rounding depend. Pass the same on every rank; the next `step`
-    /// compares it.
+    /// compares it. @throws InvalidArgument for more than 2^62
     void set_step_count(std::uint64_t count);
 
     /// @brief Returns the loss scaler's trackers. Waits.

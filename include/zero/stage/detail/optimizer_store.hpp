@@ -21,6 +21,7 @@
 #include "parameter_store.hpp"
 #include "updated_range.hpp"
 #include "updated_value.hpp"
+#include "written_weights.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -159,6 +160,42 @@ public:
         round_masters();
     }
 
+    /// @brief Calls `visit(OwnedSlice)` for every slice. The host must be able to use the memory if
+    /// the visitor does; what it writes is noted there.
+    template <class Visitor>
+    void visit_slices(Visitor& visit) {
+        for (std::size_t index = 0; index < slices(); ++index) {
+            auto owned = owned_slice(index);
+            if constexpr (notes_writes) {
+                auto const [values, masters] = std::pair(owned.values, owned.master);
+                _written.watch(index, values, masters, [&] { visit(owned); });
+            } else {
+                visit(owned);
+            }
+        }
+    }
+
+    /// @brief Rounds copied master weights to the parameters, after those have taken over the
+    /// values that a visitor wrote. The queue must be drained.
+    void publish_masters() {
+        if constexpr (notes_writes) {
+            _written.take_over_values();
+            _written.forget();
+        }
+        round_masters();
+    }
+
+    /// @brief Rounds the copied master weights that a visitor wrote. Waits if there are any.
+    void round_written_masters() {
+        if constexpr (notes_writes) {
+            if (!_written.is_empty()) {
+                Backend::synchronise(Backend::record(_queue));
+                _written.round_masters();
+                _written.forget();
+            }
+        }
+    }
+
     /// @brief Rounds copied master weights to the parameters.
     void round_masters() const {
         if constexpr (Types::has_master) {
@@ -192,6 +229,10 @@ private:
         std::size_t parameter;
         std::size_t parameter_begin;
     };
+
+    /// Whether the two weights of an element can differ, and the host can see which was written.
+    static constexpr bool notes_writes =
+        Types::master_form == MasterForm::copied && !requires { requires Backend::is_device; };
 
     using UpdateTable = typename Backend::template SliceTable<Slice>;
     using InspectTable = typename Backend::template SliceTable<InspectSlice<A>>;
@@ -230,6 +271,7 @@ private:
 
     Queue _queue;
     Masters _master;
+    WrittenWeights<typename Types::Parameter, typename Types::Master> _written;
     States _states;
     UpdateTable _slices;
     List<Origin> _origins;
