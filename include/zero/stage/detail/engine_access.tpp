@@ -228,7 +228,9 @@ void Engine<Config>::set_loss_scaler_state(typename Config::LossScaler::State co
 template <class Config>
 void Engine<Config>::replace_loss_scale(float scale) {
     _protocol.require_idle("set_loss_scale()");
-    _control.require_valid(_control.initial_with(scale));
+    auto scaler = Config::LossScaler::initial(_options.loss_scaler);
+    scaler.scale = scale;
+    _control.require_valid(scaler);
     detail::check_unscaling(predivide(), scale);
     require_healthy();
     try {

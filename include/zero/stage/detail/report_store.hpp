@@ -35,9 +35,6 @@ public:
     /// @brief Returns whether any figure is measured.
     [[nodiscard]] bool is_any() const noexcept { return _options.is_any() || _leaves_out; }
 
-    /// @brief Returns whether a group is left out of clipping.
-    [[nodiscard]] bool leaves_out() const noexcept { return _leaves_out; }
-
     [[nodiscard]] ReportedFigures figures() const noexcept {
         return {_exchanged.data(), _groups.data(), _norms.data(), _groups.size(), _leaves_out};
     }

@@ -149,8 +149,7 @@ public:
 
     /// @brief Returns the factor of a group's gradients in the last decided step. Does not wait.
     [[nodiscard]] float factor_of_group(std::size_t group) const {
-        return _report.leaves_out() ? Backend::load(&_groups.data()[group].factor)
-                                    : Backend::load(decision()).factor;
+        return Backend::load(&_groups.data()[group].factor);
     }
     [[nodiscard]] std::size_t group_count() const noexcept { return _settings.group_count(); }
     [[nodiscard]] UpdateDecision const* decision() const noexcept {
@@ -211,13 +210,6 @@ public:
                       }) {
             Config::LossScaler::validate_state(scaler, _options->loss_scaler);
         }
-    }
-
-    /// @brief Returns the initial state of the scaler with another scale.
-    [[nodiscard]] ScalerState initial_with(float scale) const {
-        ScalerState scaler = Config::LossScaler::initial(_options->loss_scaler);
-        scaler.scale = scale;
-        return scaler;
     }
 
     void set_scaler_state(ScalerState const& scaler) {
