@@ -146,13 +146,14 @@ struct HostBackend {
                 return;
             }
             for (auto const& slice : slices) {
+                Group const& group = groups[slice.group];
+                float const factor = factor_of(group, *decision);
                 if constexpr (Optimizer::whole_tensor) {
-                    Optimizer::update_tensor(host::Tensor(slice, decision->factor),
-                                             groups[slice.group].hyper);
+                    Optimizer::update_tensor(host::Tensor(slice, factor), group.hyper);
                 } else {
                     host::update<Optimizer>(slice.gradient, decided(slice.weights(), *decision),
-                                            slice.all_states(), slice.elements, decision->factor,
-                                            groups[slice.group].hyper);
+                                            slice.all_states(), slice.elements, factor,
+                                            group.hyper);
                 }
             }
         });
