@@ -100,6 +100,7 @@ void load(Zero& engine, float value) {
             slice.states[0][i] = 0.0F; // the first moment
         }
     });
+    zero::TrainingState(engine).publish_master_weights(); // collective; master weights follow
 }
 
 /// The state that a run needs to continue in another engine, of any stage and number of ranks.

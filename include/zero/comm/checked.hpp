@@ -38,6 +38,7 @@ public:
     using Backend = typename C::Backend;
     using Queue = typename Backend::Queue;
     static constexpr bool is_checked = true;
+    static constexpr bool compares_calls = true;
 
     /// @param inner the communicator that moves the data; must outlive this object
     /// @param memory the resource of the scratch memory; must outlive this object

@@ -58,6 +58,10 @@ public:
         requires Intra::is_checked;
         requires Inter::is_checked;
     };
+    static constexpr bool compares_calls = requires {
+        requires Intra::compares_calls;
+        requires Inter::compares_calls;
+    };
 
     /// @param intra the group of close ranks, of the same size everywhere; must outlive this object
     /// @param inter the ranks with the same rank in their group; must outlive this object

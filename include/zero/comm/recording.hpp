@@ -27,6 +27,7 @@ public:
     using Backend = typename C::Backend;
     using Queue = typename Backend::Queue;
     static constexpr bool is_checked = requires { requires C::is_checked; };
+    static constexpr bool compares_calls = requires { requires C::compares_calls; };
 
     /// @param inner the communicator that moves the data; must outlive this object
     explicit Recording(C& inner) noexcept : _inner(&inner) {}

@@ -32,6 +32,7 @@ public:
     using Backend = TimedBackend<typename C::Backend>;
     using Queue = typename Backend::Queue;
     static constexpr bool is_checked = requires { requires C::is_checked; };
+    static constexpr bool compares_calls = requires { requires C::compares_calls; };
 
     /// @param inner the communicator that moves the data; must outlive this object
     /// @param timeline null: nothing is recorded; must outlive this object

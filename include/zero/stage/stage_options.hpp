@@ -41,6 +41,11 @@ struct StageOptions {
     Storage storage = Storage::owned; ///< the memory in which parameters lie, and its owner
     detail::BlockSpan<typename Config::Parameter>
         adopted_block{}; ///< storage == adopted: the block that holds all parameters
+    /// Whether `step` may return while commands that use memory of the caller are still pending:
+    /// parameters in it, and gradients that were registered or handed over. That memory must then
+    /// live until the ticket's `wait`. By default `step` and `cancel_step` wait for such commands
+    /// on a host backend. Engines that use none, and devices, never wait.
+    bool asynchronous = false;
     /// `begin_step` asks it for the memory of every parameter and throws InvalidArgument if a
     /// pointer or size differs from the registration. For trainers whose framework may replace
     /// memory. May be absent on some ranks.
@@ -85,6 +90,16 @@ struct StageOptions {
         communication_queue{}; ///< default: a queue that the engine owns, which on the host waits
                                ///< for room when it is full; a given one must outlive the engine
     MemoryResource* memory = nullptr; ///< default: the backend's
+
+    /// @brief Returns whether a group is left out of `gradient_clipping`.
+    [[nodiscard]] bool leaves_out_groups() const noexcept {
+        for (auto const& group : groups) {
+            if (!group.is_clipped) {
+                return true;
+            }
+        }
+        return false;
+    }
 };
 
 } // namespace ZERO_NAMESPACE

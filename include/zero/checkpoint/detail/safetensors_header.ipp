@@ -6,6 +6,7 @@
 #include "../checkpoint_error.hpp"
 #include "checksum.hpp"
 #include "json_guard.hpp"
+#include "json_tree.hpp"
 
 #include <algorithm>
 #include <array>
@@ -120,13 +121,20 @@ ZERO_COLD_INLINE void SafetensorsHeader::place(std::string const& file, Checksum
 /// their order would compare each with all before it.
 ZERO_COLD_INLINE std::string SafetensorsHeader::to_json(std::string const& file) const {
     try {
-        std::string json = R"({"__metadata__":)" + nlohmann::ordered_json(metadata).dump();
+        // A JSON value that holds others allocates when it is destroyed; see `JsonTree`.
+        auto const quoted = [](std::string const& value) { return nlohmann::json(value).dump(); };
+        std::string json = R"({"__metadata__":{)";
+        for (auto const& [name, value] : metadata) {
+            json += (json.back() == '{' ? "" : ",") + quoted(name) + ':' + quoted(value);
+        }
+        json += '}';
         for (TensorEntry const& tensor : tensors) {
-            json += ',' + nlohmann::ordered_json(tensor.name).dump() + ':';
-            json += nlohmann::ordered_json({{"dtype", tensor.dtype},
-                                            {"shape", tensor.shape},
-                                            {"data_offsets", {tensor.begin, tensor.end}}})
-                        .dump();
+            json += ',' + quoted(tensor.name) + R"(:{"dtype":)" + quoted(tensor.dtype)
+                    + R"(,"shape":[)";
+            for (std::uint64_t const size : tensor.shape) {
+                json += text({(json.back() == '[' ? "" : ","), size});
+            }
+            json += text({"],\"data_offsets\":[", tensor.begin, ',', tensor.end, "]}"});
         }
         json += '}';
         json.append((header_alignment - (json.size() + 8) % header_alignment) % header_alignment,
@@ -180,7 +188,11 @@ ZERO_COLD_INLINE SafetensorsHeader SafetensorsHeader::from_json(std::string_view
     try {
         JsonGuard guard(4);
         (void)nlohmann::json::sax_parse(json, &guard);
-        auto const parsed = guard.is_valid() ? nlohmann::json::parse(json) : nlohmann::json();
+        JsonTree tree;
+        if (guard.is_valid()) {
+            tree.parse(json);
+        }
+        nlohmann::json const& parsed = tree.root();
         if (!parsed.is_object()) {
             refuse_header(file,
                           "its header is no object, is nested too deeply or has a name twice");

@@ -24,7 +24,7 @@ void Engine<Config>::begin_step() {
     }
     require_healthy();
     try {
-        _control.answer_skips();
+        _control.skips().answer(_control.serial());
         _control.capture(_compute);
     } catch (TooManySkips const&) { // on every rank: the engine remains usable
         throw;
@@ -122,6 +122,7 @@ auto Engine<Config>::hand_over(std::size_t unit, std::size_t parameter, void con
     _protocol.require_transient_gradient(parameter, elements,
                                          _gradients.is_in_callers_memory(parameter));
     Queue const queue = usable(writer.value_or(_compute));
+    _waits_for_callers = is_host && !_options.asynchronous;
     require_healthy();
     try {
         return _gradients.hand_over(unit, parameter, gradient, queue);
@@ -196,9 +197,11 @@ auto Engine<Config>::step(double learning_rate, Update&& update, std::optional<s
     require_healthy();
     try {
         if (waits_for_update()) {
-            float const factor = Backend::load(_control.decision()).factor;
+            auto const factor_of = [&](std::size_t group) {
+                return _control.factor_of_group(group);
+            };
             _shard.for_each_store(
-                [&](auto const& store) { store.update_by(update, factor, learning_rate); });
+                [&](auto const& store) { store.update_by(update, factor_of, learning_rate); });
         }
         publish_all();
     } catch (...) {
@@ -309,7 +312,8 @@ auto Engine<Config>::end_step() -> StepTicket<Engine> {
             fail();
         }
     }
-    _control.end_step(done);
+    leave_callers_memory(done);
+    _control.skips().end_step(_control.serial(), done);
     _control.require_gradients(done);
     _control.answer_overflow(done);
     return {*this, _control.serial(), done};
@@ -327,6 +331,9 @@ void Engine<Config>::cancel_step() {
         fail();
     }
     _protocol.end_step();
+    if (_waits_for_callers) {
+        leave_callers_memory(Backend::record(_queue));
+    }
 }
 
 template <class Config>

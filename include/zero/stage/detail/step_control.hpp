@@ -24,6 +24,7 @@
 #include "order_evidence.hpp"
 #include "rate_text.hpp"
 #include "report_store.hpp"
+#include "skip_watch.hpp"
 #include "step_commands.hpp"
 #include "step_errors.hpp"
 #include "step_settings.hpp"
@@ -58,7 +59,8 @@ public:
         : _layout(&layout), _communicator(&communicator), _options(&options), _queue(queue),
           _settings(layout, options.groups.size()), _state(memory, 1, BufferKind::control),
           _groups(memory, _settings.group_count(), BufferKind::control),
-          _report(options.report, _settings.group_count(), memory), _drain(queue) {
+          _report(options.report, options.leaves_out_groups(), _settings.group_count(), memory),
+          _skips(options, layout, communicator, queue, _state.data()), _drain(queue) {
         set_initial_state();
     }
 
@@ -75,7 +77,7 @@ public:
     /// later ones.
     void forget_events() noexcept {
         _captured.reset();
-        _watched_end.reset();
+        _skips.forget_events();
     }
 
     /// @brief The address of the last captured scale, in backend memory.
@@ -144,6 +146,12 @@ public:
     }
 
     [[nodiscard]] Group const* groups() const noexcept { return _groups.data(); }
+
+    /// @brief Returns the factor of a group's gradients in the last decided step. Does not wait.
+    [[nodiscard]] float factor_of_group(std::size_t group) const {
+        return _report.leaves_out() ? Backend::load(&_groups.data()[group].factor)
+                                    : Backend::load(decision()).factor;
+    }
     [[nodiscard]] std::size_t group_count() const noexcept { return _settings.group_count(); }
     [[nodiscard]] UpdateDecision const* decision() const noexcept {
         return &_state.data()->decision;
@@ -175,6 +183,15 @@ public:
         return Backend::load(&_groups.data()[group].options);
     }
 
+    /// @throws InvalidArgument for a number of steps that no training reaches: it would overflow
+    static void require_steps(std::uint64_t count, char const* what) {
+        constexpr std::uint64_t most = std::uint64_t{1} << 62U;
+        if (count > most) {
+            throw_error<InvalidArgument>(
+                {"zero: the ", what, " ", count, " is larger than 2^62; it counts steps from 0."});
+        }
+    }
+
     void set_step_count(std::uint64_t count) {
         _settings.set_step_count(count);
         Backend::run(_queue, Assign<std::uint64_t>{&_state.data()->step_count, count});
@@ -182,11 +199,7 @@ public:
 
     /// @brief Sets the number of steps skipped since the last one that was not.
     void set_skipped_in_a_row(std::uint64_t count) {
-        std::uint64_t const limit = _options->skip_limit;
-        if (limit != 0 && count >= limit) {
-            count = limit - 1; // a resumed run may try a step
-        }
-        expect_skips_after(_serial, count);
+        count = _skips.expect_after(_serial, count);
         Backend::run(_queue, Assign<std::uint64_t>{&_state.data()->skipped_in_a_row, count});
     }
 
@@ -267,24 +280,8 @@ public:
         }
     }
 
-    /// @brief Notes the end of a step, if `answer_skips` will look at its report.
-    void end_step(Event const& done) {
-        if (_serial == _watched) {
-            _watched_end = done;
-        }
-    }
-
-    /// @brief Answers steps that were skipped in a row, at the beginning of a step: throws at
-    /// `skip_limit`, and tells `on_skip` of the first one.
-    ///
-    /// It looks at the report of the last step but one, which every rank finds equal, and only if
-    /// that step can have reached the limit: seldom while steps are not skipped.
-    /// @throws TooManySkips on every rank; the count then starts again
-    void answer_skips() {
-        if (_serial > _watched) {
-            answer_watched();
-        }
-    }
+    /// @brief What watches for steps that were skipped in a row.
+    [[nodiscard]] SkipWatch<Config>& skips() noexcept { return _skips; }
 
     /// @brief Waits for the decision and throws or calls back, if an option asks for it:
     /// `non_finite` or `at_minimum` of the loss scaler. A no-op under the other options.
@@ -336,41 +333,6 @@ private:
                                            tag);
     }
 
-    /// Chooses the next report that `answer_skips` looks at, after one with this count.
-    void expect_skips_after(std::uint64_t serial, std::uint64_t count) noexcept {
-        std::uint64_t const limit = _options->skip_limit;
-        _watched = _options->on_skip ? serial + 1 : limit == 0 ? no_step : serial + (limit - count);
-    }
-
-    [[gnu::cold]] void answer_watched() {
-        Event const end = _watched_end ? *_watched_end : Backend::record(_queue);
-        if constexpr (requires { end.is_captured(); }) {
-            if (end.is_captured()) {
-                return; // a graph reports to nobody; the decision in it keeps to the limit
-            }
-        }
-        Backend::synchronise(end);
-        Backend::rethrow_failure(_queue);
-        rethrow_failure_of(*_communicator);
-        std::uint64_t const serial = _watched;
-        StepFigures const found =
-            Backend::load(&_state.data()->reports[serial % StepState<Config>::reports_kept]);
-        _watched_end.reset();
-        if (found.serial != serial) { // captured, and not run or overwritten since
-            expect_skips_after(_serial, 0);
-            return;
-        }
-        std::uint64_t const limit = _options->skip_limit;
-        if (limit != 0 && found.skipped_in_a_row >= limit) {
-            set_skipped_in_a_row(0);
-            throw_too_many_skips(*_layout, found, _communicator->rank());
-        }
-        expect_skips_after(serial, found.skipped_in_a_row);
-        if (_options->on_skip && found.skipped_in_a_row == 1) {
-            _options->on_skip(skip_text(*_layout, found, _communicator->rank()));
-        }
-    }
-
     /// Waits for the last step and throws if it had no gradients. A no-op if `now`, a point after
     /// the step, is part of a graph.
     void require_gradients_at(Event const& now) {
@@ -399,8 +361,6 @@ private:
         return is_mean() ? ranks * static_cast<double>(micro_steps) : ranks;
     }
 
-    static constexpr std::uint64_t no_step = std::numeric_limits<std::uint64_t>::max();
-
     static constexpr bool has_minimum =
         requires(typename Config::LossScaler::Options options) { options.at_minimum; };
 
@@ -408,7 +368,6 @@ private:
         List<Group> groups(group_count());
         StepState<Config> state;
         Drain<Backend> const drain(_queue); // commands use both, even after a throw
-        expect_skips_after(0, 0);
         state.scaler_options = _options->loss_scaler;
         state.master_options = _options->master_weights;
         state.scaler = Config::LossScaler::initial(_options->loss_scaler);
@@ -420,6 +379,7 @@ private:
                 is_listed ? _options->groups[group].optimizer : _options->optimizer;
             groups[group].learning_rate_factor =
                 is_listed ? _options->groups[group].learning_rate_factor : 1.0;
+            groups[group].is_clipped = !is_listed || _options->groups[group].is_clipped;
             _settings.set_initial_factor(group, groups[group].learning_rate_factor);
         }
         Backend::copy_bytes(_queue, _groups.data(), groups.data(), _groups.size_bytes());
@@ -434,11 +394,10 @@ private:
     Buffer<StepState<Config>> _state;
     Buffer<Group> _groups;
     ReportStore<Config> _report;
+    SkipWatch<Config> _skips;
     std::optional<Event> _captured; ///< empty at first and after `forget_events`
     RateText _rate_text;
     std::uint64_t _serial = 0;
-    std::uint64_t _watched = no_step;  ///< the step whose report `answer_skips` looks at next
-    std::optional<Event> _watched_end; ///< its end, once it is enqueued
     GradientEvidence _evidence = GradientEvidence::delivered; ///< evidence of the last step
     Drain<Backend> _drain;
 };

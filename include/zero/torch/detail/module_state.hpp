@@ -52,6 +52,7 @@ registrations_of(ModuleTensors const& tensors, GroupOf const& group_of, Storage 
         registration.elements = static_cast<std::size_t>(item.tensor.numel());
         registration.units = item.units;
         registration.trainable = item.is_trainable;
+        registration.update = item.update;
         registration.group = group_of ? group_of(item.name, item.tensor) : 0;
         registration.shape.assign(item.tensor.sizes().begin(), item.tensor.sizes().end());
     }
