@@ -23,7 +23,7 @@ ZERO_COLD_INLINE void throw_no_gradient_lease(FlatLayout const& layout, std::siz
          layout.bucket_text(layout.unit_buckets(unit).front()),
          " finds no free gradient lease on rank ", rank,
          "; call gradients_ready() of a unit before gradients() of the next (even if the unit has "
-         "none), register parameters in order of use, or set extra_leases."});
+         "none), number units in their order of use, or set extra_leases."});
 }
 
 ZERO_COLD_INLINE void throw_no_parameter_lease(FlatLayout const& layout, std::size_t unit,
@@ -43,14 +43,6 @@ ZERO_COLD_INLINE void throw_no_room(FlatLayout const& layout, std::size_t bucket
     throw_error<OutOfOrder>({"zero: ", layout.bucket_text(bucket), " of ", layout.elements(bucket),
                              " elements finds no room on rank ", rank,
                              ", which is a bug of zero; please report it, and set extra_leases."});
-}
-
-ZERO_COLD_INLINE void throw_split_gradient(FlatLayout const& layout, std::size_t parameter) {
-    throw_error<InvalidArgument>(
-        {"zero: parameter '", layout.parameter(parameter).name, "' of the adopted block lies in ",
-         layout.parameter_buckets(parameter).size(),
-         " buckets, so the engine has no contiguous memory for its gradient; register your own "
-         "memory in Parameter::gradient, or use hand_over()."});
 }
 
 } // namespace ZERO_NAMESPACE::detail
