@@ -265,7 +265,8 @@ ZERO_COLD_INLINE void throw_order_mismatch(FlatLayout const& layout,
                  " acquired ", unit_text(unit_at(rank)), "; rank 0: ", order_of(0), "; rank ", rank,
                  ": ", order_of(rank),
                  ". The step changed nothing. Acquire the same units in the same order on every "
-                 "rank; skip(unit) takes the place of acquire where a rank does not use one."});
+                 "rank; skip(unit) takes the place of acquire where a rank does not use one, and "
+                 "gradients_ready(unit) that of its gradients."});
         }
     }
     throw_error<CollectiveMismatch>(

@@ -330,6 +330,10 @@ private:
         if (is_callers) {
             _stores.of_parameter(parameter,
                                  [&](auto& store) { store.clear_callers(parameter, writer); });
+        } else if (_stores.of_parameter(
+                       parameter, [&](auto const& store) { return store.is_whole(parameter); })) {
+            _stores.of_parameter(parameter,
+                                 [&](auto& store) { store.clear_whole(parameter, writer); });
         } else {
             choose(parameter);
         }
