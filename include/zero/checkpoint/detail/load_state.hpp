@@ -60,9 +60,13 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
         return std::uint64_t{0};
     });
     access.guard([&] {
-        report.bytes_needed = plan->load(
-            [&](void* to, void const* from, std::size_t bytes) { access.copy(to, from, bytes); },
-            staging.data());
+        on_files(access, "load its part of the checkpoint", [&] {
+            report.bytes_needed =
+                plan->load([&](void* to, void const* from,
+                               std::size_t bytes) { access.copy(to, from, bytes); },
+                           staging.data());
+            return std::uint64_t{0};
+        });
         if (scalars) {
             scalars->set(access);
         }
