@@ -295,10 +295,6 @@ private:
         }
     }
 
-    [[nodiscard]] PieceIndices pieces_of(std::size_t bucket) const {
-        return PieceIndices(_layout->pieces(bucket).size());
-    }
-
     /// @}
 
     void require_not_launched(std::size_t parameter) const {
@@ -367,7 +363,7 @@ private:
             open(bucket, _queue);
         }
         _stores.of_bucket(bucket, [&](auto& store) {
-            store.prepare(bucket, pieces_of(bucket),
+            store.prepare(bucket, PieceIndices(_layout->pieces(bucket).size()),
                           [&](std::size_t parameter) { return is_written(parameter); });
             store.take(bucket, _micro_steps == 0, _is_last);
             if (store.reads_callers(bucket)) {
