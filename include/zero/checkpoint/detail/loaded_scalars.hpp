@@ -2,6 +2,7 @@
 
 #include "../../core/detail/namespace.hpp"
 #include "../../stage/detail/state_access.hpp"
+#include "../../stage/detail/step_settings.hpp"
 #include "../checkpoint_reader.hpp"
 #include "../load_options.hpp"
 #include "../manifest.hpp"
@@ -34,8 +35,8 @@ public:
         FieldReader const fields{&scalars, "", source};
         fields("step_count", _step_count);
         fields("skipped_in_a_row", _skipped_in_a_row);
-        access.control().require_steps(_step_count, "step count of the checkpoint");
-        access.control().require_steps(_skipped_in_a_row, "skipped_in_a_row of the checkpoint");
+        require_steps(_step_count, "step count of the checkpoint");
+        require_steps(_skipped_in_a_row, "skipped_in_a_row of the checkpoint");
         _scaler = access.control().settled().scaler;
         for_each_tracker<Scaler>(_scaler, FieldReader{&scalars, "loss_scaler.", source});
         access.control().require_valid(_scaler);

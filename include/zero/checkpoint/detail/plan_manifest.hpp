@@ -41,9 +41,11 @@ struct StoredPlace {
 [[nodiscard]] std::string const& stored_name(ParameterSpec const& spec) noexcept;
 [[nodiscard]] std::vector<std::size_t> stored_shape(ParameterSpec const& spec);
 
-/// @brief Fills the parameters of a manifest and the intervals that each rank owns. The same on
-/// every rank; O(parameters + W slices).
-void add_parameters(Manifest& manifest, FlatLayout const& layout);
+/// @brief Fills the parameters of a manifest and the intervals that each rank owns; O(parameters +
+/// W slices).
+/// @param only the rank whose file is planned: its intervals alone. Empty: all, for the manifest
+/// itself
+void add_parameters(Manifest& manifest, FlatLayout const& layout, std::optional<std::size_t> only);
 
 /// @brief A tensor of a rank's file: one array of a parameter in one interval.
 struct PlannedTensor {

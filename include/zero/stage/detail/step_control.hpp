@@ -182,15 +182,6 @@ public:
         return Backend::load(&_groups.data()[group].options);
     }
 
-    /// @throws InvalidArgument for a number of steps that no training reaches: it would overflow
-    static void require_steps(std::uint64_t count, char const* what) {
-        constexpr std::uint64_t most = std::uint64_t{1} << 62U;
-        if (count > most) {
-            throw_error<InvalidArgument>(
-                {"zero: the ", what, " ", count, " is larger than 2^62; it counts steps from 0."});
-        }
-    }
-
     void set_step_count(std::uint64_t count) {
         _settings.set_step_count(count);
         Backend::run(_queue, Assign<std::uint64_t>{&_state.data()->step_count, count});
