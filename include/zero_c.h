@@ -181,7 +181,8 @@ ZERO_C_API void zero_options_init(zero_options* options, size_t size);
 typedef struct zero_engine zero_engine;
 
 /* Makes the engine of one rank. Collective; waits. The lists and names may be freed afterwards; the
- * block of the options and registered gradients must outlive the engine. */
+ * block of the options and registered gradients must live until the last zero_step() or
+ * zero_cancel_step() returned (docs/storage.md, "What must outlive what"). */
 ZERO_C_API zero_status zero_create(zero_communicator* communicator,
                                    zero_parameter const* parameters, size_t count,
                                    zero_options const* options, zero_engine** engine);
@@ -196,7 +197,7 @@ ZERO_C_API int zero_is_broken(zero_engine const* engine);
 /* ---- A step: zero_begin_step(), micro-steps, zero_step() ---- */
 
 /* Begins a step of `micro_steps` forward and backward passes, whose gradients are added, and the
- * first of them. */
+ * first of them. Fails on every rank, two steps later, if 100 steps in a row were skipped. */
 ZERO_C_API zero_status zero_begin_step(zero_engine* engine, size_t micro_steps);
 
 /* Ends a micro-step, in which no unit may be open, and begins the next one. Collective. */
@@ -313,8 +314,9 @@ ZERO_C_API zero_status zero_set_learning_rate_factor(zero_engine* engine, size_t
 /* Saves the training state into a new checkpoint below `directory`, or loads the last one. It does
  * not depend on stage and number of ranks. Collective.
  * position: a number of the program's own, for instance the next step of its loop or its place in
- * the data. zero_load() returns it, unless `position` is null. zero_step_count() cannot take its
- * place, because it does not count skipped steps. */
+ * the data. zero_load() returns it, unless `position` is null, and refuses a checkpoint without it,
+ * which another program saved. zero_step_count() cannot take its place, because it does not count
+ * skipped steps. */
 ZERO_C_API zero_status zero_save(zero_engine* engine, char const* directory, uint64_t position);
 ZERO_C_API zero_status zero_load(zero_engine* engine, char const* directory, uint64_t* position);
 

@@ -146,13 +146,15 @@ struct HostBackend {
                 return;
             }
             for (auto const& slice : slices) {
+                Group const& group = groups[slice.group];
+                UpdateDecision of_group = *decision;
+                of_group.factor = factor_of(group, *decision);
                 if constexpr (Optimizer::whole_tensor) {
-                    Optimizer::update_tensor(host::Tensor(slice, decision->factor),
-                                             groups[slice.group].hyper);
+                    Optimizer::update_tensor(host::Tensor(slice, of_group), group.hyper);
                 } else {
-                    host::update<Optimizer>(slice.gradient, decided(slice.weights(), *decision),
-                                            slice.all_states(), slice.elements, decision->factor,
-                                            groups[slice.group].hyper);
+                    host::update<Optimizer>(slice.gradient, decided(slice.weights(), of_group),
+                                            decided(slice.all_states(), of_group), slice.elements,
+                                            of_group.factor, group.hyper);
                 }
             }
         });

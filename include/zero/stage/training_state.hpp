@@ -36,8 +36,9 @@ enum class GradientForm : std::uint8_t {
 /// Values are floats. They are exact for float, split and 16-bit storage; block-scaled states are
 /// read as the optimizer reads them. What is written is rounded to the stored type.
 ///
-/// `full_...` and `set_full_...` are collective: every rank calls them with the same parameter.
-/// They wait, and need memory for one parameter. `local_...` and `set_local_...` concern what this
+/// `full_...` and `set_full_...` are collective: every rank calls them with the same parameter,
+/// state and form; otherwise each gets CollectiveMismatch over any transport. They wait, and need
+/// memory for one parameter. `local_...` and `set_local_...` concern what this
 /// rank updates and send nothing; they wait for enqueued commands. `full_fp32_parameter` of a
 /// parameter without master weights is the parameter itself.
 ///
@@ -106,7 +107,9 @@ public:
 
     /// @brief Rounds master weights to the parameters and makes these equal on every rank: after
     /// changes through `set_local_fp32_parameter` or `Engine::for_each_owned_slice`. Keeps every
-    /// bit of the master weights. Collective, between steps, with no handle held.
+    /// bit of the master weights. On a host, a value that a visitor wrote replaces its copied
+    /// master weight first, unless it wrote that as well. On a device write the master weights.
+    /// Stage 0 takes the weights of rank 0. Collective, between steps, with no handle held.
     void publish_master_weights() { _access.publish_master_weights(); }
 
     /// @brief The reverse: `Engine::parameters_changed`, which sets master weights to the
@@ -126,11 +129,14 @@ public:
     }
 
     /// @brief Replaces a state on every rank by the values of rank 0. Collective, between steps.
+    /// @throws InvalidArgument on every rank for a negative second moment; nothing was changed
     void set_full_optimizer_state(std::size_t parameter, std::string_view name,
                                   std::span<float const> values) {
         std::size_t const state = state_of(parameter, name);
         _access.wait_to_write("set_full_optimizer_state()");
-        _transfer.broadcast(ArrayKind::state, state, parameter, values, 1.0F);
+        _transfer.broadcast(
+            ArrayKind::state, state, parameter, values, 1.0F, 0, "",
+            [&](std::span<float const> all) { require_sign(parameter, state, 0, all); });
     }
 
     /// @brief Returns the slices of a state that this rank updates.
@@ -140,11 +146,12 @@ public:
     }
 
     /// @brief Replaces one slice of a state, between steps. Stage 0 holds each state on every rank:
-    /// write the same there.
+    /// write the same there. @throws InvalidArgument for a negative second moment
     void set_local_optimizer_state(std::size_t parameter, std::string_view name, std::size_t begin,
                                    std::span<float const> values) {
         std::size_t const state = state_of(parameter, name);
         _access.protocol().require_idle("set_local_optimizer_state()");
+        require_sign(parameter, state, begin, values);
         _transfer.set_local(ArrayKind::state, state, parameter, begin, values);
     }
 
@@ -174,7 +181,8 @@ public:
                            GradientForm form = GradientForm::unscaled) {
         require_trainable(parameter, "gradient");
         _access.finish_gradients("set_full_gradient()");
-        _transfer.broadcast(ArrayKind::gradient, 0, parameter, values, factor(form));
+        _transfer.broadcast(ArrayKind::gradient, 0, parameter, values, factor(form), 0,
+                            form == GradientForm::scaled ? "scaled " : "unscaled ");
     }
 
     /// @brief Returns the slices of a gradient that this rank holds: all of it in stage 0.
@@ -269,6 +277,24 @@ private:
         detail::throw_error<InvalidArgument>({"zero: the optimizer has no state '", name,
                                               "'; its states are ", known, " (rank ",
                                               _access.rank(), ")."});
+    }
+
+    /// Refuses values whose square root the next step would take.
+    void require_sign(std::size_t parameter, std::size_t state, std::size_t begin,
+                      std::span<float const> values) const {
+        if constexpr (requires { Optimizer::nonnegative_states; }) {
+            for (std::size_t i = 0; Optimizer::nonnegative_states[state] && i < values.size();
+                 ++i) {
+                if (values[i] < 0.0F) {
+                    detail::throw_error<InvalidArgument>(
+                        {"zero: element ", begin + i, " of the state '",
+                         detail::state_name<Optimizer>(state), "' of parameter '",
+                         _access.layout().parameter(parameter).name, "' cannot be ",
+                         static_cast<double>(values[i]), "; it is a sum of squares (rank ",
+                         _access.rank(), ")."});
+                }
+            }
+        }
     }
 
     /// The factor by which `step` multiplies gradients, with the same rounding.

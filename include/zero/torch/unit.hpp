@@ -1,7 +1,11 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../layout/parameter_spec.hpp"
 
+#include <cstddef>
+#include <functional>
+#include <optional>
 #include <string>
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
@@ -15,6 +19,9 @@ namespace ZERO_NAMESPACE::torch {
 struct Unit {
     std::string name;                   ///< for messages and `describe_memory`
     std::vector<at::Tensor> parameters; ///< tensors of the module; a tied one is in several units
+    /// With `Muon`: how the tensors of two or more dimensions are updated. A tied one follows the
+    /// first of its units that has a choice. With other optimizers it has no effect.
+    std::optional<Update> update{};
 
     /// @brief The parameters of a module, those of its submodules included.
     Unit(std::string unit_name, ::torch::nn::Module const& module)
@@ -29,6 +36,10 @@ struct Unit {
     Unit(std::string unit_name, std::vector<at::Tensor> tensors)
         : name(std::move(unit_name)), parameters(std::move(tensors)) {}
 };
+
+/// @brief Returns the group of a parameter, given its name in the module and its tensor: an index
+/// into `groups` of the engine's options.
+using GroupOf = std::function<std::size_t(std::string const&, at::Tensor const&)>;
 
 /// @brief Returns a unit for each module that has parameters of its own: the given module, then its
 /// submodules in the order of registration.

@@ -98,9 +98,9 @@ ZERO_COLD_INLINE void LoadPlan::add(std::size_t parameter, std::vector<std::stri
     if (spec.elements == 0) {
         return;
     }
-    add_weights(parameter, *found);
+    add_weights(parameter, *found, problems);
     if (_options.scope == LoadScope::everything && spec.trainable) {
-        add_states(parameter, *found);
+        add_states(parameter, *found, problems);
     }
 }
 
@@ -171,7 +171,15 @@ ZERO_COLD_INLINE std::string LoadPlan::stored_weight_dtype(std::size_t stored) c
     return arrays[*_checkpoint->find_array(stored, "parameter")].dtype;
 }
 
-ZERO_COLD_INLINE void LoadPlan::add_weights(std::size_t parameter, std::size_t stored) {
+/// Returns the problem of items that are neither copied nor numbers that can be read.
+ZERO_COLD_INLINE std::string unreadable(std::string_view what, std::string const& parameter,
+                                        std::string const& dtype) {
+    return text({what, " of parameter '", parameter, "' are stored as ", dtype,
+                 ", and values are read from F32, BF16 and F16; convert them"});
+}
+
+ZERO_COLD_INLINE void LoadPlan::add_weights(std::size_t parameter, std::size_t stored,
+                                            std::vector<std::string>& problems) {
     auto const& spec = _layout->parameter(parameter);
     std::vector<std::size_t> arrays{_table->find(spec.type, ArrayKind::parameter)};
     std::string dtype = dtype_text(_table->arrays()[arrays.front()].form);
@@ -193,6 +201,10 @@ ZERO_COLD_INLINE void LoadPlan::add_weights(std::size_t parameter, std::size_t s
         return;
     }
     std::string const from = stored_weight_dtype(stored);
+    if (!number_dtype(from)) {
+        problems.push_back(unreadable("the weights", spec.name, from));
+        return;
+    }
     if (dtype != "F32" && dtype != from && !_options.may_round) {
         _roundings.push_back(text({"the weights of parameter '", spec.name, "' are stored as ",
                                    from, ", which ", dtype, " rounds"}));
@@ -204,7 +216,8 @@ ZERO_COLD_INLINE void LoadPlan::add_weights(std::size_t parameter, std::size_t s
     _items.push_back(item);
 }
 
-ZERO_COLD_INLINE void LoadPlan::add_states(std::size_t parameter, std::size_t stored) {
+ZERO_COLD_INLINE void LoadPlan::add_states(std::size_t parameter, std::size_t stored,
+                                           std::vector<std::string>& problems) {
     auto const& spec = _layout->parameter(parameter);
     auto const& manifest = _checkpoint->manifest();
     auto const& stored_arrays = manifest.types[manifest.parameters[stored].type];
@@ -228,6 +241,11 @@ ZERO_COLD_INLINE void LoadPlan::add_states(std::size_t parameter, std::size_t st
             arrays.push_back(scales);
         }
         if (is_scaled == was_scaled && add_raw(arrays, parameter, stored)) {
+            continue;
+        }
+        if (!number_dtype(stored_arrays[*found].dtype)) {
+            problems.push_back(unreadable(text({"the states '", (*_names)[array], "'"}), spec.name,
+                                          stored_arrays[*found].dtype));
             continue;
         }
         bool const is_exact =

@@ -41,14 +41,17 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
     std::optional<LoadPlan> plan;
     std::optional<LoadedScalars<Config>> scalars;
     Buffer<std::byte> staging;
-    on_every_rank(access, "load the checkpoint", [&] {
+    on_files(access, "load the checkpoint", [&] {
         reader.emplace(open());
+        if (options.check_extras) {
+            options.check_extras(reader->manifest().extras);
+        }
         std::string const optimizer = type_name<Optimizer>();
         plan.emplace(access.layout(), table, names, optimizer, *reader, options);
         if (options.scope == LoadScope::everything) {
             // settings of another optimizer have other names
-            scalars.emplace(access, reader->manifest(), source,
-                            options.settings && optimizer == reader->manifest().optimizer);
+            scalars.emplace(access, *reader, source,
+                            options.settings && optimizer == reader->manifest().optimizer, options);
         }
         staging = staging_buffer<typename StateAccess<Config>::Backend>();
         if (options.verify_first) {
@@ -68,6 +71,10 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
     access.publish_written();
     report.extras = reader->manifest().extras;
     report.differences = plan->differences();
+    if (scalars) {
+        report.differences.insert(report.differences.end(), scalars->differences.begin(),
+                                  scalars->differences.end());
+    }
     report.bytes_read = reader->bytes_read();
 }
 

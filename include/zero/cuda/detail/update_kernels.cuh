@@ -70,7 +70,7 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 2)
     Chunk const chunk = table.chunks[blockIdx.x];
     Slice const& slice = table.slices[chunk.slice];
     auto const weights = access(decided(slice.weights(), *decision));
-    auto const states = access(slice.all_states());
+    auto const states = access(slice.all_states(), decision->random_key);
     std::size_t const begin = std::size_t{chunk.index} * chunk_elements;
     std::size_t const elements = elements_in(chunk, slice);
     bool const is_aligned =
@@ -78,8 +78,9 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 2)
     using Gradient = std::remove_cvref_t<decltype(*slice.gradient)>;
     using Weights = std::remove_const_t<decltype(weights)>;
     using States = std::remove_const_t<decltype(states)>;
+    Group const& group = groups[slice.group];
     UpdatePack<Optimizer, Gradient, Weights, States> const body{
-        slice.gradient, weights, states, decision->factor, groups[slice.group].hyper, begin};
+        slice.gradient, weights, states, factor_of(group, *decision), group.hyper, begin};
     for_packs<Weights::is_all_packs && States::is_all_packs, States::needs_warp>(elements,
                                                                                  is_aligned, body);
 }

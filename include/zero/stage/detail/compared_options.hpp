@@ -53,11 +53,13 @@ template <class Config>
     Hash optimizer;
     optimizer.add(Config::Optimizer::states)
         .add(dtype_of<typename Config::OptimizerState::Type>())
+        .add(Config::rounds_states)
         .add(hash_of_options<typename Config::Optimizer>(options.optimizer));
     Hash groups;
     for (auto const& group : options.groups) {
         groups.add(hash_of_options<typename Config::Optimizer>(group.optimizer))
-            .add(group.learning_rate_factor);
+            .add(group.learning_rate_factor)
+            .add(group.is_clipped);
     }
     settings.stage = number;
     settings.parameters = Config::parameter_dtypes;

@@ -24,7 +24,10 @@ void Engine<Config>::begin_step() {
     }
     require_healthy();
     try {
+        _control.skips().answer(_control.serial());
         _control.capture(_compute);
+    } catch (TooManySkips const&) { // on every rank: the engine remains usable
+        throw;
     } catch (...) {
         fail();
     }
@@ -93,7 +96,7 @@ auto Engine<Config>::acquire(std::size_t unit, std::optional<Queue> reader) -> W
 template <class Config>
 auto Engine<Config>::gradients(std::size_t unit, std::optional<Queue> writer, bool is_zeroed)
     -> Gradients<Engine> {
-    _protocol.require_micro_step("gradients()");
+    _protocol.require_gradient_call("gradients()");
     _protocol.require_not_ready(_gradients.readiness(), unit);
     Queue const queue = usable(writer.value_or(_compute));
     require_healthy();
@@ -109,7 +112,7 @@ template <class Config>
 auto Engine<Config>::hand_over(std::size_t unit, std::size_t parameter, void const* gradient,
                                std::size_t elements, DType type, std::optional<Queue> writer)
     -> Event {
-    _protocol.require_micro_step("hand_over()");
+    _protocol.require_gradient_call("hand_over()");
     _protocol.require_member(unit, parameter);
     with_types(_layout.parameter(parameter).type, [&]<class Types>(Types) {
         if (constexpr DType own = dtype_of<typename Types::Gradient>(); own != type) {
@@ -120,6 +123,7 @@ auto Engine<Config>::hand_over(std::size_t unit, std::size_t parameter, void con
     _protocol.require_transient_gradient(parameter, elements,
                                          _gradients.is_in_callers_memory(parameter));
     Queue const queue = usable(writer.value_or(_compute));
+    _waits_for_callers = is_host && !_options.asynchronous;
     require_healthy();
     try {
         return _gradients.hand_over(unit, parameter, gradient, queue);
@@ -130,7 +134,7 @@ auto Engine<Config>::hand_over(std::size_t unit, std::size_t parameter, void con
 
 template <class Config>
 void Engine<Config>::gradients_ready(std::size_t unit, std::optional<Queue> writer) {
-    _protocol.require_micro_step("gradients_ready()");
+    _protocol.require_gradient_call("gradients_ready()");
     _protocol.require_unit(unit);
     Queue const queue = usable(writer.value_or(_compute));
     if (_gradients.readiness().is_unit_ready(unit)) {
@@ -195,9 +199,11 @@ auto Engine<Config>::step(double learning_rate, Update&& update, std::optional<s
     require_healthy();
     try {
         if (waits_for_update()) {
-            float const factor = Backend::load(_control.decision()).factor;
+            auto const factor_of = [&](std::size_t group) {
+                return _control.factor_of_group(group);
+            };
             _shard.for_each_store(
-                [&](auto const& store) { store.update_by(update, factor, learning_rate); });
+                [&](auto const& store) { store.update_by(update, factor_of, learning_rate); });
         }
         publish_all();
     } catch (...) {
@@ -308,6 +314,8 @@ auto Engine<Config>::end_step() -> StepTicket<Engine> {
             fail();
         }
     }
+    leave_callers_memory(done);
+    _control.skips().end_step(_control.serial(), done);
     _control.require_gradients(done);
     _control.answer_overflow(done);
     return {*this, _control.serial(), done};
@@ -326,6 +334,9 @@ void Engine<Config>::cancel_step() {
         fail();
     }
     _protocol.end_step();
+    if (_waits_for_callers) {
+        leave_callers_memory(Backend::record(_queue));
+    }
 }
 
 template <class Config>

@@ -10,6 +10,9 @@ struct GroupState {
     typename Optimizer::Options options{};
     double learning_rate_factor = 1.0;
     typename Optimizer::Hyper hyper{}; ///< for the current step
+    bool is_clipped = true;
+    float factor =
+        1.0F; ///< multiplies the gradients of the current step: unscales, averages, clips
 };
 
 } // namespace ZERO_NAMESPACE::detail

@@ -24,6 +24,7 @@
 #include "order_evidence.hpp"
 #include "rate_text.hpp"
 #include "report_store.hpp"
+#include "skip_watch.hpp"
 #include "step_commands.hpp"
 #include "step_errors.hpp"
 #include "step_settings.hpp"
@@ -58,7 +59,8 @@ public:
         : _layout(&layout), _communicator(&communicator), _options(&options), _queue(queue),
           _settings(layout, options.groups.size()), _state(memory, 1, BufferKind::control),
           _groups(memory, _settings.group_count(), BufferKind::control),
-          _report(options.report, _settings.group_count(), memory), _drain(queue) {
+          _report(options.report, options.leaves_out_groups(), _settings.group_count(), memory),
+          _skips(options, layout, communicator, queue, _state.data()), _drain(queue) {
         set_initial_state();
     }
 
@@ -73,7 +75,10 @@ public:
 
     /// @brief Drops events. Call it between steps, once all earlier commands are ordered before all
     /// later ones.
-    void forget_events() noexcept { _captured.reset(); }
+    void forget_events() noexcept {
+        _captured.reset();
+        _skips.forget_events();
+    }
 
     /// @brief The address of the last captured scale, in backend memory.
     [[nodiscard]] float const* captured_scale() const noexcept {
@@ -125,12 +130,13 @@ public:
                                 _settings.hash(begun, learning_rate)};
         reduce_integers(values, is_inspected ? sums : 0, values + sums,
                         StepIntegers::minima(order.is_compared), tag);
-        Backend::run(_queue, DecideStep<Config>{
-                                 state, _groups.data(), group_count(), ++_serial, learning_rate,
-                                 weight ? 0.0 : divisor(micro_steps), predivide,
-                                 _options->gradient_clipping.value_or(
-                                     std::numeric_limits<float>::infinity()),
-                                 is_inspected, skips, order.is_compared, _report.figures()});
+        Backend::run(
+            _queue,
+            DecideStep<Config>{
+                state, _groups.data(), group_count(), ++_serial, learning_rate,
+                weight ? 0.0 : divisor(micro_steps), predivide,
+                _options->gradient_clipping.value_or(std::numeric_limits<float>::infinity()),
+                is_inspected, skips, order.is_compared, _report.figures(), _options->skip_limit});
     }
 
     /// @brief Returns the factor that unscales and averages the reduced gradients of this step.
@@ -140,6 +146,11 @@ public:
     }
 
     [[nodiscard]] Group const* groups() const noexcept { return _groups.data(); }
+
+    /// @brief Returns the factor of a group's gradients in the last decided step. Does not wait.
+    [[nodiscard]] float factor_of_group(std::size_t group) const {
+        return Backend::load(&_groups.data()[group].factor);
+    }
     [[nodiscard]] std::size_t group_count() const noexcept { return _settings.group_count(); }
     [[nodiscard]] UpdateDecision const* decision() const noexcept {
         return &_state.data()->decision;
@@ -171,6 +182,15 @@ public:
         return Backend::load(&_groups.data()[group].options);
     }
 
+    /// @throws InvalidArgument for a number of steps that no training reaches: it would overflow
+    static void require_steps(std::uint64_t count, char const* what) {
+        constexpr std::uint64_t most = std::uint64_t{1} << 62U;
+        if (count > most) {
+            throw_error<InvalidArgument>(
+                {"zero: the ", what, " ", count, " is larger than 2^62; it counts steps from 0."});
+        }
+    }
+
     void set_step_count(std::uint64_t count) {
         _settings.set_step_count(count);
         Backend::run(_queue, Assign<std::uint64_t>{&_state.data()->step_count, count});
@@ -178,6 +198,7 @@ public:
 
     /// @brief Sets the number of steps skipped since the last one that was not.
     void set_skipped_in_a_row(std::uint64_t count) {
+        count = _skips.expect_after(_serial, count);
         Backend::run(_queue, Assign<std::uint64_t>{&_state.data()->skipped_in_a_row, count});
     }
 
@@ -189,13 +210,6 @@ public:
                       }) {
             Config::LossScaler::validate_state(scaler, _options->loss_scaler);
         }
-    }
-
-    /// @brief Returns the initial state of the scaler with another scale.
-    [[nodiscard]] ScalerState initial_with(float scale) const {
-        ScalerState scaler = Config::LossScaler::initial(_options->loss_scaler);
-        scaler.scale = scale;
-        return scaler;
     }
 
     void set_scaler_state(ScalerState const& scaler) {
@@ -258,9 +272,11 @@ public:
         }
     }
 
+    /// @brief What watches for steps that were skipped in a row.
+    [[nodiscard]] SkipWatch<Config>& skips() noexcept { return _skips; }
+
     /// @brief Waits for the decision and throws or calls back, if an option asks for it:
-    /// `non_finite`, `at_minimum` of the loss scaler or `skip_limit`. A no-op under the other
-    /// options.
+    /// `non_finite` or `at_minimum` of the loss scaler. A no-op under the other options.
     void answer_overflow(Event const& done) const {
         bool const throws =
             !Config::LossScaler::skips_overflow && _options->non_finite == NonFinite::throw_error;
@@ -268,8 +284,7 @@ public:
         if constexpr (has_minimum) {
             answers_minimum = _options->loss_scaler.at_minimum != AtMinimumScale::hold;
         }
-        std::size_t const limit = _options->skip_limit;
-        if (!throws && !answers_minimum && limit == 0) {
+        if (!throws && !answers_minimum) {
             return;
         }
         StepReport const last = report(_serial, done);
@@ -284,9 +299,6 @@ public:
                     throw_exhausted(*_layout, last, _communicator->rank());
                 }
             }
-        }
-        if (limit != 0 && last.skipped_in_a_row >= limit) {
-            throw_too_many_skips(*_layout, last, _communicator->rank());
         }
     }
 
@@ -324,7 +336,7 @@ private:
         bool const is_cleared =
             std::exchange(_evidence, GradientEvidence::delivered) == GradientEvidence::cleared;
         if (!report(_serial, Backend::record(_queue)).has_gradients) {
-            throw_no_gradients(is_cleared, _communicator->rank());
+            throw_no_gradients(is_cleared, _options->backward_call, _communicator->rank());
         }
     }
 
@@ -359,6 +371,7 @@ private:
                 is_listed ? _options->groups[group].optimizer : _options->optimizer;
             groups[group].learning_rate_factor =
                 is_listed ? _options->groups[group].learning_rate_factor : 1.0;
+            groups[group].is_clipped = !is_listed || _options->groups[group].is_clipped;
             _settings.set_initial_factor(group, groups[group].learning_rate_factor);
         }
         Backend::copy_bytes(_queue, _groups.data(), groups.data(), _groups.size_bytes());
@@ -373,6 +386,7 @@ private:
     Buffer<StepState<Config>> _state;
     Buffer<Group> _groups;
     ReportStore<Config> _report;
+    SkipWatch<Config> _skips;
     std::optional<Event> _captured; ///< empty at first and after `forget_events`
     RateText _rate_text;
     std::uint64_t _serial = 0;

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 /// The errors of `StepControl`.
 namespace ZERO_NAMESPACE::detail {
@@ -16,15 +17,19 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @throws NoGradients with the causes and their remedies
 /// @param is_cleared whether gradients were reported in memory that the engine cleared
-[[noreturn, gnu::cold]] void throw_no_gradients(bool is_cleared, int rank);
+/// @param call the adapter's call that reports gradients; null: the engine's own calls
+[[noreturn, gnu::cold]] void throw_no_gradients(bool is_cleared, char const* call, int rank);
 
 /// @throws NonFiniteGradients naming the first element
 [[noreturn, gnu::cold]] void throw_non_finite(FlatLayout const& layout, StepReport const& report,
                                               int rank);
 
+/// @brief Says which step was skipped, and why; for `StageOptions::on_skip`.
+[[gnu::cold]] std::string skip_text(FlatLayout const& layout, StepFigures const& report, int rank);
+
 /// @throws TooManySkips with the number of skipped steps and the cause of the last
 [[noreturn, gnu::cold]] void throw_too_many_skips(FlatLayout const& layout,
-                                                  StepReport const& report, int rank);
+                                                  StepFigures const& report, int rank);
 
 /// @throws LossScaleExhausted naming the first element
 [[noreturn, gnu::cold]] void throw_exhausted(FlatLayout const& layout, StepReport const& report,
