@@ -68,7 +68,7 @@ namespace detail {
 /// has the same pairs of neighbours, so the forward pass then suffices.
 ZERO_COLD_INLINE std::vector<std::size_t> gathered_order(FlatLayout const& layout) {
     std::vector<std::size_t> order = used_units(layout);
-    std::size_t const used = order.size();
+    std::size_t const used = order.size() / 2;
     bool is_reverse = true;
     for (std::size_t position = 0; position < used; ++position) {
         is_reverse = is_reverse && order[position] == order[2 * used - 1 - position];
