@@ -22,4 +22,14 @@ constexpr Weights decided(Weights weights, UpdateDecision const& decision) noexc
     return weights;
 }
 
+/// @brief Returns whether the step leaves the slices of a row, a group or a parameter, as they are.
+template <class Row>
+constexpr bool is_left(Row const& row) noexcept {
+    if constexpr (requires { row.is_left; }) {
+        return row.is_left;
+    } else {
+        return false;
+    }
+}
+
 } // namespace ZERO_NAMESPACE

@@ -61,7 +61,8 @@ public:
             std::vector<Unit> const& units, typename Zero::Options options = {})
         : _communicator(&communicator),
           _tensors(module, units, scalar_type_of<T>(), Device::type, communicator.rank()),
-          _queue(Device::compute_queue(options.compute_queue)) {
+          _queue(Device::compute_queue(options.compute_queue)),
+          _leaves_unused(options.unused_parameters == UnusedParameters::leave) {
         options.compute_queue = _queue;
         options.unit_names = _tensors.unit_names();
         _engine.emplace(communicator, detail::registrations_of<Zero>(_tensors), options);
@@ -115,6 +116,13 @@ public:
         Device::require_current(_queue);
         auto const scale = static_cast<float>(_engine->loss_scale());
         _runner->backward(scale == 1.0F ? loss : loss * scale);
+        for (std::size_t parameter = 0; _leaves_unused && parameter < _tensors.size();
+             ++parameter) { // the engine sees only that the memory of a gradient was lent
+            detail::ModuleTensor const& item = _tensors[parameter];
+            if (item.is_trainable && !item.is_used) {
+                _engine->note_unused(item.units.front(), parameter);
+            }
+        }
     }
 
     /// @brief Copies the whole parameters into the module's tensors: for `torch::save`, evaluation
@@ -199,6 +207,7 @@ private:
     typename Zero::Communicator* _communicator;
     detail::ModuleTensors _tensors;
     typename Zero::Queue _queue;
+    bool _leaves_unused;
     std::optional<Zero> _engine;
     std::vector<std::optional<zero::Weights<typename Zero::EngineType>>> _handles;
     std::shared_ptr<detail::UnitRunner> _runner; // first to go

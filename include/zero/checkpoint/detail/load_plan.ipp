@@ -27,6 +27,7 @@ ZERO_COLD_INLINE LoadPlan::LoadPlan(FlatLayout const& layout, StateTable const& 
     : _layout(&layout), _table(&table), _names(&names), _checkpoint(&checkpoint),
       _options(options) {
     std::vector<std::string> problems;
+    _lacks_states.resize(layout.parameters().size(), 0);
     if (options.scope == LoadScope::everything && checkpoint.manifest().optimizer != optimizer) {
         _differences.push_back(
             text({"the checkpoint was made with the optimizer ", checkpoint.manifest().optimizer,
@@ -50,6 +51,12 @@ ZERO_COLD_INLINE LoadPlan::LoadPlan(FlatLayout const& layout, StateTable const& 
     // In the order of the files, where small tensors of one array share blocks.
     std::stable_sort(_items.begin(), _items.end(),
                      [](Item const& a, Item const& b) { return a.stored_array < b.stored_array; });
+}
+
+ZERO_COLD_INLINE std::vector<std::string> LoadPlan::differences() const {
+    std::vector<std::string> all = _differences;
+    all.insert(all.end(), _dropped.begin(), _dropped.end());
+    return all;
 }
 
 /// @param problems problems that no option accepts
@@ -82,6 +89,7 @@ ZERO_COLD_INLINE void LoadPlan::add(std::size_t parameter, std::vector<std::stri
     auto const found = _checkpoint->find(stored_name(spec));
     if (!found) {
         _differences.push_back(text({"the checkpoint has no parameter '", stored_name(spec), "'"}));
+        _lacks_states[parameter] = spec.trainable && spec.elements != 0 && has_states(spec.type);
         return;
     }
     auto const& stored = _checkpoint->manifest().parameters[*found];
@@ -101,6 +109,35 @@ ZERO_COLD_INLINE void LoadPlan::add(std::size_t parameter, std::vector<std::stri
     add_weights(parameter, *found);
     if (_options.scope == LoadScope::everything && spec.trainable) {
         add_states(parameter, *found);
+    } else if (_options.scope == LoadScope::everything && stored.trainable
+               && !spec.tile.is_later()) {
+        add_dropped(parameter, *found);
+    }
+}
+
+/// Whether parameters of a type have states in the engine.
+ZERO_COLD_INLINE bool LoadPlan::has_states(std::size_t type) const {
+    return _table->find(type, ArrayKind::state) != _table->arrays().size();
+}
+
+/// Lists the states of a parameter that is frozen now. No option has to accept them: freezing is
+/// the caller's decision, and only a later unfreezing would need them.
+ZERO_COLD_INLINE void LoadPlan::add_dropped(std::size_t parameter, std::size_t stored) {
+    auto const& manifest = _checkpoint->manifest();
+    std::string names;
+    for (ManifestArray const& array : manifest.types[manifest.parameters[stored].type]) {
+        for (std::size_t own = 0; own < _table->arrays().size(); ++own) {
+            HeldArray const& held = _table->arrays()[own];
+            if (held.type == _layout->parameter(parameter).type
+                && held.form.kind == ArrayKind::state && (*_names)[own] == array.name) {
+                names += (names.empty() ? "'" : ", '") + array.name + "'";
+            }
+        }
+    }
+    if (!names.empty()) {
+        _dropped.push_back(
+            text({"parameter '", stored_name(_layout->parameter(parameter)),
+                  "' is frozen, so its states ", names, " of the checkpoint are dropped"}));
     }
 }
 
@@ -217,6 +254,7 @@ ZERO_COLD_INLINE void LoadPlan::add_states(std::size_t parameter, std::size_t st
         if (!found) {
             _differences.push_back(text({"the checkpoint has no state '", (*_names)[array],
                                          "' of parameter '", spec.name, "'"}));
+            _lacks_states[parameter] = 1;
             continue;
         }
         std::vector<std::size_t> arrays{array};

@@ -48,7 +48,8 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
         if (options.scope == LoadScope::everything) {
             // settings of another optimizer have other names
             scalars.emplace(access, reader->manifest(), source,
-                            options.settings && optimizer == reader->manifest().optimizer);
+                            options.settings && optimizer == reader->manifest().optimizer,
+                            plan->lacks_states());
         }
         staging = staging_buffer<typename StateAccess<Config>::Backend>();
         if (options.verify_first) {
@@ -68,6 +69,11 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
     access.publish_written();
     report.extras = reader->manifest().extras;
     report.differences = plan->differences();
+    for (std::size_t parameter = 0; parameter < plan->lacks_states().size(); ++parameter) {
+        if (plan->lacks_states()[parameter] != 0) {
+            report.without_states.push_back(access.layout().parameter(parameter).name);
+        }
+    }
     report.bytes_read = reader->bytes_read();
 }
 

@@ -1,9 +1,11 @@
 #pragma once
 
+#include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../stage/detail/state_access.hpp"
 #include "../manifest.hpp"
+#include "plan_manifest.hpp"
 #include "scalar_fields.hpp"
 
 #include <cstddef>
@@ -21,11 +23,22 @@ public:
     using Scaler = typename Config::LossScaler;
     using Optimizer = typename Config::Optimizer;
 
+    /// @param lacks_states by parameter: its states are not loaded
     /// @throws CheckpointError if one is missing; InvalidArgument if a policy rejects its value
     LoadedScalars(StateAccess<Config> const& access, Manifest const& manifest,
-                  std::string const& source, bool with_settings) {
+                  std::string const& source, bool with_settings,
+                  std::vector<char> const& lacks_states) {
         FieldReader const fields{&manifest.scalars, "", source};
         fields("step_count", _step_count);
+        _updates = access.updates();
+        for (std::size_t parameter = 0; parameter < _updates.size(); ++parameter) {
+            auto const& spec = access.layout().parameter(parameter);
+            if (!spec.trainable) {
+                _updates[parameter] = _step_count; // it has none
+            } else if (lacks_states[parameter] == 0) {
+                _updates[parameter] = stored_updates(manifest.scalars, spec, _step_count);
+            }
+        }
         fields("skipped_in_a_row", _skipped_in_a_row);
         _scaler = access.control().settled().scaler;
         for_each_tracker<Scaler>(_scaler, FieldReader{&manifest.scalars, "loss_scaler.", source});
@@ -44,6 +57,7 @@ public:
 
     void set(StateAccess<Config> const& access) const {
         access.control().set_step_count(_step_count);
+        access.set_updates(as_span(_updates));
         access.control().set_skipped_in_a_row(_skipped_in_a_row);
         access.control().set_scaler_state(_scaler);
         for (std::size_t group = 0; group < _groups.size(); ++group) {
@@ -59,6 +73,7 @@ private:
     };
 
     std::uint64_t _step_count = 0;
+    std::vector<std::uint64_t> _updates; ///< by parameter
     std::uint64_t _skipped_in_a_row = 0;
     typename Scaler::State _scaler{};
     std::vector<Group> _groups;

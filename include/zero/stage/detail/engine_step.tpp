@@ -169,11 +169,11 @@ auto Engine<Config>::step(double learning_rate, std::optional<std::int64_t> weig
     require_healthy();
     try {
         if (!_parameters.sends_updates()) {
-            _shard.update_all(_control.groups(), _control.decision());
+            _shard.update_all(_control.rows(), _control.decision());
             _parameters.publish_unsent();
         } else { // in order of use by the next forward pass
             for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) {
-                _shard.update(bucket, _control.groups(), _control.decision());
+                _shard.update(bucket, _control.rows(), _control.decision());
                 _parameters.publish(bucket);
             }
         }
@@ -192,10 +192,13 @@ auto Engine<Config>::step(double learning_rate, Update&& update, std::optional<s
     decide(learning_rate, weight);
     require_healthy();
     try {
-        if (waits_for_update()) {
-            float const factor = Backend::load(_control.decision()).factor;
-            _shard.for_each_store(
-                [&](auto const& store) { store.update_by(update, factor, learning_rate); });
+        UpdateDecision const decision = wait_for_decision();
+        if (!decision.skip) {
+            std::uint64_t const number = _control.settled().step_count;
+            auto const numbers = _control.counts().numbers(number);
+            _shard.for_each_store([&](auto const& store) {
+                store.update_by(update, decision.factor, learning_rate, number, numbers);
+            });
         }
         publish_all();
     } catch (...) {
@@ -204,11 +207,10 @@ auto Engine<Config>::step(double learning_rate, Update&& update, std::optional<s
     return end_step();
 }
 
-/// Waits for the decision and returns whether the step updates anything.
 template <class Config>
-bool Engine<Config>::waits_for_update() {
+UpdateDecision Engine<Config>::wait_for_decision() {
     detail::wait_for_collectives(*_communicator, _queue);
-    return !Backend::load(_control.decision()).skip;
+    return Backend::load(_control.decision());
 }
 
 template <class Config>
@@ -230,7 +232,8 @@ void Engine<Config>::decide(double learning_rate, std::optional<std::int64_t> we
         _parameters.wait_for_readers();
         _parameters.drop_prefetched();
         _control.decide(_shard, learning_rate, _protocol.steps_begun(), _protocol.micro_steps(),
-                        weight, predivide(), _gradients.evidence(), order_evidence());
+                        weight, predivide(), _gradients.deliveries().evidence(), order_evidence(),
+                        _gradients.deliveries().noted());
     } catch (...) {
         fail();
     }

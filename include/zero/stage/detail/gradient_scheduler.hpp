@@ -48,15 +48,16 @@ public:
                       return TypeContext<Config>{context, type};
                   }),
           _writers(context.queue, context.layout->trainable_buckets()),
-          _deliveries(*context.layout), _is_chosen(context.layout->parameters().size(), false),
-          _claims(*context.layout) {
+          _deliveries(*context.layout, context.options->unused_parameters),
+          _is_chosen(context.layout->parameters().size(), false), _claims(*context.layout) {
         for (AnyParameter const& parameter : context.parameters) {
             _reads_callers = _reads_callers || parameter.gradient != nullptr;
         }
     }
 
     [[nodiscard]] Readiness const& readiness() const noexcept { return _readiness; }
-    [[nodiscard]] GradientEvidence evidence() const noexcept { return _deliveries.evidence(); }
+    /// @brief How this rank delivers the gradients of this step.
+    [[nodiscard]] GradientDeliveries& deliveries() noexcept { return _deliveries; }
 
     /// @brief Whether a step must have one micro-step, because the gradients of the caller's block
     /// are reduced in place and nothing accumulates them.
@@ -187,6 +188,7 @@ public:
         if (_reads_callers) {
             _writers.hold_all(Backend::record(_queue));
         }
+        _deliveries.end_micro_step([&](std::size_t parameter) { return is_written(parameter); });
         _is_reduced = _is_last;
         ++_micro_steps;
     }
@@ -295,10 +297,6 @@ private:
         }
     }
 
-    [[nodiscard]] PieceIndices pieces_of(std::size_t bucket) const {
-        return PieceIndices(_layout->pieces(bucket).size());
-    }
-
     /// @}
 
     void require_not_launched(std::size_t parameter) const {
@@ -363,7 +361,7 @@ private:
             open(bucket, _queue);
         }
         _stores.of_bucket(bucket, [&](auto& store) {
-            store.prepare(bucket, pieces_of(bucket),
+            store.prepare(bucket, PieceIndices(_layout->pieces(bucket).size()),
                           [&](std::size_t parameter) { return is_written(parameter); });
             store.take(bucket, _micro_steps == 0, _is_last);
             if (store.reads_callers(bucket)) {

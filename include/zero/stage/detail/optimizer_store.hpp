@@ -135,8 +135,11 @@ public:
 
     /// @brief Calls `update(SliceWithGradient)` for every slice, then rounds the master weights to
     /// the parameters.
+    /// @param number number of this update, from 1
+    /// @param numbers the same for each parameter, 0 if it is left as it is; empty: `number`
     template <class Update>
-    void update_by(Update& update, float factor, double learning_rate) const {
+    void update_by(Update& update, float factor, double learning_rate, std::uint64_t number,
+                   std::vector<std::uint64_t> const& numbers) const {
         static_assert(
             Types::master_form != MasterForm::split,
             "zero: a caller-defined update cannot write master weights that are stored in "
@@ -147,13 +150,28 @@ public:
             "be ignored; use zero::NoMasterWeights and ops::round_stochastically.");
         for (std::size_t index = 0; index < slices(); ++index) {
             Slice const& slice = _slices.slices()[index];
-            update(SliceWithGradient<Config, Types>{owned_slice<UpdatedValue<Types>>(index),
-                                                    {slice.gradient, slice.elements},
-                                                    factor,
-                                                    learning_rate,
-                                                    slice.group});
+            Origin const& origin = _origins[index];
+            std::uint64_t const own = numbers.empty() ? number : numbers[origin.parameter];
+            if (own != 0) {
+                update(SliceWithGradient<Config, Types>{owned_slice<UpdatedValue<Types>>(index),
+                                                        {slice.gradient, slice.elements},
+                                                        factor,
+                                                        learning_rate,
+                                                        origin.group,
+                                                        own});
+            }
         }
         round_masters();
+    }
+
+    /// @brief Makes the slices name parameters instead of groups. Nothing may be enqueued that uses
+    /// them.
+    [[gnu::cold]] void count_by_parameter(MemoryResource& memory) {
+        List<Slice> slices(as_span(_slices.slices()));
+        for (std::size_t index = 0; index < slices.size(); ++index) {
+            slices[index].group = _origins[index].parameter;
+        }
+        _slices = UpdateTable(_queue, memory, std::move(slices));
     }
 
     /// @brief Rounds copied master weights to the parameters.
@@ -188,6 +206,7 @@ private:
     struct Origin {
         std::size_t parameter;
         std::size_t parameter_begin;
+        std::size_t group;
     };
 
     using UpdateTable = typename Backend::template SliceTable<Slice>;
@@ -202,10 +221,11 @@ private:
             _master.place(bucket, piece, context.parameters->slice(bucket, piece));
         static_cast<typename States::Pointers&>(slice) = _states.place(bucket, piece);
         slice.elements = piece.elements;
-        slice.group = context.layout->parameter(piece.parameter).group;
+        std::size_t const group = context.layout->parameter(piece.parameter).group;
+        slice.group = context.counts_by_parameter ? piece.parameter : group;
         slice.rows = context.layout->parameter(piece.parameter).rows;
         slice.scratch = context.scratch;
-        _origins.push_back({piece.parameter, piece.parameter_begin});
+        _origins.push_back({piece.parameter, piece.parameter_begin, group});
         return slice;
     }
 

@@ -265,7 +265,7 @@ ZERO_INLINE void Protocol::require_all_used(std::span<std::uint64_t const> first
              "); call gradients_ready() for ", (spec.units.size() > 1 ? "each of units " : "unit "),
              units_of(spec),
              " after its backward pass, freeze the parameter, or set unused_parameters to "
-             "UnusedParameters::zero."});
+             "UnusedParameters::zero or UnusedParameters::leave."});
     }
 }
 

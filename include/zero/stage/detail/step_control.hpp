@@ -3,7 +3,7 @@
 #include "../../backend/fence.hpp"
 #include "../../backend/update_decision.hpp"
 #include "../../comm/communicator.hpp"
-#include "../../comm/detail/communicator_requirements.hpp"
+#include "../../comm/detail/reduce_integers.hpp"
 #include "../../comm/detail/wait_for_collectives.hpp"
 #include "../../core/buffer.hpp"
 #include "../../core/detail/light_std.hpp"
@@ -16,6 +16,7 @@
 #include "../../policy/gradient_reduction.hpp"
 #include "../stage_options.hpp"
 #include "../step_report.hpp"
+#include "../unused_parameters.hpp"
 #include "decide_step.hpp"
 #include "drain.hpp"
 #include "gradient_evidence.hpp"
@@ -28,11 +29,13 @@
 #include "step_errors.hpp"
 #include "step_settings.hpp"
 #include "step_state.hpp"
+#include "update_counts.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -58,7 +61,9 @@ public:
         : _layout(&layout), _communicator(&communicator), _options(&options), _queue(queue),
           _settings(layout, options.groups.size()), _state(memory, 1, BufferKind::control),
           _groups(memory, _settings.group_count(), BufferKind::control),
-          _report(options.report, _settings.group_count(), memory), _drain(queue) {
+          _report(options.report, _settings.group_count(),
+                  leaves_unused() ? layout.parameters().size() : 0, memory),
+          _counts(layout, queue, memory, leaves_unused()), _drain(queue) {
         set_initial_state();
     }
 
@@ -96,9 +101,11 @@ public:
     /// @param begun steps so far, cancelled ones included
     /// @param evidence how this rank delivered gradients
     /// @param order the order in which this rank acquired units, which is reduced with `evidence`
+    /// @param used under `UnusedParameters::leave`, per parameter: had a gradient on this rank
     void decide(OptimizerShard<Config> const& shard, double learning_rate, std::uint64_t begun,
                 std::size_t micro_steps, std::optional<std::int64_t> weight, float predivide,
-                GradientEvidence evidence, OrderEvidence const& order) {
+                GradientEvidence evidence, OrderEvidence const& order,
+                std::vector<char> const& used) {
         bool const skips =
             Config::LossScaler::skips_overflow || _options->non_finite != NonFinite::step;
         bool const is_inspected =
@@ -114,8 +121,15 @@ public:
         Backend::run(_queue, ClearInspection<Config>{state, evidence, order});
         auto* values = reinterpret_cast<std::int64_t*>(&state->integers);
         std::size_t sums = StepIntegers::sums;
-        if (_report.is_any()) {
-            _report.measure(_queue, shard, state);
+        std::size_t minima = StepIntegers::minima(order.is_compared);
+        std::int64_t* unused = nullptr;
+        if (leaves_unused()) {
+            minima = StepIntegers::minima(true) + used.size();
+            unused = _report.figures().unused();
+            _counts.note_unused(used, unused);
+        }
+        if (_report.is_exchanged()) {
+            _report.measure(_queue, shard, state, is_inspected);
             values = _report.figures().exchanged;
             sums = _report.figures().summed();
         } else if (is_inspected) {
@@ -123,14 +137,15 @@ public:
         }
         CollectiveTag const tag{_rate_text.of(learning_rate, is_mean() ? micro_steps : 0),
                                 _settings.hash(begun, learning_rate)};
-        reduce_integers(values, is_inspected ? sums : 0, values + sums,
-                        StepIntegers::minima(order.is_compared), tag);
+        reduce_integers(*_communicator, _queue, values, is_inspected ? sums : 0, values + sums,
+                        minima, tag);
         Backend::run(_queue, DecideStep<Config>{
                                  state, _groups.data(), group_count(), ++_serial, learning_rate,
                                  weight ? 0.0 : divisor(micro_steps), predivide,
                                  _options->gradient_clipping.value_or(
                                      std::numeric_limits<float>::infinity()),
                                  is_inspected, skips, order.is_compared, _report.figures()});
+        _counts.decide(state, _groups.data(), unused, learning_rate);
     }
 
     /// @brief Returns the factor that unscales and averages the reduced gradients of this step.
@@ -139,14 +154,16 @@ public:
         return unscale_factor(predivide, divisor(micro_steps), load_captured_scale());
     }
 
-    [[nodiscard]] Group const* groups() const noexcept { return _groups.data(); }
+    [[nodiscard]] Group const* rows() const noexcept { return _counts.rows(_groups.data()); }
+    [[nodiscard]] UpdateCounts<Config> const& counts() const noexcept { return _counts; }
     [[nodiscard]] std::size_t group_count() const noexcept { return _settings.group_count(); }
     [[nodiscard]] UpdateDecision const* decision() const noexcept {
         return &_state.data()->decision;
     }
     [[nodiscard]] std::uint64_t serial() const noexcept { return _serial; }
     [[nodiscard]] std::size_t size_bytes() const noexcept {
-        return _state.size_bytes() + _groups.size_bytes() + _report.size_bytes();
+        return _state.size_bytes() + _groups.size_bytes() + _report.size_bytes()
+               + _counts.size_bytes();
     }
 
     void set_learning_rate(std::size_t group, double factor) {
@@ -174,6 +191,14 @@ public:
     void set_step_count(std::uint64_t count) {
         _settings.set_step_count(count);
         Backend::run(_queue, Assign<std::uint64_t>{&_state.data()->step_count, count});
+        _counts.clear();
+    }
+
+    /// @brief Sets each parameter's number of updates. Waits.
+    /// @return whether slices must name parameters from now on, as `rows` does
+    [[gnu::cold]] bool set_updates(std::span<std::uint64_t const> updates, MemoryResource& memory) {
+        _settings.set_updates(updates);
+        return _counts.set_unequal(memory, updates, settled().step_count);
     }
 
     /// @brief Sets the number of steps skipped since the last one that was not.
@@ -296,21 +321,8 @@ public:
     }
 
 private:
-    /// Reduces the integers of a step over the ranks: as one collective, if the communicator sums
-    /// and minimises together. The minima follow the sums.
-    void reduce_integers(std::int64_t* values, std::size_t sums, std::int64_t* minima,
-                         std::size_t minimum_count, CollectiveTag const& tag) {
-        if (sums != 0) {
-            if constexpr (ReducesIntegersTogether<Communicator>) {
-                _communicator->all_reduce_integers(values, sums, minimum_count, _queue, tag);
-                return;
-            } else {
-                _communicator->all_reduce_integers(values, sums, IntegerReduction::sum, _queue,
-                                                   CollectiveTag{"gradient norm", 0});
-            }
-        }
-        _communicator->all_reduce_integers(minima, minimum_count, IntegerReduction::min, _queue,
-                                           tag);
+    [[nodiscard]] bool leaves_unused() const noexcept {
+        return _options->unused_parameters == UnusedParameters::leave;
     }
 
     /// Waits for the last step and throws if it had no gradients. A no-op if `now`, a point after
@@ -373,6 +385,7 @@ private:
     Buffer<StepState<Config>> _state;
     Buffer<Group> _groups;
     ReportStore<Config> _report;
+    UpdateCounts<Config> _counts;
     std::optional<Event> _captured; ///< empty at first and after `forget_events`
     RateText _rate_text;
     std::uint64_t _serial = 0;
