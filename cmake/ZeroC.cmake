@@ -17,6 +17,10 @@ if(NOT ZERO_BUILD_C)
     set_target_properties(zero_c PROPERTIES EXCLUDE_FROM_ALL ON) # built only if a target links it
 endif()
 
+if(ZERO_INSTALL AND ZERO_BUILD_C AND BUILD_SHARED_LIBS AND NOT ZERO_BUILD_COMPILED)
+    message(FATAL_ERROR "zero: with BUILD_SHARED_LIBS zero::c needs the library of zero::compiled beside it, and ZERO_BUILD_COMPILED is OFF. Set it to ON, or ZERO_BUILD_C to "
+        "OFF; ZERO_HEADERS_ONLY=ON alone installs headers only.")
+endif()
 if(ZERO_INSTALL AND ZERO_BUILD_C)
     install(TARGETS zero_c EXPORT zeroCTargets)
     install(EXPORT zeroCTargets NAMESPACE zero:: DESTINATION "${zero_package_dir}")

@@ -3,9 +3,9 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(zero_package_dir "${CMAKE_INSTALL_DATADIR}/cmake/zero")
-# Without the compiled library the package serves every architecture. Before 1.0 a minor version may break the interface.
+# Without compiled libraries the package serves every architecture. Before 1.0 a minor version may break the interface.
 set(zero_architecture ARCH_INDEPENDENT)
-if(ZERO_BUILD_COMPILED)
+if(ZERO_BUILD_COMPILED OR ZERO_BUILD_C)
     set(zero_architecture "")
 endif()
 write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/zeroConfigVersion.cmake" COMPATIBILITY SameMinorVersion ${zero_architecture})

@@ -10,7 +10,7 @@ endif()
 
 set(MPI_CXX_SKIP_MPICXX TRUE) # the C interface alone
 find_package(MPI 3 COMPONENTS CXX QUIET)
-if(NOT TARGET MPI::MPI_CXX)
+if(NOT MPI_CXX_FOUND) # the target exists even if nothing was found
     message(${zero_mpi_missing} "zero: the communicator over MPI is not built, because MPI was not found (Debian and Ubuntu: the packages 'libopenmpi-dev' and "
         "'openmpi-bin', or 'libmpich-dev' and 'mpich')")
     return()

@@ -53,6 +53,7 @@ function text_for(line) {
         if (line ~ /void abort\(/) return "Releases every rank from every collective with `Aborted`, which holds the cause. Callable from any thread. A provisional cause may be replaced for a moment."
         if (line ~ /void rethrow_failure\(\)/) return "Throws a failure that the transport detected after its calls returned."
         if (line ~ /constexpr bool is_checked/) return "Whether the calls of the ranks are compared before each collective."
+        if (line ~ /constexpr bool compares_calls/) return "Whether ranks whose calls or tags differ get CollectiveMismatch."
     }
     if (FILENAME ~ /host_backend|\/cuda\/.*backend/) {
         if (line ~ /using Queue =/) return "A handle of a queue of commands; small and copyable."

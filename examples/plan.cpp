@@ -1,15 +1,5 @@
-// Prints memory and traffic of every stage side by side, before anything is allocated, for a known
-// model or for one of any size with equal layers:
-//
-//   plan --model gpt2|gpt2-xl|llama3-8b [--ranks 64] [--accumulate-bytes 2] [--micro-steps 1]
-//   plan [--parameters 7.5e9] [--layers 72] [--ranks 64] [--accumulate-bytes 2] [--micro-steps 1]
-//
-// With a network, also predicts the seconds of communication in a step. The network has one level,
-// or one inside hosts and one between them (seconds, and bytes per second):
-//
-//   --latency 5e-6 --bandwidth 25e9
-//   --latency 5e-6 --bandwidth 200e9 --ranks-per-host 8 --latency-between 20e-6
-//       --bandwidth-between 50e9 [--algorithm ring|direct|hierarchical]
+// Prints memory and traffic of every stage side by side, before anything is allocated; --help lists
+// the arguments.
 //
 // The row "all, in one unit" is the memory of the stages if no parameter names a unit. Below the
 // table are the units and tensors that set the size of the leases. Without arguments the table
@@ -64,6 +54,10 @@ void print(zero::CommunicationModel const& network, std::size_t ranks, Table con
 
 int main(int count, char** arguments) try {
     Settings const settings = planner::read_settings(count, arguments);
+    if (settings.asks_for_help) {
+        std::printf("%s", planner::usage);
+        return 0;
+    }
     auto const network = planner::network_of(settings);
     auto const ranks = static_cast<std::size_t>(settings.ranks);
     auto model = settings.model.empty()

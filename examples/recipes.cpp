@@ -3,7 +3,9 @@
 #include <zero/stage/training_state.hpp>
 #include <zero/zero.hpp>
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -98,6 +100,7 @@ void load(Zero& engine, float value) {
             slice.states[0][i] = 0.0F; // the first moment
         }
     });
+    zero::TrainingState(engine).publish_master_weights(); // collective; master weights follow
 }
 
 /// The state that a run needs to continue in another engine, of any stage and number of ranks.
@@ -156,6 +159,40 @@ bool train_stacked(zero::LoopbackCommunicator& communicator) {
     return is_resumed && first > 0.49F && first < 0.5F && second > 0.99F && second < 1.0F;
 }
 
+/// Trains `epochs` epochs of y = weight x; returns the mean loss of the last one's samples.
+double train_epochs(zero::LoopbackCommunicator& communicator, std::vector<float> const& samples,
+                    int epochs) {
+    using Line = zero::ZeroStage<2, zero::Sgd>;
+    Line engine(communicator, std::vector<Line::Registration>{{.name = "weight", .elements = 1}},
+                {.reduction = {.kind = zero::ReductionKind::weighted_mean}});
+    auto const rank = static_cast<std::size_t>(communicator.rank());
+    auto const world = static_cast<std::size_t>(communicator.size());
+    constexpr std::size_t batch = 8;
+    double loss = 0.0; // of the samples of this rank
+    for (int epoch = 0; epoch < epochs; ++epoch) {
+        loss = 0.0;
+        for (std::size_t begin = 0; begin < samples.size(); begin += batch) {
+            // The last batch may be smaller. A rank may then have one sample less, or none.
+            std::size_t const count = std::min(batch, samples.size() - begin);
+            std::size_t const first = begin + count * rank / world;
+            std::size_t const last = begin + count * (rank + 1) / world;
+            engine.begin_step();
+            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+                auto const weights = engine.acquire(0);
+                auto const gradients = engine.gradients(0);
+                for (std::size_t s = first; s < last; ++s) {
+                    float const error = weights[0][0] * samples[s] - 3.0F * samples[s];
+                    loss += static_cast<double>(error * error);
+                    gradients[0][0] += error * samples[s]; // a sum: nothing is divided
+                }
+                engine.gradients_ready(0); // also on a rank without samples
+            }
+            engine.step(0.1, static_cast<std::int64_t>(last - first)); // divided by all samples
+        }
+    }
+    return zero::sum_over_ranks(communicator, loss) / static_cast<double>(samples.size());
+}
+
 /// Memory of the host up to a limit. Engines take all of their buffers from it.
 class LimitedMemory final : public zero::MemoryResource {
 public:
@@ -209,5 +246,15 @@ int main() {
         std::printf("a limit of memory is %s\n", is_limited ? "kept" : "NOT KEPT");
         is_right = is_right && is_limited;
     });
+    std::vector<double> losses;
+    for (int world = 1; world <= 3; ++world)
+        zero::run_ranks(world, [&](zero::LoopbackCommunicator& communicator) {
+            double const loss = train_epochs(communicator, {1, -2, 1, 0, 2, -1, 1, 1, 2, -1}, 3);
+            if (communicator.rank() == 0) losses.push_back(loss);
+        });
+    for (double const loss : losses) {
+        std::printf("loss %.6f\n", loss);
+        is_right = is_right && std::abs(loss - losses[0]) < 1e-6 && loss > 1e-3;
+    }
     return is_right ? 0 : 1;
 }

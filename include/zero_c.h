@@ -187,7 +187,8 @@ ZERO_C_API void zero_options_init(zero_options* options, size_t size);
 typedef struct zero_engine zero_engine;
 
 /* Makes the engine of one rank. Collective; waits. The lists and names may be freed afterwards; the
- * block of the options and registered gradients must outlive the engine. */
+ * block of the options and registered gradients must live until the last zero_step() or
+ * zero_cancel_step() returned (docs/storage.md, "What must outlive what"). */
 ZERO_C_API zero_status zero_create(zero_communicator* communicator,
                                    zero_parameter const* parameters, size_t count,
                                    zero_options const* options, zero_engine** engine);
@@ -202,7 +203,7 @@ ZERO_C_API int zero_is_broken(zero_engine const* engine);
 /* ---- A step: zero_begin_step(), micro-steps, zero_step() ---- */
 
 /* Begins a step of `micro_steps` forward and backward passes, whose gradients are added, and the
- * first of them. */
+ * first of them. Fails on every rank, two steps later, if 100 steps in a row were skipped. */
 ZERO_C_API zero_status zero_begin_step(zero_engine* engine, size_t micro_steps);
 
 /* Ends a micro-step, in which no unit may be open, and begins the next one. Collective. */

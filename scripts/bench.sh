@@ -5,19 +5,17 @@
 # usage: scripts/bench.sh [option...]
 #   (none)            all benchmarks, 7 repetitions in random order
 #   --quick           3 repetitions, and no size above 10 million elements
-#   --filter REGEX    only benchmarks whose name (operation/case/who/elements) matches; the others keep their last results in the table
+#   --filter REGEX    only benchmarks whose name (operation/case/who/elements) matches, and their twins; the others keep their last results in the table
 #   --repetitions N   repetitions of each benchmark; the table shows medians
 #   --table           measures nothing; prints the table of the last results
 #   --docs            also writes the tables into docs/benchmarks.md and the plots beside it
 #   --help            this text
 # Options may be combined. Results and plots: build/bench/results/.
 #
-# Settings: CXX (compiler, g++), ZERO_JOBS (parallel jobs of the build), ZERO_BUILD_ROOT (folder of the builds, build/).
+# Settings: CXX (compiler, g++), ZERO_JOBS (parallel jobs of the build), ZERO_BUILD_ROOT (folder of the builds, build/),
+# ZERO_BENCH_BUILD (a build of this project that holds the benchmarks; nothing is installed or built then).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-
-usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
-refuse() { printf 'error: %s\n\n' "$1" >&2; usage >&2; exit 2; }
 
 repetitions=
 filter=
@@ -47,6 +45,7 @@ fi
 has python3 || stop "python3 was not found; it makes the table, with its standard library alone. Debian, Ubuntu: apt-get install python3-minimal"
 
 results=$build_root/bench/results
+programs=${ZERO_BENCH_BUILD:-$build_root/bench}/bench
 smallest_time=0.05 # minimum seconds of one repetition; a longer benchmark runs once
 
 build() {
@@ -61,18 +60,25 @@ build() {
 processor() { sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo 2>/dev/null | head -n 1 | tr -d ',='; }
 compiler_name() { printf '%s %s' "$(basename "$(compiler)")" "$("$(compiler)" -dumpfullversion -dumpversion)" | tr -d ',='; }
 
-# chosen PROGRAM: prints a regular expression that matches exactly the chosen benchmarks of the program; nothing if there are none.
+# chosen PROGRAM: prints a regular expression that matches exactly the chosen benchmarks of the program, and their twins; nothing if there are none.
 chosen() {
-    "$1" --benchmark_list_tests --benchmark_filter="${filter:-.}" 2>/dev/null | { if [ -n "$is_quick" ]; then grep -Ev '/[0-9]{8,}(/|$)'; else cat; fi || true; } \
-        | sed 's/.*/^&$/' | paste -sd '|'
+    { "$1" --benchmark_list_tests --benchmark_filter="${filter:-.}"; echo; "$1" --benchmark_list_tests --benchmark_filter=.; } 2>/dev/null \
+        | awk -F / -v OFS=/ -v is_quick="$is_quick" '
+            is_quick && /\/[0-9]{8,}(\/|$)/ { next }
+            /^$/ { are_all = 1; next }
+            are_all { if ($0 in wanted) print "^" $0 "$"; next }
+            { wanted[$0]; $3 = "twin"; wanted[$0] }' \
+        | paste -sd '|'
 }
 
+has_run=
 # run PROGRAM: runs the chosen benchmarks. Each filter has its own file, so that it adds to earlier results.
 run() {
     local name names file
     name=$(basename "$1")
     names=$(chosen "$1")
     [ -n "$names" ] || return 0
+    has_run=1
     file=$results/$name.json
     [ -z "$filter" ] || file=$results/$name.$(printf '%s' "$filter" | tr -c 'A-Za-z0-9_' '-').json
     say "$name"
@@ -83,17 +89,21 @@ run() {
 }
 
 if [ -z "$is_table" ]; then
-    install_missing g++ cmake ninja-build libbenchmark-dev
-    build
+    if [ -z "${ZERO_BENCH_BUILD:-}" ]; then
+        install_missing g++ cmake ninja-build libbenchmark-dev
+        build
+    fi
+    [ -d "$programs" ] || stop "$programs does not exist"
     mkdir -p "$results"
     if [ -z "$filter" ]; then rm -f "$results"/*.json; fi
-    while IFS= read -r program; do run "$program"; done < <(find "$build_root/bench/bench" -maxdepth 1 -type f -name '*_bench' -perm -u+x | sort)
+    while IFS= read -r program; do run "$program"; done < <(find "$programs" -maxdepth 1 -type f -name '*_bench' -perm -u+x | sort)
+    [ -n "$has_run" ] || stop "no benchmark was run: the filter '$filter'${is_quick:+ with --quick} matches none"
 fi
 
 shopt -s nullglob
 files=("$results"/*.json)
 scaling_files=("$results"/stage_scaling_bench*.json)
-[ "${#files[@]}" -gt 0 ] || stop "there are no results yet, or the filter matches nothing"
+[ "${#files[@]}" -gt 0 ] || stop "there are no results yet"
 
 # make SCRIPT PLOT ARGUMENT...: prints a table, writes the plot beside the results, and with --docs both into the pages.
 make() {
@@ -106,7 +116,7 @@ make() {
 
 make bench_table.py benchmarks.svg "${files[@]}"
 if [ "${#scaling_files[@]}" -gt 0 ]; then
-    "$build_root/bench/bench/stage_scaling_table" >"$results/scaling_plan.txt"
+    "$programs/stage_scaling_table" >"$results/scaling_plan.txt"
     printf '\nOne rank of W, the others simulated:\n\n'
     make bench_scaling.py scaling.svg "$results/scaling_plan.txt" "${scaling_files[@]}"
 fi

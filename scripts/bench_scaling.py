@@ -30,14 +30,15 @@ def measured(files):
         if row.who == "twin":
             continue
         if row.pair() not in twins:
-            raise ValueError(f"no twin was measured for '{row.operation}/{row.case}/{row.who}' with {row.elements} elements")
+            print(f"left out: {row.name}: no result of its twin", file=sys.stderr)
+            continue
         if row.counters["allocated_bytes"] != row.counters["planned_bytes"]:
             raise ValueError(f"{row.case}, {row.elements} parameters: {row.counters['allocated_bytes']:.0f} bytes were allocated, "
                              f"{row.counters['planned_bytes']:.0f} planned")
         world = int(re.fullmatch(r"W(\d+)", row.case).group(1))
         points[world, row.elements] = statistics.median(row.seconds), row.ratio(twins[row.pair()]), row.counters["allocated_bytes"]
     if not points:
-        raise ValueError("the results hold no benchmark of the operation 'scaling'")
+        raise ValueError("the results hold no benchmark of the operation 'scaling' with its twin")
     return points
 
 
@@ -121,6 +122,9 @@ def plot(points, plans):
 
 def main(arguments):
     files, options = arguments_of(arguments)
+    if "--help" in options:
+        print(__doc__)
+        return 0
     if len(files) < 2 or None in options.values():
         print(__doc__, file=sys.stderr)
         return 2

@@ -4,7 +4,7 @@
 usage: bench_table.py RESULT.json... [--svg PLOT.svg] [--page PAGE.md]
 
 A benchmark is called operation/case/who/elements. It is compared with the "twin" of the same operation, case, number of elements and threads; the ratio is
-that of the median throughputs. --svg draws the ratios over the number of elements. With --page the table replaces the text of the page between the lines
+that of the median throughputs. A result that has no place in the table is listed below it, with the reason. --svg draws the ratios over the number of elements. With --page the table replaces the text of the page between the lines
 <!-- table --> and <!-- end of table -->. Without both the table is printed.
 """
 
@@ -42,13 +42,13 @@ class Row:
     """The repetitions of one benchmark."""
 
     def __init__(self, name):
+        self.name = name
         parts = name.split("/")
         threads = [part for part in parts if part.startswith("threads:")]
-        parts = [part for part in parts if part not in ("real_time", "manual_time", "process_time") and part not in threads]
-        if len(parts) != 4 or not parts[3].isdigit():
-            raise ValueError(f"'{name}': a benchmark must be called operation/case/who/elements")
-        self.operation, self.case, self.who = parts[:3]
-        self.elements = int(parts[3])
+        parts = [part for part in parts if part not in threads and not re.fullmatch(r"(real|manual|process)_time|(min_time|min_warmup_time|iterations|repeats):.*", part)]
+        self.is_named_well = len(parts) == 4 and parts[3].isdigit()
+        self.operation, self.case, self.who = parts[:3] if self.is_named_well else (name, "", "")
+        self.elements = int(parts[3]) if self.is_named_well else 0
         self.threads = int(threads[0].split(":")[1]) if threads else 1
         self.seconds = []
         self.bytes = []
@@ -123,16 +123,19 @@ def read(files):
 
 
 def compare(rows):
-    """(row, its twin) in the order of the table. A benchmark without a twin is an error, since it has no ratio."""
+    """(row, its twin) in the order of the table, and (row, reason) of those that have no place in it."""
     twins = {row.pair(): row for row in rows if row.who == "twin"}
-    pairs = []
+    pairs, others = [], []
     for row in sorted(rows, key=Row.order):
-        if row.who == "twin" or row.operation == "scaling":  # bench_scaling.py shows it
+        if not row.is_named_well:
+            others.append((row, "its name is not operation/case/who/elements"))
+        elif row.who == "twin" or row.operation == "scaling":  # bench_scaling.py shows it
             continue
-        if row.pair() not in twins:
-            raise ValueError(f"no twin was measured for '{row.operation}/{row.case}/{row.who}' with {row.elements} elements and {row.threads} threads")
-        pairs.append((row, twins[row.pair()]))
-    return pairs
+        elif row.pair() not in twins:
+            others.append((row, "no result of its twin"))
+        else:
+            pairs.append((row, twins[row.pair()]))
+    return pairs, others
 
 
 def time_text(seconds):
@@ -149,7 +152,7 @@ def goal_text(row, ratio):
     return f"{goal:.2f}, {'met' if ratio >= goal else 'missed'}"
 
 
-def table(pairs):
+def table(pairs, others=()):
     head = ["what", "elements", "time", "GB/s", "twin GB/s", "ratio", "spread", "goal"]
     lines = [head]
     for row, twin in pairs:
@@ -162,7 +165,10 @@ def table(pairs):
         cells = [cell.ljust(width) if column == 0 else cell.rjust(width) for column, (cell, width) in enumerate(zip(line, widths))]
         return "| " + " | ".join(cells) + " |"
     rule = "|" + "|".join("-" * (width + 2) if column == 0 else "-" * (width + 1) + ":" for column, width in enumerate(widths)) + "|"
-    return "\n".join([text(head), rule] + [text(line) for line in lines[1:]]) + "\n"
+    below = [f"- {row.name}, {time_text(statistics.median(row.seconds))}: {reason}" for row, reason in others]
+    if below:
+        below = ["", "Not in the table:", ""] + below
+    return "\n".join([text(head), rule] + [text(line) for line in lines[1:]] + below) + "\n"
 
 
 def machine(contexts):
@@ -225,12 +231,14 @@ def write(file, text):
 
 
 def arguments_of(arguments):
-    """Files, and options with their values. A value is None if it is missing, or if the option does not exist."""
+    """Files, and options with their values. A value is None if it is missing, or if the option does not exist; that of --help is "help"."""
     files, options = [], {}
     rest = iter(arguments)
     for argument in rest:
         if argument in ("--svg", "--page"):
             options[argument] = next(rest, None)
+        elif argument == "--help":
+            options[argument] = "help"
         elif argument.startswith("-"):
             options[argument] = None
         else:
@@ -251,12 +259,15 @@ def publish(options, plot_text, marks, text):
 
 def main(arguments):
     files, options = arguments_of(arguments)
+    if "--help" in options:
+        print(__doc__)
+        return 0
     if not files or None in options.values():
         print(__doc__, file=sys.stderr)
         return 2
     rows, contexts = read(files)
-    pairs = compare(rows)
-    publish(options, lambda: plot(pairs), MARKS, machine(contexts) + "\n" + table(pairs))
+    pairs, others = compare(rows)
+    publish(options, lambda: plot(pairs), MARKS, machine(contexts) + "\n" + table(pairs, others))
     return 0
 
 

@@ -7,6 +7,8 @@
 # ZERO_DECLARED (1: each unit declares its stage with ZERO_DECLARE_STAGE, as if another unit defined it).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+if [ "${1:-}" = --help ]; then usage; exit 0; fi
+[ "$#" -eq 0 ] || refuse "unknown option '$1'"
 has "$(compiler)" || stop "the compiler $(compiler) was not found"
 
 repetitions=${ZERO_REPETITIONS:-5}

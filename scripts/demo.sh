@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # Trains a small GPT on real text under ZeRO stage 2 on four ranks, then proves over 20 steps that all stages give the same parameters.
 # Installs what is missing (Debian, Ubuntu; as root or through sudo), builds, runs. Works from any folder.
+#
+# usage: scripts/demo.sh
+# Settings: CXX (compiler, g++), ZERO_JOBS (parallel jobs), ZERO_BUILD_ROOT (folder of the builds, build/).
 set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+if [ "${1:-}" = --help ]; then usage; exit 0; fi
+[ "$#" -eq 0 ] || refuse "unknown option '$1'"
 
 # The two runs. They train on the default text of the program, the headers of this library.
 train_arguments=(--stage 2 --world 4 --steps 1000)
 verify_arguments=(--stage 2 --world 4 --verify 20)
-
-if [ "$#" -gt 0 ]; then
-    printf 'usage: scripts/demo.sh (no options)\n\n' && sed -n '2,3s/^# //p' "${BASH_SOURCE[0]}"
-    [ "$1" = --help ] && exit 0 || exit 2
-fi
-source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 install_missing g++ cmake ninja-build libeigen3-dev libcli11-dev
 say "building the example train_gpt in $build_root/demo"

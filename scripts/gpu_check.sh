@@ -30,29 +30,36 @@ nccl=
 arch=
 build=build/gpu
 sanitizes=true
+refuse() { printf 'error: %s\n' "$1" >&2; exit 2; }
 while [ "$#" -gt 0 ]; do
     case $1 in
-        --phase) phase=$2; shift ;;
-        --require-device) requires_device=true ;;
-        --deadline) deadline=$2; shift ;;
-        --limit) limit=$2; shift ;;
-        --catch2) catch2=$(realpath -m "$2"); shift ;;
-        --benchmark) benchmark=$(realpath -m "$2"); shift ;;
-        --eigen) eigen=$(realpath -m "$2"); shift ;;
-        --cli11) cli11=$(realpath -m "$2"); shift ;;
-        --nccl) nccl=$(realpath -m "$2"); shift ;;
-        --arch) arch=$2; shift ;;
-        --build) build=$2; shift ;;
-        --no-sanitizer) sanitizes=false ;;
+        --require-device) requires_device=true; shift; continue ;;
+        --no-sanitizer) sanitizes=false; shift; continue ;;
         --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; exit 0 ;;
-        *) printf "error: unknown option '%s'\n" "$1" >&2; exit 2 ;;
+        --phase | --deadline | --limit | --catch2 | --benchmark | --eigen | --cli11 | --nccl | --arch | --build) ;;
+        *) refuse "unknown option '$1'" ;;
     esac
-    shift
+    [ "$#" -gt 1 ] || refuse "$1 needs a value"
+    case $1 in
+        --phase) phase=$2 ;;
+        --deadline) deadline=$2 ;;
+        --limit) limit=$2 ;;
+        --catch2) catch2=$(realpath -m "$2") ;;
+        --benchmark) benchmark=$(realpath -m "$2") ;;
+        --eigen) eigen=$(realpath -m "$2") ;;
+        --cli11) cli11=$(realpath -m "$2") ;;
+        --nccl) nccl=$(realpath -m "$2") ;;
+        --arch) arch=$2 ;;
+        --build) build=$2 ;;
+    esac
+    shift 2
 done
+[[ $limit =~ ^[1-9][0-9]*$ ]] || refuse "--limit $limit: a number of seconds above 0"
+[[ ${deadline:-0} =~ ^[0-9]+$ ]] || refuse "--deadline $deadline: a number of seconds"
+case $phase in build | run | all) ;; *) refuse "--phase is 'build', 'run' or 'all', not '$phase'" ;; esac
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 root=. # programs hold paths relative to the tree
-case $phase in build|run|all) ;; *) printf "error: --phase is 'build', 'run' or 'all', not '%s'\n" "$phase" >&2; exit 2 ;; esac
 
 failures=0
 # row WHAT RESULT SECONDS NOTE: prints a row, and appends it to a file, which survives a run that is cut off.

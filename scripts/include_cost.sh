@@ -5,6 +5,7 @@
 # Settings: CXX (compiler, g++), ZERO_REPETITIONS (7).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+case ${1:-} in --help) usage; exit 0 ;; -*) refuse "unknown option '$1'" ;; esac
 has "$(compiler)" || stop "the compiler $(compiler) was not found"
 
 repetitions=${ZERO_REPETITIONS:-7}

@@ -9,6 +9,9 @@ needed_clangxx=14
 
 say() { printf '== %s\n' "$*"; }
 stop() { printf 'error: %s\n' "$*" >&2; exit 1; }
+# usage: prints the first comment of the script that was started. refuse WHAT: says what is wrong with the arguments, and the usage.
+usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"; }
+refuse() { printf 'error: %s\n\n' "$1" >&2; usage >&2; exit 2; }
 has() { command -v "$1" >/dev/null 2>&1; }
 
 # at_least VERSION NEEDED: succeeds if VERSION is NEEDED or later.

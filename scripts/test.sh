@@ -9,6 +9,8 @@
 #   --sanitizers   the sanitizer builds only: address+undefined and thread
 #   --clang        the release build with clang++ only
 #   --torch        the tests of zero::torch only, with LibTorch from the Python package torch
+#   --bare-root    scripts/bare_root.sh only: the demonstration in a bare Debian 12. If it is skipped, that is a failure
+#   --ci           everything, then --bare-root: what continuous integration runs
 #   --help         this text
 # Options may be combined. The last line sums up all runs in the words of CTest. The exit status is 0 only if everything passed.
 #
@@ -16,8 +18,6 @@
 # ZERO_ORACLE_CONFIGURATIONS (number of random configurations of the oracle), ZERO_TORCH (folder of LibTorch, otherwise it is installed below the build root).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-
-usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
 # The configurations take the 26 rows of the oracle in turn: 130 are five for each row, which are 15 to 20 runs. Ten of the rows are built here.
 sanitizer_configurations=130
@@ -32,8 +32,10 @@ for option in "$@"; do
         --sanitizers) legs+=(asan tsan) ;;
         --clang) legs+=(clang) ;;
         --torch) legs+=(torch) ;;
+        --bare-root) legs+=(bare) ;;
+        --ci) legs+=(release asan tsan torch bare) ;;
         --help) usage; exit 0 ;;
-        *) printf "error: unknown option '%s'\n\n" "$option" >&2; usage >&2; exit 2 ;;
+        *) refuse "unknown option '$option'" ;;
     esac
 done
 [ "${#legs[@]}" -gt 0 ] || legs=(release asan tsan torch)
@@ -87,6 +89,10 @@ find_torch() {
         run_quietly timeout 900 "$python" -m pip install --no-deps torch==2.4.1 nvidia-cuda-runtime-cu12==12.1.105 nvidia-cuda-cupti-cu12==12.1.105 || return 1
         touch "$build_root/torch_packages/complete"
     fi
+    # Without these packages the test of exported weights is skipped and says so.
+    if [ ! -f "$build_root/torch_packages/readers" ] && run_quietly timeout 600 "$python" -m pip install safetensors==0.4.5 transformers==4.46.3 'numpy<2' typing_extensions sympy networkx jinja2 fsspec filelock; then
+        touch "$build_root/torch_packages/readers"
+    fi
     ZERO_TORCH=$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/torch
 }
 
@@ -102,13 +108,39 @@ find_nvdisasm() {
     nvdisasm=("-DZERO_NVDISASM=$(ls "$folder"/nvidia/*/bin/nvdisasm)")
 }
 
+# find_conan: sets conan to CMake's option for Conan, which builds the recipe in packaging/. Installs its Python package below the build root. Without it, that test is skipped.
+conan=()
+find_conan() {
+    local folder=$build_root/conan_packages
+    ! has conan || return 0
+    if [ ! -x "$folder/bin/conan" ]; then
+        has python3 && python3 -m venv "$folder" >/dev/null 2>&1 && run_quietly timeout 300 "$folder/bin/python3" -m pip install conan==2.34.0 || return 0
+    fi
+    conan=("-DZERO_CONAN=$folder/bin/conan")
+}
+
 # Of run_leg: the target that is built, and further arguments of CTest.
 leg_target=all
 leg_tests=()
 
+# count LEG LOG: adds the results that the last line of a log sums up in the words of CTest. Without such a line the leg counts as one failed test.
+count() {
+    local leg=$1 log=$2 summary failed total shown
+    summary=$(grep -E '^[0-9]+% tests passed, [0-9]+ tests? failed out of [0-9]+' "$log" | tail -n 1) || { fail "$leg" "$(grep -m 1 '^skipped: ' "$log" || echo "no test ran")"; return 0; }
+    failed=$(sed -E 's/.*passed, ([0-9]+) tests?.*/\1/' <<<"$summary")
+    total=$(sed -E 's/.*out of ([0-9]+).*/\1/' <<<"$summary")
+    failed_total=$((failed_total + failed))
+    passed_total=$((passed_total + total - failed))
+    if [ "$failed" -gt 0 ]; then
+        shown=$(failed_tests "$log")
+        failures+=("$leg: ${shown:-$(tail -n 60 "$log")}")
+    fi
+    finish "$leg" "$summary"
+}
+
 # run_leg LEG PRESET [CMAKE OPTION...]: configures, builds and tests.
 run_leg() {
-    local leg=$1 preset=$2 log summary failed total
+    local leg=$1 preset=$2 log
     shift 2
     started=$SECONDS
     say "$leg: building in $build_root/$leg with $(jobs) jobs"
@@ -117,20 +149,15 @@ run_leg() {
     say "$leg: built in $((SECONDS - started)) s; testing"
     log=$build_dir/ctest.log
     ctest --test-dir "$build_dir" --output-on-failure --no-tests=error --parallel "$(jobs)" "${leg_tests[@]}" 2>&1 | tee "$log" || true
-    summary=$(grep -E '^[0-9]+% tests passed, [0-9]+ tests? failed out of [0-9]+' "$log" | tail -n 1) || { fail "$leg" "no test ran"; return 0; }
-    failed=$(sed -E 's/.*passed, ([0-9]+) tests?.*/\1/' <<<"$summary")
-    total=$(sed -E 's/.*out of ([0-9]+).*/\1/' <<<"$summary")
-    failed_total=$((failed_total + failed))
-    passed_total=$((passed_total + total - failed))
-    [ "$failed" -eq 0 ] || failures+=("$leg: $(failed_tests "$log")")
-    finish "$leg" "$summary"
+    count "$leg" "$log"
 }
 
 for leg in "${legs[@]}"; do
     case $leg in
         release)
             find_nvdisasm
-            run_leg release release "-DCMAKE_CXX_COMPILER=$(compiler)" "${nvdisasm[@]}"
+            find_conan
+            run_leg release release "-DCMAKE_CXX_COMPILER=$(compiler)" "${nvdisasm[@]}" "${conan[@]}"
             ;;
         clang) run_leg clang release-clang ;;
         torch)
@@ -144,6 +171,11 @@ for leg in "${legs[@]}"; do
             else
                 finish torch "skipped: no LibTorch, because Python with venv and pip could not install it; set ZERO_TORCH to its folder"
             fi
+            ;;
+        bare)
+            started=$SECONDS
+            bash "$root_dir/scripts/bare_root.sh" 2>&1 | tee "$build_root/bare_root.log" || true
+            count bare "$build_root/bare_root.log"
             ;;
         asan | tsan) ZERO_ORACLE_CONFIGURATIONS=${ZERO_ORACLE_CONFIGURATIONS:-$sanitizer_configurations} run_leg "$leg" "$leg" "-DCMAKE_CXX_COMPILER=$(compiler)" "-DZERO_TEST_FILES=$sanitized" ;;
     esac

@@ -5,6 +5,7 @@
 # Settings: CLANG_TIDY (clang-tidy).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+case ${1:-} in --help) usage; exit 0 ;; -*) refuse "unknown option '$1'" ;; esac
 tidy=${CLANG_TIDY:-clang-tidy}
 has "$tidy" || stop "$tidy was not found (Debian and Ubuntu: the package 'clang-tidy')"
 

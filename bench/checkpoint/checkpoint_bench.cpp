@@ -47,12 +47,10 @@ std::filesystem::path folder() {
     return base / ("zero-checkpoint-bench-" + std::to_string(::getpid()));
 }
 
-std::vector<Parameter<bfloat16>> model(std::int64_t divisor) {
+std::vector<Parameter<bfloat16>> model() {
     std::vector<Parameter<bfloat16>> parameters;
     for (auto const& spec : test::gpt2_124m()) {
-        parameters.push_back({.name = spec.name,
-                              .elements = spec.elements / static_cast<std::size_t>(divisor),
-                              .units = spec.units});
+        parameters.push_back({.name = spec.name, .elements = spec.elements, .units = spec.units});
     }
     return parameters;
 }
@@ -86,7 +84,7 @@ void measure(benchmark::State& state, std::function<void(Stage&, int rank)> cons
     bool is_going = true;
     std::uint64_t bytes = 0;
     run_ranks(world, [&](LoopbackCommunicator& communicator) {
-        Stage engine(communicator, model(state.range(0)));
+        Stage engine(communicator, model());
         prepare(engine, communicator.rank());
         while (true) {
             if (communicator.rank() == 0) {
@@ -231,7 +229,7 @@ void step(benchmark::State& state) {
     bool is_going = true;
     int ended_first = 0;
     run_ranks(world, [&](LoopbackCommunicator& communicator) {
-        Stage engine(communicator, model(state.range(0)));
+        Stage engine(communicator, model());
         CheckpointSaver saver(engine, folder());
         auto const train = [&](bool are_written) {
             engine.begin_step();
@@ -274,7 +272,7 @@ void step(benchmark::State& state) {
 }
 
 void sizes(benchmark::internal::Benchmark* benchmark) {
-    benchmark->ArgName("divisor")->Arg(1)->UseManualTime()->Unit(benchmark::kMillisecond);
+    benchmark->Arg(124'439'808)->UseManualTime()->Unit(benchmark::kMillisecond);
 }
 
 BENCHMARK(save)->Name("save/disk/zero")->Apply(sizes);
@@ -282,11 +280,11 @@ BENCHMARK(save_twin)->Name("save/disk/twin")->Apply(sizes);
 BENCHMARK(load<Files::cached>)->Name("load/page_cache/zero")->Apply(sizes);
 BENCHMARK(load<Files::cached, false>)->Name("load/page_cache/zero_once")->Apply(sizes);
 BENCHMARK(load_twin<Files::cached>)->Name("load/page_cache/twin")->Apply(sizes);
-BENCHMARK(step<false, 0>)->Name("step/bare/plain")->Apply(sizes);
-BENCHMARK(step<true, 0>)->Name("step/bare/while_saving")->Apply(sizes);
+BENCHMARK(step<false, 0>)->Name("step_while_saving/bare/twin")->Apply(sizes);
+BENCHMARK(step<true, 0>)->Name("step_while_saving/bare/zero")->Apply(sizes);
 // 14 units
-BENCHMARK(step<false, 30'000'000>)->Name("step/with_compute/plain")->Apply(sizes);
-BENCHMARK(step<true, 30'000'000>)->Name("step/with_compute/while_saving")->Apply(sizes);
+BENCHMARK(step<false, 30'000'000>)->Name("step_while_saving/with_compute/twin")->Apply(sizes);
+BENCHMARK(step<true, 30'000'000>)->Name("step_while_saving/with_compute/zero")->Apply(sizes);
 BENCHMARK(load<Files::on_disk>)->Name("load/disk/zero")->Apply(sizes);
 BENCHMARK(load<Files::on_disk, false>)->Name("load/disk/zero_once")->Apply(sizes);
 BENCHMARK(load_twin<Files::on_disk>)->Name("load/disk/twin")->Apply(sizes);

@@ -14,6 +14,21 @@
 
 namespace planner {
 
+inline constexpr char const* usage =
+    R"(Prints memory and traffic of every stage side by side, before allocating, for a known model
+or for one of any size with equal layers:
+
+  plan --model gpt2|gpt2-xl|llama3-8b [--ranks 64] [--accumulate-bytes 2] [--micro-steps 1]
+  plan [--parameters 7.5e9] [--layers 72] [--ranks 64] [--accumulate-bytes 2] [--micro-steps 1]
+
+With a network, also predicts the seconds of communication in a step. The network has one level,
+or one inside hosts and one between them (seconds, and bytes per second):
+
+  --latency 5e-6 --bandwidth 25e9
+  --latency 5e-6 --bandwidth 200e9 --ranks-per-host 8 --latency-between 20e-6
+      --bandwidth-between 50e9 [--algorithm ring|direct|hierarchical]
+)";
+
 struct Settings {
     std::string model;         ///< empty: equal layers
     double parameters = 7.5e9; ///< elements of all equal layers
@@ -29,6 +44,8 @@ struct Settings {
     double latency_between = -1;  ///< seconds per message between hosts; -1: as inside
     double bandwidth_between = 0; ///< bytes per second that a host reads from others
     std::string algorithm = "ring";
+
+    bool asks_for_help = false; ///< nothing else was read then
 };
 
 /// An argument with a number.
@@ -81,6 +98,10 @@ inline Settings read_settings(int count, char** arguments) {
     bool has_network = false;
     for (int index = 1; index < count; index += 2) {
         std::string const name = arguments[index];
+        if (name == "--help") {
+            settings.asks_for_help = true;
+            return settings;
+        }
         if (index + 1 == count) throw zero::InvalidArgument("'" + name + "': a value is missing");
         has_size = has_size || name == "--parameters" || name == "--layers";
         has_network = has_network || name == "--algorithm" || name == "--ranks-per-host"

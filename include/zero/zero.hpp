@@ -13,6 +13,7 @@
 #include "comm/recording.hpp"
 #include "comm/run_rank.hpp"
 #include "comm/run_ranks.hpp"
+#include "comm/sum_over_ranks.hpp"
 #include "core/version.hpp"
 #include "host/inline_queue.hpp"
 #include "layout/balanced_partitioner.hpp"

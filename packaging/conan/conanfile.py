@@ -7,7 +7,7 @@ import re
 from conan import ConanFile
 from conan.tools.build import check_min_cppstd
 from conan.tools.cmake import CMake, cmake_layout
-from conan.tools.files import copy, load
+from conan.tools.files import copy, load, rmdir
 
 
 class Zero(ConanFile):
@@ -43,16 +43,17 @@ class Zero(ConanFile):
             self.info.clear()  # headers serve every platform
 
     def build(self):
+        options = {"ZERO_HEADERS_ONLY": "ON"}
         if self.options.compiled:
-            cmake = CMake(self)
-            parts = ("TESTS", "BENCHMARKS", "EXAMPLES")
-            cmake.configure(variables={**{f"ZERO_BUILD_{part}": "OFF" for part in parts}, "ZERO_CUDA": "OFF", "ZERO_CHECKPOINT": "OFF"})
-            cmake.build(target="zero_compiled")
+            options = dict.fromkeys(("ZERO_BUILD_TESTS", "ZERO_BUILD_BENCHMARKS", "ZERO_BUILD_EXAMPLES", "ZERO_BUILD_C", "ZERO_CUDA", "ZERO_CHECKPOINT"), "OFF")
+        cmake = CMake(self)
+        cmake.configure(variables=options)
+        cmake.build()
 
     def package(self):
-        copy(self, "include/*", self.source_folder, self.package_folder)
+        CMake(self).install()
+        rmdir(self, os.path.join(self.package_folder, "share"))  # Conan writes the packages of CMake and pkg-config
         copy(self, "LICENSE", self.source_folder, os.path.join(self.package_folder, "licenses"))
-        copy(self, "libzero.a", self.build_folder, os.path.join(self.package_folder, "lib"), keep_path=False)
 
     def package_info(self):
         self.cpp_info.set_property("cmake_file_name", "zero")

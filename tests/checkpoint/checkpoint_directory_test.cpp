@@ -10,6 +10,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -97,7 +98,17 @@ TEST_CASE("A checkpoint of the same name is replaced") {
     CHECK(directory.complete() == Names{"two", "one"});
 }
 
-TEST_CASE("Without a usable file 'latest' the newest checkpoint is the latest") {
+/// Returns the message of `latest()`; empty if it throws none.
+std::string refusal_of_latest(CheckpointDirectory const& directory) {
+    try {
+        (void)directory.latest();
+    } catch (CheckpointError const& error) {
+        return error.what();
+    }
+    return {};
+}
+
+TEST_CASE("A file 'latest' that names no checkpoint is an error, and lists those that are there") {
     TemporaryFolder const folder;
     CheckpointDirectory const directory(folder.path());
     publish(directory, "older", 1);
@@ -107,11 +118,23 @@ TEST_CASE("Without a usable file 'latest' the newest checkpoint is the latest") 
     for (std::string const& content :
          {std::string("missing\n"), std::string("../x"), std::string(""), std::string("/"),
           std::string("."), std::string("latest"), std::string("a/b"), std::string("latest\0", 7),
-          std::string(4000, 'x'), std::string("\n\n")}) {
+          std::string(4000, 'x'), std::string("\n\n"), std::string("newer\r\n")}) {
         set_content(folder / "latest", content);
         INFO(content);
-        CHECK(directory.latest() == "newer");
+        CHECK_THAT(refusal_of_latest(directory),
+                   contains_text("does not exist")
+                       && contains_text("Complete checkpoints there: 'oldest', 'older', 'newer'. ")
+                       && contains_text("remove the file"));
     }
+    CHECK_THAT(refusal_of_latest(directory), contains_text("names the checkpoint 'newer\\x0d', "));
+    publish(directory, "step-1", 3);
+    publish(directory, "step-2", 4);
+    set_content(folder / "latest", "step-02");
+    CHECK_THROWS_AS(directory.keep_last(1), CheckpointError); // which one must stay?
+    CHECK(directory.complete().size() == 5);
+    directory.keep_last(2);
+    std::filesystem::remove_all(folder / "step-1");
+    std::filesystem::remove_all(folder / "step-2");
     std::filesystem::remove(folder / "latest");
     CHECK(directory.latest() == "newer");
 
@@ -122,26 +145,45 @@ TEST_CASE("Without a usable file 'latest' the newest checkpoint is the latest") 
     CHECK_FALSE(inner.latest());
 }
 
-TEST_CASE("If the only checkpoint has lost its manifest, there is an error and not no checkpoint") {
+TEST_CASE("A latest checkpoint without its manifest is an error and not another checkpoint") {
     TemporaryFolder const folder;
     CheckpointDirectory const directory(folder.path());
     publish(directory, "older", 1);
     publish(directory, "only", 2);
     std::filesystem::remove(folder / "only/manifest.json");
-    CHECK(directory.latest() == "older");
-    std::filesystem::remove_all(folder / "older");
-    std::string message;
-    try {
-        (void)directory.latest();
-    } catch (CheckpointError const& error) {
-        message = error.what();
+    for (std::string const& others : {std::string("'older'"), std::string("none")}) {
+        CHECK_THAT(refusal_of_latest(directory),
+                   contains_text("names the checkpoint 'only', which has no manifest.json")
+                       && contains_text("remove it and name another")
+                       && contains_text("Complete checkpoints there: " + others + "."));
+        std::filesystem::remove_all(folder / "older");
     }
-    INFO(message);
-    CHECK(message.find("names the checkpoint 'only', which has no manifest.json")
-          != std::string::npos);
-    CHECK(message.find("remove it to start without a checkpoint") != std::string::npos);
     std::filesystem::remove_all(folder / "only");
     CHECK_FALSE(directory.latest());
+}
+
+TEST_CASE("Checkpoints are ordered by their numbers, whatever a copy made of their times") {
+    TemporaryFolder const folder;
+    CheckpointDirectory const directory(folder.path());
+    int second = 100;
+    for (char const* const name : {"step-8", "step-00000009", "best", "step-00000010", "step-100",
+                                   "step-00000000000000000000099", "epoch-2"}) {
+        publish(directory, name, second);
+        second -= 10; // the newest has the oldest time
+    }
+    CHECK(directory.complete()
+          == Names{"best", "epoch-2", "step-8", "step-00000009", "step-00000010",
+                   "step-00000000000000000000099", "step-100"});
+    set_content(folder / "latest", "step-100\n");
+    directory.keep_last(1, "best");
+    CHECK(directory.complete().size() == 7);
+    directory.keep_last(2, "step-00000010");
+    CHECK(directory.complete()
+          == Names{"best", "epoch-2", "step-00000000000000000000099", "step-100"});
+    directory.keep_last(1); // counts "step-..." as well
+    CHECK(directory.complete() == Names{"best", "epoch-2", "step-100"});
+    std::filesystem::remove(folder / "latest");
+    CHECK(directory.latest() == "step-100");
 }
 
 TEST_CASE("The last checkpoints are kept, and the latest always") {
@@ -150,14 +192,14 @@ TEST_CASE("The last checkpoints are kept, and the latest always") {
     for (int i = 1; i <= 5; ++i) {
         publish(directory, std::to_string(i), i);
     }
-    directory.keep_last(7);
+    directory.keep_last(7, "1");
     CHECK(directory.complete() == Names{"1", "2", "3", "4", "5"});
-    directory.keep_last(3);
+    directory.keep_last(3, "1");
     CHECK(directory.complete() == Names{"3", "4", "5"});
     set_content(folder / "latest", "3\n");
-    directory.keep_last(1);
+    directory.keep_last(1, "1");
     CHECK(directory.complete() == Names{"3", "5"});
-    directory.keep_last(0);
+    directory.keep_last(0, "1");
     CHECK(directory.complete() == Names{"3"});
     CHECK(entries(folder.path()) == Names{"3", "latest"});
 }
@@ -228,6 +270,89 @@ TEST_CASE("A folder that this user may not enter is no checkpoint and no error")
         return;
     }
     CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("A save keeps its folder from other saves, until it ends") {
+    TemporaryFolder const folder;
+    CheckpointDirectory const directory(folder.path());
+    directory.begin("one");
+    set_content(directory.incomplete("one") / "data", "x");
+    {
+        detail::FolderLock const lock(directory.incomplete("one"));
+        directory.begin("two");
+        CHECK(content_of(directory.incomplete("one") / "data") == "x");
+        CHECK_THROWS_WITH(directory.begin("one"), contains_text("'one' is being written"));
+        CHECK_THROWS_AS(detail::FolderLock(directory.incomplete("one")), CheckpointError);
+        CHECK(content_of(directory.incomplete("one") / "data") == "x");
+    }
+    directory.begin("three");
+    CHECK(entries(folder.path()) == Names{".incomplete-three"});
+}
+
+TEST_CASE("What cannot be removed is told, and checkpoints are saved all the same") {
+    TemporaryFolder const folder;
+    std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
+    CheckpointDirectory const directory(folder / "all");
+    publish(directory, "step-1", 1);
+    publish(directory, "best", 2);
+    for (char const* const left : {".incomplete-old", ".incomplete-step-2", ".removed-step-1"}) {
+        std::filesystem::create_directory(folder / "all" / left);
+        set_content(folder / "all" / left / "data", "x");
+    }
+    // Nothing can be removed from these folders, unless by the administrator.
+    for (auto const& entry : std::filesystem::directory_iterator(folder / "all")) {
+        if (entry.is_directory()) {
+            std::filesystem::permissions(entry.path(), std::filesystem::perms(0555));
+        }
+    }
+    std::filesystem::permissions(folder / "all", std::filesystem::perms::all);
+    ::pid_t const child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        if (std::freopen((folder / "errors").c_str(), "w", stderr) == nullptr
+            || (::geteuid() == 0 && (::setgid(65534) != 0 || ::setuid(65534) != 0))) {
+            ::_exit(2);
+        }
+        if (::access((folder / "all").c_str(), R_OK | X_OK) != 0) {
+            ::_exit(4);
+        }
+        try {
+            publish(directory, "step-2", 3);
+            directory.keep_last(1, "step-2");
+            publish(directory, "best", 4);
+            std::fflush(stderr);
+            ::_exit(0);
+        } catch (CheckpointError const& error) {
+            std::fprintf(stderr, "%s\n", error.what());
+            std::fflush(stderr);
+            ::_exit(1);
+        }
+    }
+    int status = -1;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(WIFEXITED(status));
+    for (auto const& entry : std::filesystem::directory_iterator(folder / "all")) {
+        if (entry.is_directory()) {
+            std::filesystem::permissions(entry.path(), std::filesystem::perms::all);
+        }
+    }
+    if (WEXITSTATUS(status) == 4) { // for example, only root may enter the root folder
+        WARN("not checked: no other user may enter " << folder.path().string());
+        return;
+    }
+    std::string const printed = content_of(folder / "errors");
+    INFO(printed);
+    CHECK(WEXITSTATUS(status) == 0);
+    CHECK(directory.complete() == Names{"best", "step-2"});
+    CHECK(directory.latest() == "best");
+    CHECK(content_of(folder / "all/best/manifest.json") == "best4");
+    for (char const* const left :
+         {".incomplete-old", ".removed-step-2", ".removed-step-1~1", ".incomplete-best"}) {
+        CHECK_THAT(printed, contains_text("zero: warning: '" + (folder / "all" / left).string()
+                                          + "' could not be removed (Permission denied)"));
+    }
+    publish(directory, "step-3", 5); // now they can be removed
+    CHECK(entries(folder / "all") == Names{"best", "latest", "step-2", "step-3"});
 }
 
 TEST_CASE("Names that are not those of a folder inside are refused") {

@@ -1,10 +1,12 @@
 #include "engine_model.hpp"
+#include "support/captured_errors.hpp"
 #include "support/catch.hpp"
 
 #include <zero/checkpoint/checkpoint_saver.hpp>
 
 #include <filesystem>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -46,7 +48,7 @@ TEST_CASE("A checkpoint in the background holds the state of its start") {
         while (!own.polled) {
             own.polled = saver.poll();
         }
-        saver.start({.name = "given up"});
+        saver.start({.name = "third"}); // without wait()
         return own;
     });
     for (Seen const& own : seen) {
@@ -55,7 +57,83 @@ TEST_CASE("A checkpoint in the background holds the state of its start") {
     }
     CHECK(loaded_state(folder.path(), "step-00000003") == seen[0].started);
     CHECK(CheckpointDirectory(folder.path()).complete()
-          == std::vector<std::string>{"step-00000003", "second"});
+          == std::vector<std::string>{"second", "third", "step-00000003"});
+    CHECK(CheckpointDirectory(folder.path()).latest() == "third");
+    CHECK(loaded_state(folder.path(), "third") == loaded_state(folder.path(), "second"));
+}
+
+TEST_CASE("Two savers and save_checkpoint write in one directory without harm to one another") {
+    TemporaryFolder const folder;
+    auto const seen = on_ranks<Outcome>(2, [&](LoopbackCommunicator& communicator) {
+        Toy<ZeroStage<2>> toy(communicator, same_schedule<ZeroStage<2>>());
+        train(*toy.engine, communicator, 0, 2);
+        CheckpointSaver regular(*toy.engine, folder.path());
+        CheckpointSaver best(*toy.engine, folder.path());
+        regular.start();
+        best.start({.name = "best"});
+        Outcome const refused =
+            outcome_of([&] { save_checkpoint(*toy.engine, folder.path(), {.name = "best"}); });
+        save_checkpoint(*toy.engine, folder.path(), {.name = "now"});
+        (void)best.wait();
+        (void)regular.wait();
+        save_checkpoint(*toy.engine, folder.path(), {.name = "best"});
+        return refused;
+    });
+    INFO(seen[0].message);
+    CHECK(seen[0].message.find("the checkpoint 'best' is being written") != std::string::npos);
+    CHECK(seen[0].message.find("CheckpointSaver::wait()") != std::string::npos);
+    CHECK(seen[1].message.find("the checkpoint 'best' is being written") != std::string::npos);
+    CHECK(CheckpointDirectory(folder.path()).complete().size() == 3);
+    Bits const state = loaded_state(folder.path(), "now");
+    CHECK(loaded_state(folder.path(), "step-00000002") == state);
+    CHECK(loaded_state(folder.path(), "best") == state);
+}
+
+TEST_CASE("A saver that an exception destroys says which checkpoint it drops") {
+    TemporaryFolder const folder;
+    std::string printed;
+    {
+        CapturedErrors const errors(folder / "errors");
+        on_ranks<int>(2, [&](LoopbackCommunicator& communicator) {
+            Toy<ZeroStage<1>> toy(communicator, same_schedule<ZeroStage<1>>());
+            try {
+                CheckpointSaver saver(*toy.engine, folder / "all");
+                saver.start({.name = "lost"});
+                throw std::runtime_error("of the caller");
+            } catch (std::runtime_error const&) {
+                return 0;
+            }
+        });
+        printed = errors.text();
+    }
+    CHECK(printed
+          == "zero: the checkpoint 'lost' was given up: an exception ended the training before "
+             "wait()\n");
+    CHECK(CheckpointDirectory(folder / "all").complete().empty());
+    CheckpointDirectory(folder / "all").begin("next"); // removes its files
+    CHECK(std::filesystem::is_empty(folder / "all/.incomplete-next"));
+    CHECK_FALSE(std::filesystem::exists(folder / "all/.incomplete-lost"));
+}
+
+TEST_CASE("A saver that is destroyed without wait says on every rank why nothing was published") {
+    TemporaryFolder const folder;
+    std::string printed;
+    {
+        CapturedErrors const errors(folder / "errors");
+        on_ranks<int>(2, [&](LoopbackCommunicator& communicator) {
+            Toy<ZeroStage<1>> toy(communicator, same_schedule<ZeroStage<1>>());
+            CheckpointSaver saver(*toy.engine, folder / "all");
+            saver.start({.name = "lost"});
+            if (communicator.rank() == 0) { // of both: start() is collective
+                std::filesystem::remove_all(folder / "all");
+            }
+            return 0;
+        });
+        printed = errors.text();
+    }
+    INFO(printed);
+    CHECK(printed.find("zero: the checkpoint 'lost' was given up: zero: ") != std::string::npos);
+    CHECK(printed.find("rank 0 could not publish the checkpoint") != std::string::npos);
 }
 
 TEST_CASE("A save that cannot be started on one rank is no save on any, and the next one works") {

@@ -6,12 +6,16 @@
 #include "support/toy_model.hpp"
 
 #include <zero/checkpoint/checkpoint_saver.hpp>
+#include <zero/checkpoint/detail/safetensors_header.hpp>
 #include <zero/checkpoint/load_checkpoint.hpp>
+#include <zero/checkpoint/manifest.hpp>
 #include <zero/checkpoint/save_checkpoint.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <barrier>
 #include <cstddef>
+#include <cstdint>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -153,4 +157,57 @@ TEST_CASE("Steps allocate nothing after a checkpoint was saved or loaded, in any
         });
         CHECK(allocations.load() == 0);
     });
+}
+
+namespace {
+
+/// Calls `act()` with memory that runs out after 0, 1, 2, ... allocations. Returns how often it
+/// threw std::bad_alloc before it succeeded.
+template <class Act>
+int times_out_of_memory(Act const& act) {
+    for (int times = 0;; ++times) {
+        bool has_thrown = false;
+        allocations_left = times;
+        try {
+            act();
+        } catch (std::bad_alloc const&) {
+            has_thrown = true;
+        }
+        allocations_left = -1;
+        if (!has_thrown) {
+            return times;
+        }
+    }
+}
+
+} // namespace
+
+TEST_CASE("A manifest that is written or read throws when memory runs out, at every allocation") {
+    Manifest manifest;
+    manifest.composition = "stage 2";
+    manifest.types = {{{"parameter", "BF16", 1, true}, {"master", "F32"}}};
+    for (std::uint64_t part = 0; part < 4; ++part) {
+        manifest.parameters.push_back(
+            {"weight " + std::to_string(part), {4, 8}, 0, 1, true, {{0, 0, 20}, {1, 20, 32}}});
+    }
+    manifest.files = {{"rank-0.safetensors", 7}, {"rank-1.safetensors", 5}};
+    manifest.scalars.counts = {{"step_count", 3}};
+    manifest.scalars.numbers = {{"rate", 0.1}};
+    manifest.extras = {{"position", "a text that is longer than a small string"}};
+    std::string json;
+    CHECK(times_out_of_memory([&] { json = manifest.to_json(); }) > 100);
+    CHECK(times_out_of_memory([&] { (void)Manifest::from_json(json, "here"); }) > 100);
+    CHECK(Manifest::from_json(json, "here").to_json() == json);
+}
+
+TEST_CASE("So does the header of a data file") {
+    detail::SafetensorsHeader header;
+    header.metadata = {{"format", "pt"}, {"key", "a text that is longer than a small string"}};
+    header.tensors = {{"weight", "F32", {2, 3}, 0, 24}, {"bias", "BF16", {4}, 24, 32}};
+    std::string json;
+    CHECK(times_out_of_memory([&] { json = header.to_json("here"); }) > 10);
+    CHECK(json.find(R"("weight":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]})")
+          != std::string::npos);
+    CHECK(times_out_of_memory([&] { (void)detail::SafetensorsHeader::from_json(json, "here", 32); })
+          > 30);
 }

@@ -19,11 +19,13 @@
 #include "values.hpp"
 
 #include <zero/comm/communicator.hpp>
+#include <zero/comm/sum_over_ranks.hpp>
 #include <zero/core/convert.hpp>
 #include <zero/core/dtype.hpp>
 #include <zero/core/error.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -351,6 +353,50 @@ void check_integer_reductions() {
                 }
             }
         }
+    });
+}
+
+/// Checks the sums of single numbers, also while a collective of another queue is in progress.
+template <class Fixture>
+void check_number_sums() {
+    on_all_ranks<Fixture>([](auto& caller) {
+        auto& communicator = *caller.communicator;
+        int const world = caller.world();
+        auto const number = [](int rank) { // whose sum depends on the order, and on double
+            return rank % 2 == 0 ? 0x1p60 / (rank + 1) : 1.0 / 3.0 + rank;
+        };
+        double real = 0.0;
+        double small = 0.0;
+        std::int64_t integer = 0;
+        for (int rank = 0; rank < world; ++rank) {
+            real += number(rank);
+            small += static_cast<double>(0.1F * static_cast<float>(rank + 1));
+            integer += (std::int64_t{1} << 40) * (rank - 3) - 1;
+        }
+        check_gather<float>(caller, families_of_cuts(static_cast<std::size_t>(world)).back(), true);
+        std::vector<std::int64_t> busy(1000, caller.rank());
+        std::vector<std::int64_t> arrived(busy.size());
+        caller.communicator->broadcast(busy.data(), busy.size(), world - 1, caller.queue,
+                                       CollectiveTag{"values", 1});
+        caller.copy(arrived.data(), static_cast<std::int64_t const*>(busy.data()), busy.size());
+        double const real_sum = sum_over_ranks(communicator, number(caller.rank()));
+        float const small_sum =
+            sum_over_ranks(communicator, 0.1F * static_cast<float>(caller.rank() + 1));
+        std::int64_t const integer_sum =
+            sum_over_ranks(communicator, (std::int64_t{1} << 40) * (caller.rank() - 3) - 1);
+        std::int64_t const large = sum_over_ranks(communicator, 2'000'000'000); // ints
+        std::uint64_t const count = sum_over_ranks(communicator, caller.rank() != 0);
+        double const not_a_number =
+            sum_over_ranks(communicator, caller.rank() == world - 1 ? std::nan("") : 1.0);
+        caller.queue->synchronise();
+        caller.report->expect(real_sum == real, "the sum of doubles");
+        caller.report->expect(small_sum == static_cast<float>(small), "the sum of floats");
+        caller.report->expect(integer_sum == integer, "the sum of integers");
+        caller.report->expect(large == std::int64_t{2'000'000'000} * world, "the sum of ints");
+        caller.report->expect(count + 1 == static_cast<std::uint64_t>(world), "the count of bools");
+        caller.report->expect(not_a_number != not_a_number, "a sum with a NaN");
+        caller.expect_equal(arrived, std::vector<std::int64_t>(busy.size(), world - 1),
+                            "what another queue broadcast meanwhile");
     });
 }
 

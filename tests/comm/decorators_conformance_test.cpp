@@ -56,6 +56,11 @@ TEMPLATE_TEST_CASE("A decorated loopback reduces integers exactly", "", Recordin
     check_integer_reductions<TestType>();
 }
 
+TEMPLATE_TEST_CASE("A decorated loopback sums single numbers", "", RecordingFixture, CheckedFixture,
+                   TimedFixture) {
+    check_number_sums<TestType>();
+}
+
 TEMPLATE_TEST_CASE("A decorated loopback releases all ranks when one rank aborts", "",
                    RecordingFixture, CheckedFixture, TimedFixture) {
     check_abort<TestType>();

@@ -98,6 +98,7 @@ TEMPLATE_TEST_CASE("Two levels gather, broadcast and reduce integers", "", TwoIn
     check_gathers_of<TestType, float, std::int64_t, unsigned char>();
     check_broadcasts_of<TestType, float16, std::int64_t>();
     check_integer_reductions<TestType>();
+    check_number_sums<TestType>();
     check_abort<TestType>();
 }
 

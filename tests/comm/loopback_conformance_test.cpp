@@ -44,6 +44,10 @@ TEST_CASE("Loopback reduces integers exactly") {
     check_integer_reductions<LoopbackFixture>();
 }
 
+TEST_CASE("Loopback sums single numbers, while another queue is busy") {
+    check_number_sums<LoopbackFixture>();
+}
+
 TEST_CASE("Loopback releases all ranks when one rank aborts") {
     check_abort<LoopbackFixture>();
 }

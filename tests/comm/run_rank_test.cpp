@@ -4,6 +4,7 @@
 #include <zero/comm/loopback.hpp>
 #include <zero/comm/run_rank.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -70,6 +71,70 @@ TEST_CASE("A rank that throws no std::exception is named") {
     });
     CHECK_THAT(outcomes[0].message,
                contains_text("rank 2 threw an exception that is not a std::exception"));
+}
+
+TEST_CASE("Peers that wait for a rank whose body has returned are told at once") {
+    auto const start = std::chrono::steady_clock::now();
+    auto const outcomes = on_own_threads([](LoopbackCommunicator& communicator) {
+        meet(communicator);
+        if (communicator.rank() == 1) {
+            return; // early
+        }
+        meet(communicator);
+    });
+    CHECK(outcomes[1] == Outcome{});
+    for (std::size_t const rank : {0U, 2U}) {
+        CHECK(outcomes[rank].type == "Aborted");
+        CHECK_THAT(outcomes[rank].message, contains_text("rank 1 finished and left the group"));
+    }
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(30)); // of 60
+}
+
+TEST_CASE("Ranks may run several bodies, the same number on each, at their own pace") {
+    auto group = LoopbackCommunicator::make_group(world, {.time_out = std::chrono::seconds(60)});
+    std::vector<Outcome> outcomes(world);
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < world; ++rank) {
+        threads.emplace_back([&, rank] {
+            outcomes[rank] = outcome_of([&] {
+                for (int turn = 0; turn < 3; ++turn) {
+                    run_rank(group[rank], meet);
+                    if (rank == 1) { // its peers already wait in the next body
+                        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                    }
+                }
+                run_rank(group[rank], [](LoopbackCommunicator& communicator) {
+                    run_rank(communicator, meet); // a part of the body, which goes on
+                    meet(communicator);
+                });
+            });
+        });
+    }
+    for (auto& thread : threads) {
+        thread.join();
+    }
+    CHECK(outcomes == std::vector<Outcome>(world));
+}
+
+TEST_CASE("A second thread on the communicator of a rank is refused, and the first one goes on") {
+    auto group = LoopbackCommunicator::make_group(2, {.time_out = std::chrono::seconds(60)});
+    std::vector<Outcome> outcomes(2);
+    std::vector<std::thread> threads;
+    for (Outcome& outcome : outcomes) {
+        threads.emplace_back([&] {
+            outcome = outcome_of([&] { meet(group[0]); });
+            if (outcome.type == "OutOfOrder") { // the other thread waits until now
+                meet(group[1]);
+            }
+        });
+    }
+    for (auto& thread : threads) {
+        thread.join();
+    }
+    Outcome const& refused = outcomes[outcomes[0] == Outcome{} ? 1 : 0];
+    CHECK(refused.type == "OutOfOrder");
+    CHECK_THAT(refused.message, contains_text("give each thread the communicator of its own rank"));
+    CHECK(std::count(outcomes.begin(), outcomes.end(), Outcome{}) == 1);
 }
 
 TEST_CASE("Ranks that return may run again, and return what their bodies return") {

@@ -55,6 +55,7 @@ TEST_CASE("A split group sums, gathers, broadcasts and reduces integers like any
     check_gathers_of<SplitFixture, float, std::int64_t, unsigned char>();
     check_broadcasts_of<SplitFixture, float16>();
     check_integer_reductions<SplitFixture>();
+    check_number_sums<SplitFixture>();
     check_abort<SplitFixture>();
 }
 

@@ -1,9 +1,12 @@
-# Configures, builds and runs a PROJECT that uses the library, LIBRARY (a CMake target) with COMPONENTS of the package or PACKAGE (of pkg-config), in one WAY; see CMakeLists.txt.
+# Configures, builds and runs a PROJECT that uses the library, LIBRARY (a CMake target) with COMPONENTS of the package or PACKAGE (of pkg-config), in one WAY; see CMakeLists.txt. OPTIONS are CMake's; targets in
+# ABSENT must not exist.
 
 if(NOT LIBRARY)
     set(LIBRARY zero::zero)
     set(PACKAGE zero)
 endif()
+separate_arguments(OPTIONS)
+separate_arguments(ABSENT)
 file(GLOB sources "${PROJECT}/*.cpp")
 set(cmake_project "${PROJECT}")
 if(NOT EXISTS "${cmake_project}/CMakeLists.txt")
@@ -31,7 +34,7 @@ elseif(WAY STREQUAL "pkg-config")
 else()
     execute_process(
         COMMAND "${CMAKE_COMMAND}" -S "${cmake_project}" -B "${WORK}/build" -G "${GENERATOR}" "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DWAY=${WAY}" "-DZERO_ROOT_DIR=${ROOT}"
-            "-DCMAKE_PREFIX_PATH=${prefix}" "-DVERSION=${VERSION}" "-DLIBRARY=${LIBRARY}" "-DCOMPONENTS=${COMPONENTS}" "-DSOURCES=${sources}"
+            "-DCMAKE_PREFIX_PATH=${prefix}" "-DVERSION=${VERSION}" "-DLIBRARY=${LIBRARY}" "-DCOMPONENTS=${COMPONENTS}" "-DSOURCES=${sources}" "-DABSENT=${ABSENT}" ${OPTIONS}
         COMMAND_ERROR_IS_FATAL ANY)
     execute_process(COMMAND "${CMAKE_COMMAND}" --build "${WORK}/build" COMMAND_ERROR_IS_FATAL ANY)
 endif()

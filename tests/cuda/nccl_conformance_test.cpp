@@ -61,8 +61,10 @@ TEMPLATE_TEST_CASE("NCCL broadcasts every type", "", NonBlocking, Blocking) {
     check_broadcasts_of<TestType, float, bfloat16, float16, std::int64_t, unsigned char>();
 }
 
-TEMPLATE_TEST_CASE("NCCL reduces integers exactly", "", NonBlocking, Blocking) {
+TEMPLATE_TEST_CASE("NCCL reduces integers exactly, and sums single numbers", "", NonBlocking,
+                   Blocking) {
     check_integer_reductions<TestType>();
+    check_number_sums<TestType>();
 }
 
 TEMPLATE_TEST_CASE("Ranks of NCCL in one process release each other when one aborts", "",
@@ -81,6 +83,7 @@ TEMPLATE_TEST_CASE("A part of a group of NCCL passes the suite of communicators"
     check_gathers_of<TestType, float>();
     check_broadcasts_of<TestType, std::int64_t>();
     check_integer_reductions<TestType>();
+    check_number_sums<TestType>();
 }
 
 TEMPLATE_TEST_CASE(

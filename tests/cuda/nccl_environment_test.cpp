@@ -121,6 +121,8 @@ TEST_CASE("The error names every missing variable and its valid values") {
                                        + " is missing; it must be "));
         CHECK_THAT(text, contains_text("torchrun sets"));
     }
+    CHECK_THAT(failure("MASTER_ADDR", nullptr),
+               contains_text("machine of rank 0; this is rank 5 of 8: torchrun set RANK = 5"));
     CHECK_THAT(failure("MASTER_PORT", nullptr),
                contains_text("unless ZERO_NCCL_PORT gives the port"));
 }
@@ -150,7 +152,9 @@ TEST_CASE("A local rank without a device is refused before NCCL is called") {
     CHECK_THAT(message_of<LauncherError>([&] {
                    (void)Communicator::from_environment(script.interfaces(), script.options);
                }),
-               contains_text("LOCAL_RANK is 1, but this process sees 1 CUDA devices"));
+               contains_text("the rank on this machine is 1 (rank 5 of 8: torchrun set RANK = 5, "
+                             "WORLD_SIZE = 8 and LOCAL_RANK = 1), but this process sees 1 CUDA "
+                             "devices"));
     script.system.results["device_count"] = 35;
     CHECK_THAT(message_of<CommunicatorError>([&] {
                    (void)Communicator::from_environment(script.interfaces(), script.options);

@@ -296,6 +296,13 @@ TEST_CASE("The planner plans 10^12 parameters and one rank, and refuses invalid 
         CHECK(refused.status == 2);
         CHECK(refused.contains("plan: "));
     }
+    for (char const* arguments : {"--help", "--ranks 8 --help"}) {
+        auto const help = run_program(std::string(ZERO_EXAMPLES "/plan ") + arguments);
+        CHECK(help.status == 0);
+        CHECK(help.contains("plan --model gpt2|gpt2-xl|llama3-8b"));
+        CHECK(help.contains("--latency 5e-6 --bandwidth 25e9"));
+        CHECK(!help.contains("stage 0"));
+    }
 }
 
 #endif

@@ -126,6 +126,7 @@ TEST_CASE("Sockets sum bfloat16 and float16 in rank order and round once") {
 TEST_CASE("Sockets sum the same in many rounds as in one") {
     check_sums_of<InRounds, bfloat16>();
     check_integer_reductions<InRounds>();
+    check_number_sums<InRounds>();
 }
 
 TEST_CASE("Sockets gather every type") {
@@ -137,8 +138,9 @@ TEST_CASE("Sockets broadcast every type") {
     check_broadcasts_of<SocketFixture, float, bfloat16, float16, std::int64_t, unsigned char>();
 }
 
-TEST_CASE("Sockets reduce integers exactly") {
+TEST_CASE("Sockets reduce integers exactly, and sum single numbers") {
     check_integer_reductions<SocketFixture>();
+    check_number_sums<SocketFixture>();
 }
 
 TEST_CASE("Sockets release all ranks when one rank aborts") {

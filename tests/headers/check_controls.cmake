@@ -44,6 +44,7 @@ control(check_headers include/zero/checkpoint/wrong.hpp "#pragma once\n#include 
 control(check_headers include/zero/stage/wrong.hpp "#pragma once\n#include \"../checkpoint/x.hpp\"\n" "includes checkpoint/x.hpp, which is not in 'stage'")
 control(check_headers include/zero/wrong.hpp "#pragma once\n#include \"checkpoint/x.hpp\"\n" "wrong.hpp: includes 'checkpoint' or 'mpi'")
 control(check_headers include/zero/mpi/wrong.hpp "#pragma once\n#include \"../checkpoint/x.hpp\"\n" "includes checkpoint/x.hpp, which is not in 'mpi'")
+control(check_headers include/zero/mpi/wrong.hpp "#pragma once\n#include <mpi.h>\n" "mpi/wrong.hpp: includes <mpi.h>")
 control(check_headers include/zero/torch/wrong.hpp "#pragma once\n#include \"../cuda/x.hpp\"\n" "includes cuda/x.hpp, which is not in 'torch'")
 control(check_headers include/zero/torch/cuda.hpp "#pragma once\n#include \"../cuda/x.hpp\"\n#include \"../torch.hpp\"\n" "")
 control(check_headers include/zero/checkpoint/right.hpp "#pragma once\n#include \"../stage/x.hpp\"\n" "")

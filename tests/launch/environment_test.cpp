@@ -57,6 +57,7 @@ std::vector<Launcher> launchers() {
         {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
         {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
         {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+        {"Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"},
         {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"}};
 }
 
@@ -134,17 +135,177 @@ TEST_CASE("Launchers that agree are accepted, and those that contradict are refu
 
 TEST_CASE("The variables of a Slurm job do not contradict those of a launcher inside it") {
     Variables const job{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "64"}, {"SLURM_LOCALID", "0"}};
-    for (std::size_t index = 0; index < 3; ++index) {
+    for (std::size_t index = 0; index < 4; ++index) {
         launch::Environment const environment = read(joined(launchers()[index].variables(), job));
         CHECK(environment.launcher == launchers()[index].name);
         CHECK(environment.rank == 5);
         CHECK(environment.world == 8);
     }
-    CHECK(read(job).world == 64);
+}
+
+// What each launcher sets, in the ways in which it is started.
+
+namespace {
+
+struct Launch {
+    std::string what;
+    Variables variables;
+    int rank;
+    int world;
+    int local_rank;
+    std::string launcher;
+    std::string reason;
+};
+
+/// A task of srun.
+Variables slurm_task(std::string const& rank, std::string const& world, std::string const& local) {
+    return {{"SLURM_JOB_ID", "7"},  {"SLURM_PROCID", rank},  {"SLURM_STEP_NUM_TASKS", world},
+            {"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", world}, {"SLURM_LOCALID", local}};
+}
+
+Variables torchrun() {
+    return {{"RANK", "5"},
+            {"WORLD_SIZE", "8"},
+            {"LOCAL_RANK", "1"},
+            {"LOCAL_WORLD_SIZE", "4"},
+            {"TORCHELASTIC_RUN_ID", "none"}};
+}
+
+Variables open_mpi() {
+    return {{"OMPI_COMM_WORLD_RANK", "5"},
+            {"OMPI_COMM_WORLD_SIZE", "8"},
+            {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+            {"PMIX_RANK", "5"}};
+}
+
+std::vector<Launch> launches() {
+    Variables const pmi{{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}};
+    Variables const first_pmi{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}};
+    Variables const flux{
+        {"FLUX_TASK_RANK", "5"}, {"FLUX_JOB_SIZE", "8"}, {"FLUX_TASK_LOCAL_ID", "1"}};
+    Variables const node = slurm_task("0", "2", "0");
+    Variables const batch{{"SLURM_JOB_ID", "7"},
+                          {"SLURM_PROCID", "0"},
+                          {"SLURM_NTASKS", "8"},
+                          {"SLURM_LOCALID", "0"}};
+    std::string const alone = "rank 0 of 1: this process was started in a job of Slurm without "
+                              "srun, because SLURM_STEP_ID is not set";
+    std::string const of_torchrun =
+        "rank 5 of 8: torchrun set RANK = 5, WORLD_SIZE = 8 and LOCAL_RANK = 1";
+    std::string const of_mpirun =
+        "rank 5 of 8: mpirun set OMPI_COMM_WORLD_RANK = 5, OMPI_COMM_WORLD_SIZE = 8 and "
+        "OMPI_COMM_WORLD_LOCAL_RANK = 1";
+    std::string const of_srun =
+        "rank 5 of 8: srun set SLURM_PROCID = 5, SLURM_STEP_NUM_TASKS = 8 and SLURM_LOCALID = 1";
+    std::string const of_flux =
+        "rank 5 of 8: flux run set FLUX_TASK_RANK = 5, FLUX_JOB_SIZE = 8 and FLUX_TASK_LOCAL_ID = "
+        "1";
+    return {
+        {"torchrun", torchrun(), 5, 8, 1, "torchrun", of_torchrun},
+        {"mpirun of Open MPI", open_mpi(), 5, 8, 1, "Open MPI", of_mpirun},
+        {"mpiexec of MPICH and Intel", joined(pmi, {{"MPI_LOCALRANKID", "1"}}), 5, 8, 1, "PMI",
+         "rank 5 of 8: mpiexec set PMI_RANK = 5, PMI_SIZE = 8 and MPI_LOCALRANKID = 1"},
+        {"mpiexec of Cray", joined(pmi, {{"PMI_LOCAL_RANK", "1"}}), 5, 8, 1, "PMI",
+         "rank 5 of 8: mpiexec set PMI_RANK = 5, PMI_SIZE = 8 and PMI_LOCAL_RANK = 1"},
+        {"mpiexec of Cray in a job of Slurm", joined(joined(pmi, {{"PMI_LOCAL_RANK", "1"}}), node),
+         5, 8, 1, "PMI",
+         "rank 5 of 8: mpiexec set PMI_RANK = 5, PMI_SIZE = 8 and PMI_LOCAL_RANK = 1"},
+        {"srun", slurm_task("5", "8", "1"), 5, 8, 1, "Slurm", of_srun},
+        {"srun --mpi=pmi2", joined(slurm_task("5", "8", "1"), pmi), 5, 8, 1, "Slurm", of_srun},
+        {"srun --mpi=pmi2, without the variables of the step",
+         joined({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_LOCALID", "0"}}, first_pmi),
+         0, 2, 0, "Slurm",
+         "rank 0 of 2: srun set SLURM_PROCID = 0, SLURM_NTASKS = 2 and SLURM_LOCALID = 0"},
+        {"srun --mpi=pmix", joined(slurm_task("5", "8", "1"), {{"PMIX_RANK", "5"}}), 5, 8, 1,
+         "Slurm", of_srun},
+        {"srun -n 8 --preserve-env in a job of 64 tasks",
+         joined({{"SLURM_NTASKS", "64"}}, slurm_task("5", "8", "1")), 5, 8, 1, "Slurm", of_srun},
+        {"flux run", joined(flux, pmi), 5, 8, 1, "Flux", of_flux},
+        {"flux run -o pmi=off", flux, 5, 8, 1, "Flux", of_flux},
+        {"flux run in a job of Slurm", joined(joined(flux, pmi), node), 5, 8, 1, "Flux", of_flux},
+        {"a batch script of sbatch -n 8", batch, 0, 1, 0, "Slurm",
+         alone + "; SLURM_NTASKS = 8 is what srun would start"},
+        {"a batch script without -n",
+         {{"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}},
+         0,
+         1,
+         0,
+         "Slurm",
+         alone},
+        {"the shell of salloc -n 8",
+         {{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "8"}},
+         0,
+         1,
+         0,
+         "Slurm",
+         alone + "; SLURM_NTASKS = 8 is what srun would start"},
+        {"the shell of salloc -n 8, where that is a step",
+         joined({{"SLURM_STEP_NUM_TASKS", "1"}}, batch), 0, 1, 0, "Slurm",
+         "rank 0 of 1: srun set SLURM_PROCID = 0, SLURM_STEP_NUM_TASKS = 1 and SLURM_LOCALID = 0"},
+        {"torchrun in a batch script", joined(torchrun(), batch), 5, 8, 1, "torchrun", of_torchrun},
+        {"srun --mpi=pmix torchrun", joined(joined(torchrun(), node), {{"PMIX_RANK", "0"}}), 5, 8,
+         1, "torchrun",
+         of_torchrun + "; PMIX_RANK = 0 is that of the process that torchrun was started by"},
+        {"srun --mpi=pmix torchrun, before it set a run id",
+         joined(joined(named("RANK", "WORLD_SIZE", "LOCAL_RANK"), node), {{"PMIX_RANK", "0"}}), 5,
+         8, 1, "torchrun",
+         of_torchrun + "; PMIX_RANK = 0 is that of the process that torchrun was started by"},
+        {"srun --mpi=pmi2 torchrun", joined(joined(torchrun(), node), first_pmi), 5, 8, 1,
+         "torchrun", of_torchrun},
+        {"flux run torchrun",
+         joined(joined(torchrun(), first_pmi),
+                {{"FLUX_TASK_RANK", "0"}, {"FLUX_JOB_SIZE", "2"}, {"FLUX_TASK_LOCAL_ID", "0"}}),
+         5, 8, 1, "torchrun", of_torchrun},
+        {"mpiexec of Cray with torchrun",
+         joined(joined(torchrun(), first_pmi), {{"PMI_LOCAL_RANK", "0"}}), 5, 8, 1, "torchrun",
+         of_torchrun},
+        {"mpirun with torchrun",
+         joined(torchrun(), {{"OMPI_COMM_WORLD_RANK", "1"},
+                             {"OMPI_COMM_WORLD_SIZE", "2"},
+                             {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                             {"PMIX_RANK", "1"}}),
+         5, 8, 1, "torchrun",
+         of_torchrun + "; PMIX_RANK = 1 is that of the process that torchrun was started by"},
+        {"mpirun whose daemons srun --mpi=pmi2 starts", joined(joined(open_mpi(), node), first_pmi),
+         5, 8, 1, "Open MPI", of_mpirun},
+    };
+}
+
+} // namespace
+
+TEST_CASE("Each way to start gives rank, world and rank on the machine, and says from what") {
+    for (Launch const& launch : launches()) {
+        INFO(launch.what);
+        launch::Environment found;
+        CHECK_NOTHROW(found = read(launch.variables));
+        CHECK(found.rank == launch.rank);
+        CHECK(found.world == launch.world);
+        CHECK(found.local_rank == launch.local_rank);
+        CHECK(found.launcher == launch.launcher);
+        CHECK(found.reason == launch.reason);
+    }
+}
+
+TEST_CASE("Variables of PMI and PMIx that are those of no job must fit") {
+    // Neither a rank on the machine nor a job that has the same ranks.
+    CHECK_THAT(failure(joined({{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}}, slurm_task("0", "2", "0"))),
+               contains_text("MPI_LOCALRANKID is missing"));
+    CHECK_THAT(failure(joined({{"PMI_RANK", "5"}, {"PMI_SIZE", "9"}}, slurm_task("5", "8", "1"))),
+               contains_text("MPI_LOCALRANKID is missing"));
+    // PMIx alone, and another number than that of the job.
+    Variables plain = named("RANK", "WORLD_SIZE", "LOCAL_RANK");
+    plain["PMIX_RANK"] = "0";
+    CHECK_THAT(failure(plain), contains_text("PMIX_RANK is '0'; it must be equal to RANK = 5"));
+    CHECK_THAT(failure(joined(plain, slurm_task("1", "2", "0"))),
+               contains_text("PMIX_RANK is '0'; it must be equal to RANK = 5"));
+    // srun, with a rank of PMIx that is not that of its task.
+    CHECK_THAT(failure(joined({{"PMIX_RANK", "4"}}, slurm_task("5", "8", "1"))),
+               contains_text("PMIX_RANK is '4'; it must be equal to SLURM_PROCID = 5"));
 }
 
 TEST_CASE("The variables of the process are read by default") {
-    for (char const* const name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}) {
+    for (char const* const name :
+         {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE", "PMIX_RANK"}) {
         ::unsetenv(name);
     }
     ::setenv("RANK", "2", 1);

@@ -68,9 +68,10 @@ TEST_CASE("MPI broadcasts every type") {
     check_broadcasts_of<InRounds, std::int64_t>();
 }
 
-TEST_CASE("MPI reduces integers exactly") {
+TEST_CASE("MPI reduces integers exactly, and sums single numbers") {
     check_integer_reductions<Fixture>();
     check_integer_reductions<InRounds>();
+    check_number_sums<InRounds>();
 }
 
 TEST_CASE("MPI releases all ranks when one rank aborts") {
@@ -89,6 +90,7 @@ TEST_CASE("A decorated communicator over MPI does the same") {
     check_sums_of<Decorated<Checked>, bfloat16>();
     check_gathers_of<Decorated<Checked>, float, unsigned char>();
     check_integer_reductions<Decorated<Checked>>();
+    check_number_sums<Decorated<Checked>>();
     check_abort<Decorated<Checked>>();
 }
 

@@ -3,7 +3,9 @@
 //     failing_rank <rank> <phase> <kind> <stage>
 //
 // phase: construct, gather, backward, reduce, step, publish, none; kind: kill, throw, hang, leave,
-// disagree. Each rank prints its end on a line of its own. ZERO_TEST_TIME_OUT_MS sets the time-out.
+// disagree, pause (of all ranks). Each rank prints its end on a line of its own.
+// ZERO_TEST_TIME_OUT_MS sets the time-out. With ZERO_TEST_SPLIT the training owns its communicator,
+// which was split from the one of `run_rank`.
 
 #include <zero/comm/run_rank.hpp>
 #include <zero/mpi/communicator.hpp>
@@ -19,6 +21,7 @@
 #include <string>
 #include <typeinfo>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -28,6 +31,17 @@ constexpr std::size_t width = 5000;
 constexpr std::size_t steps = 4;
 constexpr std::size_t failing_step = 2;
 
+/// Stops this process in 0.3 s, for 4 s.
+void stop_for_a_while() {
+    if (::fork() == 0) {
+        ::usleep(300000);
+        ::kill(::getppid(), SIGSTOP);
+        ::usleep(4000000);
+        ::kill(::getppid(), SIGCONT);
+        ::_exit(0);
+    }
+}
+
 struct Failure {
     int rank = 0;
     std::string phase;
@@ -35,6 +49,12 @@ struct Failure {
 
     /// Fails if this rank and phase were selected.
     void at(zero::mpi::Communicator const& communicator, char const* now) const {
+        static bool has_paused = false;
+        if (kind == "pause" && phase == now && !std::exchange(has_paused, true)) {
+            stop_for_a_while();
+            // The others wait for this rank when all are stopped.
+            ::usleep(communicator.rank() == rank ? 1000000 : 0);
+        }
         if (communicator.rank() != rank || phase != now) {
             return;
         }
@@ -119,10 +139,18 @@ bool run(zero::mpi::Session& session, Failure const& failure, int stage) {
     }
     try {
         zero::mpi::Communicator communicator(session.world(), options);
-        zero::run_rank(communicator, [&](zero::mpi::Communicator& own) {
+        auto const train_on = [&](zero::mpi::Communicator& own) {
             stage == 0   ? train<0>(own, failure)
             : stage == 2 ? train<2>(own, failure)
                          : train<3>(own, failure);
+        };
+        zero::run_rank(communicator, [&](zero::mpi::Communicator& whole) {
+            if (std::getenv("ZERO_TEST_SPLIT") == nullptr) {
+                train_on(whole);
+                return;
+            }
+            zero::mpi::Communicator part = whole.split(0, whole.rank());
+            train_on(part);
         });
         std::printf("rank %d: success\n", session.rank());
         return true;

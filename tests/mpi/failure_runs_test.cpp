@@ -126,6 +126,36 @@ TEST_CASE("A rank that hangs is named by the others with the operation and its n
     }
 }
 
+TEST_CASE(
+    "A rank that hangs is the only one that is named, after the time-out and one wait for the "
+    "transfers") {
+    Run const run_ = run(2, "backward", "hang", 2, "ZERO_TEST_TIME_OUT_MS=3000 ");
+    INFO(run_.seconds << " s: " << run_.outcome.output);
+    for (int const rank : {0, 1, 3}) { // which wait for one another as well
+        CHECK(run_.count("rank " + std::to_string(rank) + " (last heard of ") == 0);
+    }
+    CHECK(run_.count("rank 2 (last heard of ") >= 1);
+}
+
+TEST_CASE("A job that is stopped as a whole for longer than its time-out goes on") {
+    Run const run_ = run(1, "backward", "pause", 2, "ZERO_TEST_TIME_OUT_MS=2500 ");
+    INFO(run_.outcome.output);
+    CHECK(run_.seconds > 4.0);
+    CHECK(run_.outcome.status == 0);
+    CHECK(run_.count(": success\n") == ranks);
+}
+
+TEST_CASE("The cause is told when the exception also destroys the communicator of the training") {
+    for (std::string const phase : {"backward", "step"}) {
+        Run const run_ = run(3, phase, "throw", 2, "ZERO_TEST_SPLIT=1 ");
+        INFO(phase << ", " << run_.seconds << " s: " << run_.outcome.output);
+        CHECK(
+            run_.count("Aborted: zero: the group was aborted: rank 3: the cause in phase " + phase)
+            == ranks - 1);
+        CHECK(run_.left == 0);
+    }
+}
+
 TEST_CASE("A rank that leaves early is named by the others") {
     Run const run_ = run(1, "none", "leave", 2);
     INFO(run_.outcome.output);

@@ -178,6 +178,7 @@ TEMPLATE_TEST_CASE("Two levels over MPI gather, broadcast, reduce integers and a
     check_gathers_of<TestType, float, unsigned char>();
     check_broadcasts_of<TestType, float16, std::int64_t>();
     check_integer_reductions<TestType>();
+    check_number_sums<TestType>();
     check_abort<TestType>();
 }
 

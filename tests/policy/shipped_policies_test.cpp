@@ -77,10 +77,12 @@ struct EngineOptions {
     std::optional<float> gradient_clipping;
     NonFinite non_finite;
     std::size_t skip_limit;
+    zero::detail::SharedFunction<void, std::string const&> on_skip;
     ReportOptions report;
     UnusedParameters unused_parameters;
     Storage storage;
     std::span<float> adopted_block;
+    bool asynchronous;
     CurrentMemoryOf current_memory;
     std::vector<std::string> unit_names;
     std::size_t extra_leases;

@@ -6,12 +6,15 @@
 
 #include <zero/host/threaded_queue.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/stage/gathered_parameters.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <new>
+#include <string>
+#include <vector>
 
 // Between begin_step and step nothing in the process allocates on the heap. The replaced global
 // operators count allocations on every thread.
@@ -174,4 +177,29 @@ TEST_CASE("Nothing is allocated with 16-bit types, a communication type, uneven 
                                 RoundRobinPartitioner, DynamicLossScaler>;
         CHECK(count<Stage>({.gradient_clipping = 0.5F}, false, 2, [] {}) == 0);
     });
+}
+
+TEST_CASE("A gather by name takes no more memory in a model of many parameters") {
+    auto const bytes = [](std::size_t count) {
+        long long taken = 0;
+        run_ranks(1, test_time_out, [&](LoopbackCommunicator& communicator) {
+            std::vector<Parameter<float>> parameters(count);
+            for (std::size_t i = 0; i < count; ++i) {
+                parameters[i].name = "parameter " + std::to_string(10'000 + i);
+                parameters[i].elements = 3;
+            }
+            ZeroStage<2> engine(communicator, parameters);
+            auto const take = [&] {
+                long long const before = live_bytes.load();
+                peak_bytes = before;
+                auto const all = gather(engine, {"parameter 10007"});
+                REQUIRE(all.values("parameter 10007").size() == 3);
+                return peak_bytes.load() - before;
+            };
+            CHECK(take() > static_cast<long long>(count) * 32); // the first lists all parameters
+            taken = take();
+        });
+        return taken;
+    };
+    CHECK(bytes(10'000) < bytes(10) + 1024);
 }

@@ -76,6 +76,8 @@ TEST_CASE("An invalid registration is refused with the parameter's name") {
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .initial = data, .elements = 5},
                                      {.name = "b", .initial = data + 4, .elements = 4}})),
                       contains_text("parameters 'a' and 'b' share the memory of initial values"));
+    CHECK_NOTHROW((construct<2>({{.name = "a", .initial = data, .elements = 5},
+                                 {.name = "b", .initial = data, .elements = 4}}))); // only read
     CHECK_THROWS_WITH((construct<2>({{.name = "a", .elements = 5, .gradient = data},
                                      {.name = "b", .elements = 4, .gradient = data + 4}})),
                       contains_text("parameters 'a' and 'b' share gradient memory"));

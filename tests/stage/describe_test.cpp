@@ -1,5 +1,6 @@
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
+#include "support/stages.hpp"
 
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/ops/sgd.hpp>
@@ -49,6 +50,64 @@ TEST_CASE("A description says when gradients are reduced, which differs between 
           == "ZeroStage<1>: float32 parameters (gradients float32, sent as float32, accumulated in "
              "float32, master weights none), Loopback<HostBackend>, NoLossScaler, AdamW with "
              "OptimizerState<float>, reduced by boundary (the stage's default)");
+}
+
+TEST_CASE("A description lists the options that another stage would use, one line each") {
+    auto const lines = []<int N>(int world) {
+        return on_ranks<std::vector<std::string>>(world, [](LoopbackCommunicator& communicator) {
+            ZeroStage<N> const engine(communicator, {{.name = "w", .elements = 300}},
+                                      {.gather = {.prefetch_elements = 10,
+                                                  .persistence_threshold = 8,
+                                                  .max_persistent_elements = 100,
+                                                  .max_reuse_distance = 5,
+                                                  .keep_after_forward = 1,
+                                                  .max_live_elements = 4096,
+                                                  .changed_order = ChangedOrder::error},
+                                       .update_tile_elements = 64});
+            std::string expected = describe<ZeroStage<N>>();
+            for (std::string const& option : engine.unused_options()) {
+                expected += "\nnot used in this stage: " + option;
+            }
+            return std::vector<std::string>{describe(engine), expected};
+        })[0];
+    };
+    std::string const gather =
+        "\nnot used in this stage: gather.prefetch_elements (stage 3 uses it)"
+        "\nnot used in this stage: gather.persistence_threshold (stage 3 "
+        "uses it)"
+        "\nnot used in this stage: gather.max_persistent_elements (stage 3 "
+        "uses it)"
+        "\nnot used in this stage: gather.max_reuse_distance (stage 3 uses "
+        "it)"
+        "\nnot used in this stage: gather.keep_after_forward (stage 3 uses "
+        "it)"
+        "\nnot used in this stage: gather.max_live_elements (stage 3 uses "
+        "it)"
+        "\nnot used in this stage: gather.changed_order (stage 3 uses it)";
+    std::string const tiles =
+        "\nnot used in this stage: update_tile_elements (stages 0 and 3 use it, and a single rank "
+        "in every stage)";
+    CHECK(lines.operator()<0>(2)[0] == describe<ZeroStage<0>>() + gather);
+    CHECK(lines.operator()<1>(2)[0] == describe<ZeroStage<1>>() + gather + tiles);
+    CHECK(lines.operator()<2>(2)[0] == describe<ZeroStage<2>>() + gather + tiles);
+    CHECK(lines.operator()<2>(1)[0] == describe<ZeroStage<2>>() + gather);
+    CHECK(lines.operator()<3>(2)[0] == describe<ZeroStage<3>>());
+    CHECK(lines.operator()<1>(2)[0] == lines.operator()<1>(2)[1]);
+}
+
+TEST_CASE("An option that no stage would use is refused in every stage") {
+    in_every_stage([]<int N>() {
+        auto const outcomes = on_ranks<Outcome>(2, [](LoopbackCommunicator& communicator) {
+            return outcome_of([&] {
+                ZeroStage<N> const engine(communicator, {{.name = "w", .elements = 300}},
+                                          {.gather = {.max_persistent_elements = 100}});
+            });
+        });
+        CHECK(outcomes[1].type == "InvalidArgument");
+        CHECK_THAT(outcomes[1].message,
+                   contains_text("gather.max_persistent_elements is 100, which no stage would use "
+                                 "without gather.persistence_threshold"));
+    });
 }
 
 TEST_CASE("The member with replaces the policy of a category, or adds it") {

@@ -3,13 +3,18 @@
 #include "support/stages.hpp"
 #include "support/toy_model.hpp"
 
+#include <zero/comm/checked.hpp>
+#include <zero/comm/hierarchical.hpp>
 #include <zero/host/threaded_queue.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 // When one rank fails, the others get `Aborted` with the cause in time, and no rank hangs.
 
@@ -185,6 +190,99 @@ TEST_CASE("A group whose ranks all fail at once ends before the time-out") {
     }
     CHECK(outcomes.rethrown.type == "other");
     CHECK(std::chrono::steady_clock::now() - start < test_time_out.time_out / 2);
+}
+
+namespace {
+
+/// Trains on four ranks, on a communicator that the body owns, until rank 2 throws: inside a step,
+/// or between two steps. Checks that every peer names the cause.
+template <class Communicator, class Make>
+void check_cause_on(Make const& make, bool is_inside_step) {
+    constexpr int ranks = 4;
+    auto const outcomes = run_and_observe(ranks, [&](LoopbackCommunicator& whole) {
+        auto const owned = make(whole);
+        using Stage = ZeroStage<2, Communicator>;
+        Stage engine(owned->communicator, registration<float>(toy_specs()));
+        for (std::uint64_t step = 0;; ++step) {
+            bool const is_last = step == 1 && whole.rank() == 2;
+            if (is_last && !is_inside_step) {
+                throw std::runtime_error("the disk is full");
+            }
+            engine.begin_step();
+            for (auto const micro_step : engine.micro_steps(1)) {
+                run_micro_step(engine, 0, step, micro_step);
+                if (is_last) {
+                    throw std::runtime_error("the disk is full");
+                }
+            }
+            (void)engine.step(0.01).report();
+        }
+    });
+    for (int rank = 0; rank < ranks; ++rank) {
+        Outcome const& outcome = outcomes.ranks[static_cast<std::size_t>(rank)];
+        INFO("rank " << rank << ": " << outcome.message);
+        CHECK(outcome.type == (rank == 2 ? "other" : "Aborted"));
+        CHECK_THAT(outcome.message, contains_text("the disk is full"));
+    }
+    CHECK(outcomes.rethrown == Outcome{"other", "the disk is full"});
+}
+
+struct OwnSplit {
+    explicit OwnSplit(LoopbackCommunicator& whole) : communicator(whole.split(0, 0)) {}
+    LoopbackCommunicator communicator;
+};
+
+struct OwnChecked {
+    explicit OwnChecked(LoopbackCommunicator& whole)
+        : part(whole.split(0, 0)), communicator(part) {}
+    LoopbackCommunicator part;
+    Checked<LoopbackCommunicator> communicator;
+};
+
+using TwoLevels = Hierarchical<LoopbackCommunicator, LoopbackCommunicator>;
+
+struct OwnLevels {
+    explicit OwnLevels(LoopbackCommunicator& whole)
+        : intra(whole.split(whole.rank() % 2, 0)), inter(whole.split(whole.rank() / 2, 0)),
+          communicator(intra, inter) {}
+    LoopbackCommunicator intra;
+    LoopbackCommunicator inter;
+    TwoLevels communicator;
+};
+
+} // namespace
+
+TEST_CASE("Every peer names the cause when the exception also destroys the communicator of the "
+          "engine") {
+    for (int run = 0; run < 5; ++run) {
+        for (bool const is_inside_step : {true, false}) {
+            check_cause_on<LoopbackCommunicator>(
+                [](auto& whole) { return std::make_unique<OwnSplit>(whole); }, is_inside_step);
+            check_cause_on<Checked<LoopbackCommunicator>>(
+                [](auto& whole) { return std::make_unique<OwnChecked>(whole); }, is_inside_step);
+            check_cause_on<TwoLevels>(
+                [](auto& whole) { return std::make_unique<OwnLevels>(whole); }, is_inside_step);
+        }
+    }
+}
+
+TEST_CASE("A communicator that an exception destroys is named when nobody reports the exception") {
+    auto const outcomes = run_and_observe(2, [](LoopbackCommunicator& whole) {
+        if (whole.rank() == 0) {
+            OwnSplit owned(whole);
+            ZeroStage<2> engine(owned.communicator, registration<float>(toy_specs()));
+            return;
+        }
+        try {
+            OwnSplit const owned(whole);
+            throw std::runtime_error("caught in the body");
+        } catch (std::runtime_error const&) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1500)); // longer than peers wait
+        }
+    });
+    CHECK(outcomes.ranks[0].type == "Aborted");
+    CHECK_THAT(outcomes.ranks[0].message,
+               contains_text("rank 1 left the group (an exception destroyed its communicator)"));
 }
 
 } // namespace zero::test::failure_test

@@ -1,9 +1,11 @@
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
+#include "support/stages.hpp"
 #include "whole_tensor_model.hpp"
 
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/ops/muon.hpp>
+#include <zero/stage/describe.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <string>
@@ -45,9 +47,6 @@ TEST_CASE("The elements of a parameter follow from its shape, and the rows from 
     auto const vector = registered({.name = "weight", .elements = 7, .shape = {7}});
     CHECK(vector.elements == 7);
     CHECK(vector.rows == 0);
-    auto const other_rows =
-        registered({.name = "weight", .elements = 300, .rows = 15, .shape = {20, 15}});
-    CHECK(other_rows.rows == 15);
     CHECK(registered({.name = "weight", .elements = 9}).shape.empty());
 }
 
@@ -95,22 +94,105 @@ TEST_CASE("Ranks with different shapes of as many elements get a LayoutMismatch 
     }
 }
 
-TEST_CASE("Muon treats a shape of two dimensions as rows") {
+TEST_CASE("Muon takes the rows of a chosen matrix from its shape") {
     auto shaped = whole_specs();
     for (ParameterSpec& spec : shaped) {
         if (spec.rows != 0) {
             spec.shape = {spec.rows, spec.elements / spec.rows};
             spec.rows = 0;
+            spec.update = Update::matrix;
         }
     }
     auto flat = shaped;
-    for (ParameterSpec& spec : flat) {
-        spec.shape.clear();
+    for (std::size_t index = 1; index < flat.size(); ++index) {
+        flat[index].shape.clear();
+        flat[index].update = Update::elements;
     }
     using Whole = ZeroStage<2, RoundRobinPartitioner, Muon>;
     auto const expected = trained_whole<Whole>(2);
     CHECK(trained_whole<Whole>(2, 0.01, Storage::owned, shaped) == expected);
     CHECK_FALSE(trained_whole<Whole>(2, 0.01, Storage::owned, flat) == expected);
+}
+
+TEST_CASE("Rows that contradict the shape are refused, whatever the optimizer") {
+    for (std::size_t const rows : {4U, 64U, 1U}) {
+        check_refused({.name = "weight", .rows = rows, .shape = {8, 8}},
+                      "rows, but the shape [8, 8]; the rows of its matrix are the product of the "
+                      "first dimensions");
+    }
+    check_refused({.name = "weight", .rows = 1, .shape = {8}}, "has 1 rows, but the shape [8]");
+    check_refused({.name = "weight", .rows = 4, .shape = {2, 3, 4}}, "has 4 rows");
+    CHECK(registered({.name = "weight", .rows = 6, .shape = {2, 3, 4}}).rows == 6);
+    CHECK(registered({.name = "weight", .rows = 2, .shape = {2, 3, 4}}).rows == 2);
+    check_refused({.name = "weight", .rows = 8, .shape = {8, 8}, .update = Update::elements},
+                  "has 8 rows, which Update::elements would ignore");
+}
+
+namespace {
+
+/// Returns the description of an engine that `Muon` trains, or why it is refused.
+template <int N>
+std::vector<Outcome> made_by_muon(std::vector<Parameter<float>> const& parameters,
+                                  std::vector<ParameterGroup<Muon>> const& groups = {}) {
+    return on_ranks<Outcome>(2, [&](LoopbackCommunicator& communicator) {
+        std::string text;
+        Outcome outcome = outcome_of([&] {
+            ZeroStage<N, RoundRobinPartitioner, Muon> const engine(communicator, parameters,
+                                                                   {.groups = groups});
+            text = describe(engine);
+        });
+        if (outcome.type == "returned") {
+            outcome.message = text.substr(text.find('\n') + 1);
+        }
+        return outcome;
+    });
+}
+
+} // namespace
+
+TEST_CASE("Muon is told what is a matrix, and says it") {
+    using List = std::vector<Parameter<float>>;
+    using Groups = std::vector<ParameterGroup<Muon>>;
+    Parameter<float> const matrix{.name = "m", .shape = {6, 4}, .update = Update::matrix};
+    Parameter<float> const bias{.name = "b", .elements = 5};
+    in_every_stage([&]<int N>() {
+        auto const check = [](List const& parameters, char const* type, char const* text,
+                              Groups const& groups = {}) {
+            for (Outcome const& outcome : made_by_muon<N>(parameters, groups)) {
+                CHECK(outcome.type == type);
+                CHECK_THAT(outcome.message, contains_text(text));
+            }
+        };
+        check({matrix, bias}, "returned",
+              "Muon updates 1 parameters as matrices ('m' 6 x 4) and 1 element by element ('b')");
+        check({{.name = "r", .elements = 8, .rows = 2}, matrix}, "returned",
+              "Muon updates 2 parameters as matrices ('r' 2 x 4, 'm' 6 x 4) and 0 element by "
+              "element");
+        // A convolution is a matrix of its output channels only if it is chosen.
+        check({{.name = "c", .shape = {4, 3, 2, 2}}, matrix}, "returned",
+              "('m' 6 x 4) and 1 element by element ('c')");
+        check({{.name = "c", .shape = {4, 3, 2, 2}, .update = Update::matrix}}, "returned",
+              "('c' 4 x 12)");
+        check({{.name = "embedding", .shape = {50, 8}}, matrix}, "InvalidArgument",
+              "parameter 'embedding' has the shape [50, 8], and Muon does not guess whether");
+        check({{.name = "embedding", .shape = {50, 8}, .update = Update::elements}, matrix},
+              "returned", "('m' 6 x 4) and 1 element by element ('embedding')");
+        check({{.name = "embedding", .trainable = false, .shape = {50, 8}}, matrix}, "returned",
+              "1 parameters as matrices ('m' 6 x 4) and 0 element by element");
+        check({{.name = "b", .elements = 5, .update = Update::matrix}}, "InvalidArgument",
+              "parameter 'b' is chosen as a matrix, but has neither rows nor a shape");
+        check({{.name = "b", .shape = {5}, .update = Update::matrix}}, "InvalidArgument",
+              "but has the shape [5] and no rows");
+        check({bias}, "InvalidArgument", "none of the 1 trainable parameters is a matrix");
+        check({{.name = "c", .shape = {4, 3, 2, 2}}, bias}, "InvalidArgument",
+              "none of the 2 trainable parameters is a matrix");
+        // The choice of a group, which that of a parameter overrides.
+        check({{.name = "w", .shape = {6, 4}},
+               {.name = "e", .group = 1, .shape = {6, 4}},
+               {.name = "h", .group = 1, .shape = {6, 4}, .update = Update::matrix}},
+              "returned", "('w' 6 x 4, 'h' 6 x 4) and 1 element by element ('e')",
+              {{.update = Update::matrix}, {.update = Update::elements}});
+    });
 }
 
 } // namespace zero::test::parameter_shape_test

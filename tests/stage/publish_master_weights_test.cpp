@@ -174,4 +174,79 @@ TEST_CASE("Refreshed master weights have the bits of the parameters") {
     });
 }
 
+namespace {
+
+enum class Write { values, masters, both };
+
+/// Writes every third element through the owned slices: 2 to the values, or 3.01 to the master
+/// weights. Then calls one of the two functions, and returns the weights and the parameters of
+/// parameter 1.
+template <int N, class Stage>
+std::vector<std::vector<Bits>> written(Write write, bool publishes) {
+    return on_ranks<std::vector<Bits>>(3, [&](LoopbackCommunicator& communicator) {
+        Toy<Stage> toy(communicator);
+        auto& engine = *toy.engine;
+        TrainingState state(engine);
+        state.set_full_fp32_parameter(1, some_values(Exact::every_float, 70, 1));
+        // In stage 0 the other ranks have written something else, which rank 0 replaces.
+        float const more = N == 0 ? static_cast<float>(communicator.rank()) : 0.0F;
+        engine.for_each_owned_slice([&](auto const& slice) {
+            for (std::size_t i = 0; slice.parameter == 1 && i < slice.values.size(); ++i) {
+                if ((slice.begin + i) % 3 == 0) {
+                    if (write != Write::masters) {
+                        slice.values[i] = from_float<bfloat16>(2.0F + more);
+                    }
+                    if (write != Write::values) {
+                        slice.master[i] = 3.01F + more;
+                    }
+                }
+            }
+        });
+        engine.for_each_owned_slice([](auto const&) {}); // reading changes nothing
+        publishes ? state.publish_master_weights() : engine.parameters_changed();
+        return std::vector<Bits>{bits_of(state.full_fp32_parameter(1)),
+                                 bits_of(full_parameters(engine)[1])};
+    });
+}
+
+/// Returns parameter 1 with every third element replaced.
+std::vector<float> replaced(float by) {
+    std::vector<float> values = some_values(Exact::every_float, 70, 1);
+    for (std::size_t i = 0; i < values.size(); i += 3) {
+        values[i] = by;
+    }
+    return values;
+}
+
+} // namespace
+
+TEST_CASE("Publishing is right for values and for master weights that a visitor wrote, and keeps "
+          "the bits of all others") {
+    in_every_stage([]<int N>() {
+        using Stage = ZeroStage<N, Parameters<bfloat16>>;
+        for (Write const write : {Write::values, Write::masters, Write::both}) {
+            auto const weights = replaced(write == Write::values ? 2.0F : 3.01F);
+            for (auto const& rank : written<N, Stage>(write, true)) {
+                INFO("stage " << N << ", write " << static_cast<int>(write));
+                CHECK(rank[0] == bits_of(weights));
+                CHECK(rank[1] == bits_of(rounded<Stage>(1, weights)));
+            }
+        }
+    });
+}
+
+TEST_CASE("After parameters_changed what a visitor wrote is there, rounded to the parameter type") {
+    in_every_stage([]<int N>() {
+        using Stage = ZeroStage<N, Parameters<bfloat16>>;
+        for (Write const write : {Write::values, Write::masters}) {
+            auto const weights = rounded<Stage>(1, replaced(write == Write::values ? 2.0F : 3.01F));
+            for (auto const& rank : written<N, Stage>(write, false)) {
+                INFO("stage " << N << ", write " << static_cast<int>(write));
+                CHECK(rank[0] == bits_of(weights));
+                CHECK(rank[1] == bits_of(weights));
+            }
+        }
+    });
+}
+
 } // namespace zero::test::publish_master_weights_test

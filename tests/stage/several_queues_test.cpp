@@ -51,6 +51,7 @@ struct Model {
         typename Stage::Options result;
         result.optimizer.momentum = 0;
         result.compute_queue = &compute;
+        result.asynchronous = true; // the gate opens after `step`
         return result;
     }
 

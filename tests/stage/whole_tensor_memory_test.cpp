@@ -79,8 +79,10 @@ TEST_CASE("Muon's scratch memory is planned and allocated for the largest need o
 TEST_CASE("Frozen matrices and parameters that are not matrices need no scratch memory",
           "[stage][tensor]") {
     CHECK(scratch_bytes<ZeroStage<2, RoundRobinPartitioner, Muon>>(
-              1, {{"a", 300, {0}, 0, true, 0, 0}, {"b", 300, {0}, 0, false, 0, 20}})
-          == std::vector<std::size_t>{0});
+              1, {{"a", 300, {0}, 0, true, 0, 0},
+                  {"b", 300, {0}, 0, false, 0, 20},
+                  {"c", 2, {0}, 0, true, 0, 1}})
+          == std::vector<std::size_t>{24}); // of the matrix of two elements
 }
 
 TEMPLATE_TEST_CASE("LAMB and per-element optimizers have no scratch memory", "[stage][tensor]",

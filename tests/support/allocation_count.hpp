@@ -16,12 +16,20 @@ namespace zero::test {
 inline std::atomic<bool> is_counting{false};
 inline std::atomic<long> allocations{0}; ///< calls on all threads while `is_counting`
 
+/// The number of calls on all threads after which memory runs out and stays so; negative: never.
+inline std::atomic<long> allocations_left{-1};
+
 inline std::atomic<long long> live_bytes{0}; ///< bytes not yet freed; always counted
 inline std::atomic<long long> peak_bytes{0}; ///< the largest `live_bytes`; set it to start anew
 
 inline void* allocate_counted(std::size_t bytes, std::size_t alignment) noexcept {
     if (is_counting.load()) {
         ++allocations;
+    }
+    long left = allocations_left.load();
+    while (left > 0 && !allocations_left.compare_exchange_weak(left, left - 1)) {}
+    if (left == 0) {
+        return nullptr;
     }
     std::size_t const wanted = bytes == 0 ? 1 : bytes;
     void* const memory =

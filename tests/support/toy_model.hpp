@@ -44,6 +44,7 @@ std::vector<Parameter<T, G>> registration(std::vector<ParameterSpec> const& spec
         parameter.trainable = specs[index].trainable;
         parameter.rows = specs[index].rows;
         parameter.shape = specs[index].shape;
+        parameter.update = specs[index].update;
         parameter.initialise = [index](std::size_t begin, std::span<T> values) {
             for (std::size_t i = 0; i < values.size(); ++i) {
                 values[i] = from_float<T>(noise(1, index, begin + i));

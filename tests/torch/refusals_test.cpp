@@ -5,8 +5,14 @@
 
 #include <zero/comm/run_ranks.hpp>
 #include <zero/core/error.hpp>
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/ops/muon.hpp>
 
+#include <algorithm>
+#include <optional>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 namespace zero::test::refusals_test {
 
@@ -310,6 +316,34 @@ TEST_CASE("Replicated leaves the module whole, and refuses what it would train w
         loss_of(model, tokens_of(0, 0, 0), torch_model::Plain()).backward(); // no hook is left
         CHECK(model->head_bias.grad().defined());
     });
+}
+
+TEST_CASE("Units tell Muon which of their tensors are matrices") {
+    using Whole = ZeroStage<3, Muon, RoundRobinPartitioner>;
+    std::string refused;
+    std::vector<std::optional<Update>> first, other;
+    run_ranks(1, [&](LoopbackCommunicator& communicator) {
+        LanguageModel undecided;
+        refused = message_of<InvalidArgument>([&] {
+            torch::Sharded<Whole> const sharded(communicator, *undecided, undecided->units());
+        });
+        LanguageModel model;
+        auto units = model->units();
+        for (auto& unit : units) {
+            unit.update = Update::matrix;
+        }
+        units.front().update = Update::elements;
+        torch::Sharded<Whole> sharded(communicator, *model, units);
+        for (auto const& spec : sharded->layout().parameters()) {
+            bool const is_matrix = spec.units.front() != 0 && spec.shape.size() >= 2;
+            first.push_back(spec.update);
+            other.push_back(is_matrix ? Update::matrix : Update::elements);
+        }
+    });
+    CHECK_THAT(refused, contains_text("Muon does not guess whether that is a matrix"));
+    CHECK(first.size() > 2);
+    CHECK(first == other);
+    CHECK(std::count(first.begin(), first.end(), Update::matrix) > 0);
 }
 
 } // namespace zero::test::refusals_test

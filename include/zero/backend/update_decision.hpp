@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../ops/host_device.hpp"
 
 #include <cstdint>
 
@@ -8,10 +9,22 @@ namespace ZERO_NAMESPACE {
 
 /// @brief The decision of a step, as the update reads it. It lies in the backend's memory.
 struct UpdateDecision {
-    float factor = 1.0F;          ///< multiplies every gradient
+    float factor = 1.0F;          ///< multiplies every gradient of a group that is clipped
     bool skip = false;            ///< if true, the update changes nothing
     std::uint64_t random_key = 0; ///< key of this step's random numbers, for stochastic rounding
 };
+
+/// @brief Returns the factor of a group's gradients. Groups of an engine have one of their own,
+/// because a group may be left out of clipping.
+template <class Group>
+ZERO_HOST_DEVICE constexpr float factor_of(Group const& group,
+                                           UpdateDecision const& decision) noexcept {
+    if constexpr (requires { group.factor; }) {
+        return group.factor;
+    } else {
+        return decision.factor;
+    }
+}
 
 /// @brief Returns the pointers to the weights, with the random key of the step if they have one.
 template <class Weights>
@@ -24,7 +37,7 @@ constexpr Weights decided(Weights weights, UpdateDecision const& decision) noexc
 
 /// @brief Returns whether the step leaves the slices of a row, a group or a parameter, as they are.
 template <class Row>
-constexpr bool is_left(Row const& row) noexcept {
+ZERO_HOST_DEVICE constexpr bool is_left(Row const& row) noexcept {
     if constexpr (requires { row.is_left; }) {
         return row.is_left;
     } else {

@@ -15,16 +15,18 @@ namespace ZERO_NAMESPACE {
 /// A checkpoint is written in the folder ".incomplete-NAME". `publish` makes it durable, gives it
 /// its name in one operation of the file system, and then lets the file "latest" name it. A process
 /// may die at any point: a folder with the name of its checkpoint is complete, and `begin` removes
-/// the others.
+/// the others. What cannot be removed is reported on the standard error and stops no save.
 ///
-/// One process at a time may write. All functions throw CheckpointError.
+/// Several saves may run at once if their names differ; on a network file system, in one process.
+/// All functions throw CheckpointError.
 class CheckpointDirectory {
 public:
     /// @brief Touches nothing. @param directory may be missing until `begin`
     explicit CheckpointDirectory(std::filesystem::path directory);
 
     /// @brief Removes the remains of earlier saves, puts back a checkpoint that a process had moved
-    /// aside when it died, and creates an empty folder to write in.
+    /// aside when it died, and creates an empty folder to write in. Keeps the folder of a save that
+    /// still runs: `save_checkpoint` and `CheckpointSaver` lock theirs.
     /// @param name at most 200 bytes, without '/', not starting with '.', not "latest". A folder of
     /// that name that is not a checkpoint is an error and is not replaced
     void begin(std::string const& name) const;
@@ -35,16 +37,19 @@ public:
     /// @brief Gives a complete checkpoint its name; an older one of that name is replaced.
     void publish(std::string const& name) const;
 
-    /// @brief Removes the oldest checkpoints beyond `count`, but not the latest.
-    void keep_last(std::size_t count) const;
+    /// @brief Removes checkpoints with the smallest numbers beyond `count`, but not the latest.
+    /// Counts the names that are equal to `name` up to the number at their end: "best" and
+    /// "epoch-2" stay beside "step-00000100".
+    void keep_last(std::size_t count, std::string const& name = "step-0") const;
 
-    /// @brief Returns the checkpoint that was published last and still exists; empty if there is
-    /// none.
-    /// @throws CheckpointError if there is none because the folder of the last one has no manifest:
-    /// a program would otherwise start from scratch and not notice the incomplete copy
+    /// @brief Returns the checkpoint that the file "latest" names: the one that was published last.
+    /// Without that file, the last of `complete()`; empty if there is none.
+    /// @throws CheckpointError that lists the others, if the file names no complete checkpoint: a
+    /// program would otherwise start from scratch, or from another one, and not notice
     [[nodiscard]] std::optional<std::string> latest() const;
 
-    /// @brief Returns all checkpoints, the oldest first.
+    /// @brief Returns all checkpoints in ascending order of the number at the end of their name,
+    /// which survives a copy as times do not. Names without a number come first, by time.
     [[nodiscard]] std::vector<std::string> complete() const;
 
     /// @brief Returns the folder of a checkpoint.

@@ -18,10 +18,13 @@
 namespace ZERO_NAMESPACE {
 
 /// @brief Reads a checkpoint by parameter, without an engine: values as floats, or the items of an
-/// array as they are stored. Opens each file when it is first needed. Threads may share a reader;
-/// they read one after another.
+/// array as they are stored. Keeps at most `most_open` files open. Threads may share a reader; they
+/// read one after another.
 class CheckpointReader {
 public:
+    /// Files that one reader keeps open: ranks that share a process have a reader each.
+    static constexpr std::size_t most_open = 8;
+
     /// @param checkpoint folder of one checkpoint
     /// @throws CheckpointError unless its manifest is valid
     explicit CheckpointReader(std::filesystem::path const& checkpoint);
@@ -79,7 +82,8 @@ private:
     Manifest _manifest;
     bool _is_file = false;             ///< one file: its tensors have the names of parameters
     std::vector<std::size_t> _by_name; ///< parameters, sorted by name
-    std::vector<std::unique_ptr<SafetensorsReader>> _files;                ///< null: not opened yet
+    std::vector<std::unique_ptr<SafetensorsReader>> _files; ///< null: not read yet
+    std::vector<std::size_t> _open; ///< the files that are open, the last one used last
     std::unique_ptr<std::mutex> _reading = std::make_unique<std::mutex>(); ///< guards `_files`
 };
 

@@ -7,6 +7,7 @@
 #include "../stage/detail/state_access.hpp"
 #include "checkpoint_directory.hpp"
 #include "detail/background_write.hpp"
+#include "detail/file.hpp"
 #include "detail/file_job.hpp"
 #include "detail/on_every_rank.hpp"
 #include "detail/publish_checkpoint.hpp"
@@ -15,6 +16,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -43,9 +46,27 @@ public:
     CheckpointSaver(CheckpointSaver const&) = delete;
     CheckpointSaver& operator=(CheckpointSaver const&) = delete;
 
-    /// @brief Gives up a checkpoint that was not published; the next save removes its files. If it
-    /// failed, the reason is printed to the standard error.
-    ~CheckpointSaver() = default;
+    /// @brief Does what `wait` does, if a checkpoint was not published: collective then. If that
+    /// fails, or an exception destroys this object, the checkpoint is given up; the standard error
+    /// says so, and the next save removes its files.
+    ~CheckpointSaver() {
+        std::string name; // without memory: a destructor may not throw
+        try {
+            if (!_plan) {
+                return;
+            }
+            name = _plan->name;
+            if (std::uncaught_exceptions() == _exceptions && !_access.protocol().is_broken()) {
+                complete();
+            } else if (_access.rank() == 0) { // other ranks may not get here
+                report(name, "an exception ended the training before wait()");
+            }
+        } catch (std::exception const& error) {
+            report(name, error.what());
+        } catch (...) {
+            report(name, "an exception that is not a std::exception");
+        }
+    }
 
     /// @brief Completes the previous checkpoint, copies the training state and starts to write it.
     /// Collective, between two steps; waits for the copy.
@@ -56,7 +77,7 @@ public:
         _access.guard([&] { _access.wait_to_read(); });
         detail::SavePlan plan(_access, describe(*_stage), options);
         _keep_last = options.keep_last;
-        detail::begin_checkpoint(_access, _directory, plan.name);
+        _lock = detail::begin_checkpoint(_access, _directory, plan.name);
         try {
             detail::on_every_rank(_access, "copy its state for the checkpoint", [&] {
                 _write.start(snapshot(plan.job(_directory.incomplete(plan.name), _access.rank())));
@@ -64,6 +85,7 @@ public:
             });
         } catch (...) { // another rank failed, and this one has started
             _write.give_up();
+            _lock = {};
             throw;
         }
         _plan.emplace(std::move(plan));
@@ -122,6 +144,7 @@ private:
 
     std::optional<std::string> complete() {
         auto plan = *std::exchange(_plan, std::nullopt);
+        auto const lock = std::move(_lock);
         std::vector<std::uint64_t> const checksums = detail::on_every_rank(
             _access, "write its file of the checkpoint", [&] { return _write.wait(); });
         detail::publish_checkpoint(_access, _directory, plan.name, plan.manifest, checksums,
@@ -129,11 +152,17 @@ private:
         return plan.name;
     }
 
+    static void report(std::string const& name, char const* cause) noexcept {
+        std::fprintf(stderr, "zero: the checkpoint '%s' was given up: %s\n", name.c_str(), cause);
+    }
+
     Stage* _stage;
     Access _access;
     CheckpointDirectory _directory;
     std::optional<detail::SavePlan<Config>> _plan; ///< plan of the checkpoint in progress
+    detail::FolderLock _lock;                      ///< keeps its folder from other saves
     std::size_t _keep_last = 0;
+    int _exceptions = std::uncaught_exceptions();
     Buffer<std::byte> _snapshot;
     detail::BackgroundWrite _write; ///< destroyed first: its thread reads the copy
 };

@@ -28,7 +28,8 @@ class SafetensorsReader {
 public:
     /// @brief Opens a file and checks its header.
     /// @param index_checksum as `SafetensorsWriter::finish` returned it; if given, the file must
-    /// have this index. Files of other programs have neither index checksum nor checksums
+    /// have this index and be no symbolic link, as in a checkpoint. Files of other programs have
+    /// neither index checksum nor checksums
     explicit SafetensorsReader(std::filesystem::path const& file,
                                std::optional<std::uint64_t> index_checksum = {});
 
@@ -53,11 +54,20 @@ public:
     /// checksums.
     void verify(TensorEntry const& tensor, std::uint64_t offset, std::uint64_t bytes);
 
+    /// @brief Closes the file until the next read, which opens it again.
+    void close() noexcept {
+        _file.close();
+        if (_beside) {
+            _beside->close();
+        }
+    }
+
     /// @brief Returns the number of bytes read from the file so far.
     [[nodiscard]] std::uint64_t bytes_read() const noexcept { return _bytes_read; }
 
 private:
-    void read_at(std::uint64_t offset, std::span<std::byte> into);
+    void read_at(detail::File& file, std::uint64_t offset, std::span<std::byte> into);
+    void read_beside(std::string const& json);
     [[nodiscard]] bool has_checksums() const noexcept;
     void read_groups(std::optional<std::uint64_t> index_checksum, std::string const& json);
     void require_inside(TensorEntry const& tensor, std::uint64_t offset, std::uint64_t bytes) const;
@@ -67,10 +77,12 @@ private:
     std::span<std::byte const> read_block(std::uint64_t block, TensorEntry const& tensor);
 
     detail::File _file;
+    std::optional<detail::File> _beside; ///< its checksums, if they are not in the file itself
     detail::SafetensorsHeader _header;
     std::unordered_map<std::string_view, std::size_t> _by_name;
     std::uint64_t _data_begin = 0;      ///< offset of the data in the file
     std::uint64_t _covered = 0;         ///< bytes of data that have checksums
+    std::uint64_t _checksums_begin = 0; ///< offset of the checksums in their file
     std::vector<std::uint64_t> _groups; ///< checksums of blocks of checksums; empty: none
     detail::KeptBlocks _kept;           ///< verified blocks that were needed in part
     detail::KeptBlocks _kept_checksums; ///< verified blocks of checksums

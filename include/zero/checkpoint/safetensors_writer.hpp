@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,16 +19,20 @@ namespace ZERO_NAMESPACE {
 /// @brief Writes one safetensors file, from its first to its last byte, with checksums.
 ///
 /// The data is covered by XXH3-64 checksums of blocks of 2 KiB ("xxh3_blocks"), and these by
-/// checksums of their blocks ("xxh3_groups"): the last two tensors of the file. Memory: 1.1 MiB,
-/// and 8 bytes for each 512 KiB of data.
+/// checksums of their blocks ("xxh3_groups"): the last two tensors of the file, or the file
+/// "NAME.checksums" beside it. Memory: 1.1 MiB, and 8 bytes for each 512 KiB of data.
 class SafetensorsWriter {
 public:
     /// @brief Creates the file, which must not exist, and writes its header.
     /// @param tensors names, types and shapes in the order of the data; offsets are ignored
     /// @param metadata texts for programs that read the file
+    /// @param checksums `ChecksumPlace::beside` for a file that other programs read: it holds the
+    /// tensors alone and its format is "pt". It gets its name when it is complete, so a failure
+    /// leaves nothing behind
     /// @throws CheckpointError
     SafetensorsWriter(std::filesystem::path const& file, std::vector<TensorEntry> tensors,
-                      std::map<std::string, std::string> const& metadata = {});
+                      std::map<std::string, std::string> const& metadata = {},
+                      ChecksumPlace checksums = ChecksumPlace::inside);
 
     /// @brief Appends data: all tensors one after another, cut anywhere. Parts of at least 1 MiB
     /// are written without a copy.
@@ -35,7 +40,7 @@ public:
     void append(std::span<std::byte const> bytes);
 
     /// @brief Writes the checksums, makes the file durable and closes it. Without this call the
-    /// file stays incomplete.
+    /// file stays incomplete, or is removed if its checksums lie beside it.
     /// @return the checksum of the index, that is of the header and "xxh3_groups", for a manifest
     /// @throws CheckpointError also for less data than declared
     std::uint64_t finish();
@@ -46,14 +51,17 @@ private:
     void write_collected();
     void write_checksums();
 
+    [[nodiscard]] detail::File& checksum_file() noexcept { return _beside ? *_beside : _file; }
+
     detail::File _file;
+    std::optional<detail::File> _beside; ///< the checksums of `ChecksumPlace::beside`
     std::string _header;
     std::uint64_t _expected = 0; ///< bytes of data, without the checksums
     std::uint64_t _appended = 0;
     std::vector<std::byte> _collected;
     detail::Checksum _block;           ///< checksum of an incomplete block
     std::vector<std::byte> _checksums; ///< checksums of blocks, not written yet
-    std::uint64_t _checksums_at = 0;   ///< offset in the file of the first of them
+    std::uint64_t _checksums_at = 0;   ///< offset of the first of them in `checksum_file`
     std::vector<std::byte> _groups;    ///< their checksums
 };
 

@@ -14,8 +14,8 @@ struct SaveOptions {
                         ///< "step-" and the step count. An existing one is replaced
     std::map<std::string, std::string> extras{}; ///< caller-owned texts in UTF-8, such as the
                                                  ///< position in the data; rank 0's are saved
-    std::size_t keep_last = 0; ///< afterwards remove older checkpoints beyond this number; 0: keep
-                               ///< all
+    std::size_t keep_last = 0; ///< afterwards keep this number of checkpoints whose names differ
+                               ///< from this one's in the number at the end only; 0: keep all
 };
 
 } // namespace ZERO_NAMESPACE

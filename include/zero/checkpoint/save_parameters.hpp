@@ -13,7 +13,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,7 +25,8 @@ namespace ZERO_NAMESPACE {
 /// rank takes part. For inference, not to resume. Collective, between two steps; waits.
 ///
 /// Memory: one parameter at a time, as floats.
-/// @param file must not exist
+/// @param file must not exist, and appears when it is complete. Its checksums lie in the file
+/// "NAME.checksums" beside it, which other programs do not need
 /// @param dtype type of the tensors: float32 keeps the master weights, bfloat16 and float16 round
 /// them
 /// @throws CheckpointError on every rank
@@ -49,7 +52,8 @@ void save_parameters(Stage& stage, std::filesystem::path const& file,
                 }
                 tensors.push_back(std::move(tensor));
             }
-            writer.emplace(file, std::move(tensors));
+            writer.emplace(file, std::move(tensors), std::map<std::string, std::string>{},
+                           ChecksumPlace::beside);
         }
         return std::uint64_t{0};
     });

@@ -17,4 +17,10 @@ struct TensorEntry {
     std::uint64_t end = 0;            ///< one past its last byte
 };
 
+/// @brief Where the checksums of a safetensors file lie.
+enum class ChecksumPlace : std::uint8_t {
+    inside, ///< in its last two tensors
+    beside  ///< in the file "NAME.checksums"
+};
+
 } // namespace ZERO_NAMESPACE

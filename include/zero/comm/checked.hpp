@@ -38,6 +38,7 @@ public:
     using Backend = typename C::Backend;
     using Queue = typename Backend::Queue;
     static constexpr bool is_checked = true;
+    static constexpr bool compares_calls = true;
 
     /// @param inner the communicator that moves the data; must outlive this object
     /// @param memory the resource of the scratch memory; must outlive this object
@@ -127,6 +128,13 @@ public:
         requires requires(C& inner) { inner.rethrow_failure(); }
     {
         _inner->rethrow_failure();
+    }
+
+    /// @brief See `Communicator`.
+    void synchronise()
+        requires requires(C& inner) { inner.synchronise(); }
+    {
+        _inner->synchronise();
     }
 
     /// @brief See `Communicator`.

@@ -55,9 +55,14 @@ namespace ZERO_NAMESPACE {
 /// - optional, `all_reduce_integers(values, sums, minima, queue, tag)`: the first `sums` integers
 /// are replaced by their sums over the ranks, and the next `minima` by their minima, in one
 /// collective. A step then sends one message instead of two to decide.
+/// - optional, `static constexpr bool compares_calls = true`: ranks that make different calls, or
+/// the same with different tags, get CollectiveMismatch. Without it an engine compares its calls
+/// between steps by one more all-gather each.
 /// - optional, `rethrow_failure()`: throws an error that the transport detected after its calls
 /// returned. Call it after waiting for the queue, before using a collective's result
 /// (`detail::wait_for_collectives`).
+/// - optional, `synchronise()`: waits until the collectives that were called so far have run. For
+/// transports whose collectives may overlap when their queues differ; `sum_over_ranks` calls it.
 /// - optional, `options_hash()`, const and noexcept: the hash of the options of `all_reduce` that
 /// must be equal on all ranks. Engines of stage 0 compare it on construction.
 /// - optional, `scratch_bytes(largest_bucket_bytes)`, const and noexcept: the bytes of

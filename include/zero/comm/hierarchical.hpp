@@ -58,6 +58,10 @@ public:
         requires Intra::is_checked;
         requires Inter::is_checked;
     };
+    static constexpr bool compares_calls = requires {
+        requires Intra::compares_calls;
+        requires Inter::compares_calls;
+    };
 
     /// @param intra the group of close ranks, of the same size everywhere; must outlive this object
     /// @param inter the ranks with the same rank in their group; must outlive this object
@@ -240,6 +244,14 @@ public:
         on_levels([&] {
             detail::rethrow_failure_of(*_intra);
             detail::rethrow_failure_of(*_inter);
+        });
+    }
+
+    /// @brief See `Communicator`.
+    void synchronise() {
+        on_levels([&] {
+            detail::synchronise_collectives(*_intra);
+            detail::synchronise_collectives(*_inter);
         });
     }
 

@@ -38,7 +38,8 @@ namespace ZERO_NAMESPACE {
 /// 64 collectives ahead of its queue, fewer in large groups; otherwise the queue would overflow. On
 /// a device that copies arguments it never waits.) Sums are formed in float in rank order, starting
 /// with the value of rank 0, and rounded once. Operation, type, counts and tag are compared; a
-/// difference is a CollectiveMismatch on every rank. No call allocates.
+/// difference is a CollectiveMismatch on every rank. A second thread that calls the communicator of
+/// a rank meanwhile gets OutOfOrder. No call allocates.
 ///
 /// A rank leaves a collective, normally or by an exception, only after its peers have enqueued the
 /// commands that read its memory, and its queue waits for them: once that queue is drained, no peer
@@ -53,6 +54,7 @@ public:
     using Backend = B;
     using Queue = typename B::Queue;
     using Event = typename B::Event;
+    static constexpr bool compares_calls = true;
 
     /// @brief Returns the communicators of a new group, by rank. @throws InvalidArgument if `world`
     /// or the time-out is not positive
@@ -132,6 +134,13 @@ public:
     /// @brief Makes the collectives of this group throw `Aborted` on every rank, because this rank
     /// calls none any more. Groups that were split from it go on.
     void leave(std::string_view cause) noexcept { _frame.leave(cause); }
+
+    /// @brief Marks the begin of a body of `run_rank`, which calls it.
+    void begin_run() noexcept { _frame.begin_run(); }
+
+    /// @brief Marks the end of a body of `run_rank`. Peers inside the body of the same number that
+    /// wait for this rank get `Aborted`.
+    void end_run() noexcept { _frame.end_run(); }
 
     /// @brief See `Communicator`. The same for buckets of any size.
     [[nodiscard]] std::size_t scratch_bytes(std::size_t /*largest_bucket_bytes*/) const noexcept {

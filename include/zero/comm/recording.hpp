@@ -27,6 +27,7 @@ public:
     using Backend = typename C::Backend;
     using Queue = typename Backend::Queue;
     static constexpr bool is_checked = requires { requires C::is_checked; };
+    static constexpr bool compares_calls = requires { requires C::compares_calls; };
 
     /// @param inner the communicator that moves the data; must outlive this object
     explicit Recording(C& inner) noexcept : _inner(&inner) {}
@@ -101,6 +102,13 @@ public:
         requires requires(C& inner) { inner.rethrow_failure(); }
     {
         _inner->rethrow_failure();
+    }
+
+    /// @brief See `Communicator`.
+    void synchronise()
+        requires requires(C& inner) { inner.synchronise(); }
+    {
+        _inner->synchronise();
     }
 
     /// @brief See `Communicator`.

@@ -32,6 +32,7 @@ public:
     using Backend = TimedBackend<typename C::Backend>;
     using Queue = typename Backend::Queue;
     static constexpr bool is_checked = requires { requires C::is_checked; };
+    static constexpr bool compares_calls = requires { requires C::compares_calls; };
 
     /// @param inner the communicator that moves the data; must outlive this object
     /// @param timeline null: nothing is recorded; must outlive this object
@@ -137,6 +138,13 @@ public:
         requires requires(C& inner) { inner.rethrow_failure(); }
     {
         _inner->rethrow_failure();
+    }
+
+    /// @brief See `Communicator`.
+    void synchronise()
+        requires requires(C& inner) { inner.synchronise(); }
+    {
+        _inner->synchronise();
     }
 
     /// @brief See `Communicator`.

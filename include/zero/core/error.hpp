@@ -78,7 +78,8 @@ public:
     using Error::Error;
 };
 
-/// @brief As many steps in a row were skipped as the options allow. The last step changed nothing.
+/// @brief As many steps in a row were skipped as the options allow. Since then no step changed
+/// anything.
 class TooManySkips : public Error {
 public:
     using Error::Error;

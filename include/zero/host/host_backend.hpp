@@ -150,11 +150,12 @@ struct HostBackend {
                 if (is_left(group)) {
                     continue;
                 }
+                float const factor = factor_of(group, *decision);
                 if constexpr (Optimizer::whole_tensor) {
-                    Optimizer::update_tensor(host::Tensor(slice, decision->factor), group.hyper);
+                    Optimizer::update_tensor(host::Tensor(slice, factor), group.hyper);
                 } else {
                     host::update<Optimizer>(slice.gradient, decided(slice.weights(), *decision),
-                                            slice.all_states(), slice.elements, decision->factor,
+                                            slice.all_states(), slice.elements, factor,
                                             group.hyper);
                 }
             }

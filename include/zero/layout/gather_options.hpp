@@ -15,8 +15,8 @@ enum class ChangedOrder {
 };
 
 /// @brief Sets when a stage that shards parameters (stage 3) gathers units in advance, and how long
-/// it keeps them. Other stages ignore it. It must be equal on all ranks. No option changes a bit of
-/// a result.
+/// it keeps them. Other stages do not use it; `zero::describe(engine)` says so. It must be equal on
+/// all ranks. No option changes a bit of a result.
 ///
 /// Elements are counted with padding, over all parameter types. Distances are measured in the order
 /// in which the last micro-step acquired units; the first micro-step only records it, so it gathers

@@ -5,10 +5,18 @@
 #include "tile.hpp"
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace ZERO_NAMESPACE {
+
+/// @brief How an optimizer with a rule of its own for matrices (`Muon`) updates a parameter.
+enum class Update : std::uint8_t {
+    elements, ///< element by element: biases, norms, embeddings, output heads
+    matrix    ///< as one row-major matrix
+};
 
 /// @brief A parameter as the layout sees it. It must be the same on every rank.
 struct ParameterSpec {
@@ -23,6 +31,8 @@ struct ParameterSpec {
     GradientMemory gradient = GradientMemory::engine; ///< ranks may differ in `engine` and `caller`
     std::vector<std::size_t> shape{}; ///< sizes of its dimensions, row-major; empty: not given
     Tile tile{};                      ///< the parameter that it is a tile of, if any
+    std::optional<Update> update{};   ///< chosen by `update` or `rows` of the registration; in a
+                                      ///< layout for `Muon` every trainable parameter has it
 };
 
 } // namespace ZERO_NAMESPACE

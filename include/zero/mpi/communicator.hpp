@@ -5,11 +5,11 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "detail/collectives.hpp"
+#include "detail/mpi.hpp"
 #include "options.hpp"
 
 #include <cstdint>
 #include <memory>
-#include <mpi.h>
 #include <utility>
 
 namespace ZERO_NAMESPACE::mpi {
@@ -33,7 +33,8 @@ namespace ZERO_NAMESPACE::mpi {
 /// the program must end with MPI_Abort, as `mpi::Session` does.
 ///
 /// The destructor waits until the enqueued commands have run, and until the peers have left, at
-/// most `Options::finish_time_out`. It must run before MPI_Finalize.
+/// most `Options::finish_time_out`. It must run before MPI_Finalize. If an exception destroys the
+/// result of a `split`, the communicator that is destroyed next waits for both.
 class Communicator : public zero::detail::HostCommunicator<detail::Collectives> {
 public:
     /// @brief Joins the group of the ranks of `communicator`, which is duplicated and stays the
@@ -42,6 +43,9 @@ public:
     /// missing
     explicit Communicator(MPI_Comm communicator, Options const& options = {})
         : HostCommunicator(detail::Collectives::duplicate(communicator, options)) {}
+    Communicator(Communicator&&) noexcept = default;
+    Communicator& operator=(Communicator&&) noexcept = default;
+    ~Communicator() { detail::Collectives::part(release()); }
 
     /// @brief Splits the group into groups of equal `color`, in the order of `key`, then of rank.
     /// Collective; waits for the peers. A failure of a group is a failure of all groups that were

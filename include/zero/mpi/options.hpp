@@ -16,15 +16,17 @@ struct Options {
     Order order = Order::rank;
 
     /// @brief The time that a rank waits for its peers without receiving anything that it waits
-    /// for; must be positive. Counts from the end of the previous collective.
+    /// for; must be positive. Counts from the end of the previous collective. Time in which the
+    /// process itself did not run does not count: a job that is stopped as a whole goes on.
     std::chrono::milliseconds time_out = std::chrono::minutes(30);
 
     /// @brief The time between two heartbeats of a rank that waits; must be positive. At most a
     /// quarter of the time-out is used.
     std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
 
-    /// @brief The longest time that a failure or a destructor waits for the peers to confirm that
-    /// nothing is in flight; must be positive. It is added to the time-out.
+    /// @brief The longest time that a failure, and the destructor after it, wait together for the
+    /// peers to confirm that nothing is in flight; must be positive. It is added to the time-out: a
+    /// `TimedOut` is thrown after the sum at the latest.
     std::chrono::milliseconds finish_time_out = std::chrono::seconds(5);
 
     /// @brief The size of the buffer through which collectives receive, from 1 KiB per rank (less

@@ -1,8 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-
-#include <mpi.h>
+#include "detail/mpi.hpp"
 
 namespace ZERO_NAMESPACE::mpi {
 

@@ -37,8 +37,10 @@ struct MuonOptions {
 };
 
 /// @brief Muon: the orthogonalised momentum of a matrix (Jordan et al., "Muon: An optimizer for
-/// hidden layers in neural networks", 2024). Needs whole parameters. Parameters with `rows == 0`
-/// are not matrices and are updated by `AdamW`.
+/// hidden layers in neural networks", 2024). Needs whole parameters. `Update::matrix` of a
+/// registration or its group, or its `rows`, says what is a matrix; everything else is updated by
+/// `AdamW`. A `shape` of two dimensions without a choice is refused, and so is a model without a
+/// matrix; `zero::describe(engine)` lists both.
 ///
 /// For a matrix p with gradient g, all operations are in float, each rounded once, in exactly this
 /// order:
@@ -67,6 +69,8 @@ struct Muon {
     /// Names of the states, for checkpoints and `TrainingState`.
     static constexpr char const* state_names[states] = {"momentum_buffer", "exp_avg_sq"};
     static constexpr bool whole_tensor = true; ///< a matrix is orthogonalised as a whole
+    /// Matrices have a rule of their own, so each registration says what is a matrix (`Update`).
+    static constexpr bool updates_matrices = true;
 
     struct Hyper {
         float momentum;       ///< decay of the sum of gradients, for matrices

@@ -16,7 +16,8 @@ namespace ZERO_NAMESPACE {
 /// constant during a step (learning rate, beta^t). Optional: `static constexpr char const*
 /// state_names[states]`; states without names are called "state0", "state1" and so on.
 /// `whole_tensor` selects the kind: the update of one element, or the update of a whole parameter.
-/// The second kind needs a partitioner that does not cut parameters.
+/// The second kind needs a partitioner that does not cut parameters. It may have `static constexpr
+/// bool updates_matrices = true` (`MatrixOptimizer`).
 template <class O>
 concept OptimizerBase = std::same_as<typename O::policy_category, OptimizerCategory>
                         && detail::OptimizerHasTypes<O> && detail::OptimizerHasStates<O>
@@ -39,6 +40,11 @@ concept ElementOptimizer =
 template <class O>
 concept TensorOptimizer = OptimizerBase<O> && O::whole_tensor && detail::OptimizerUpdatesTensors<O>
                           && detail::OptimizerHasScratchFloats<O>;
+
+/// @brief An optimizer of whole parameters with a rule of its own for matrices, as `Muon` is. Each
+/// registration then says which parameters are matrices (`Parameter::update`).
+template <class O>
+concept MatrixOptimizer = TensorOptimizer<O> && requires { requires O::updates_matrices; };
 
 /// @brief A policy that updates parameters.
 template <class O>

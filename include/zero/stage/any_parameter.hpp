@@ -25,10 +25,13 @@ struct AnyParameter {
                parameter.group,
                parameter.trainable,
                0,
-               detail::rows_of(parameter.rows, parameter.shape),
+               parameter.update == Update::elements
+                   ? parameter.rows
+                   : detail::rows_of(parameter.rows, parameter.shape),
                parameter.gradient != nullptr ? GradientMemory::caller : GradientMemory::engine,
                parameter.shape,
-               parameter.tile},
+               parameter.tile,
+               !parameter.update && parameter.rows != 0 ? Update::matrix : parameter.update},
           type(dtype_of<T>()), gradient_type(dtype_of<G>()), initial(parameter.initial),
           data(parameter.data), gradient(parameter.gradient),
           is_deterministic(parameter.is_deterministic) {

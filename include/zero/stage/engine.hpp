@@ -1,7 +1,6 @@
 #pragma once
 
 #include "../backend/fence.hpp"
-#include "../backend/update_decision.hpp"
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/dtype.hpp"
@@ -47,6 +46,10 @@
 #include <vector>
 
 namespace ZERO_NAMESPACE {
+
+namespace host {
+class Queue;
+} // namespace host
 
 namespace detail {
 template <class Config>
@@ -109,7 +112,8 @@ public:
     /// this, the second call waits for the first step. CollectiveMismatch in stage 3 if the ranks
     /// acquired units in different orders in the last step; that step changed nothing. To check
     /// this, a rank that recorded an order in the last step waits for that step. The other ranks
-    /// get Aborted.
+    /// get Aborted. TooManySkips on every rank if the last step but one reached `skip_limit`: it
+    /// and the last step changed nothing. The engine remains usable, and the count starts again.
     void begin_step();
 
     /// @brief Starts a micro-step. With `is_last` its reductions overlap with the backward pass
@@ -198,9 +202,11 @@ public:
     /// @brief Ends the step: enqueues norm and overflow check, decision and update, and in stages 1
     /// and 2 the publication. Collective.
     ///
-    /// Waits on the host only under NonFinite::throw_error, AtMinimumScale::throw_error or
-    /// AtMinimumScale::call_back, with a `skip_limit`, in the one step that rebuilds buckets, and
-    /// on a rank that reported no gradient. A rank without data need not report any, as long as
+    /// On a host backend it waits if the engine uses memory of the caller, unless
+    /// `StageOptions::asynchronous`: nothing touches that memory afterwards. Otherwise it
+    /// waits on the host only under NonFinite::throw_error, AtMinimumScale::throw_error or
+    /// AtMinimumScale::call_back, in the one step that rebuilds buckets, and on a rank that
+    /// reported no gradient. A rank without data need not report any, as long as
     /// another rank does.
     /// @param learning_rate finite as a float, not negative; multiplied by each group's factor,
     ///     which must leave it finite as a float
@@ -208,8 +214,8 @@ public:
     /// which this rank's gradients are summed; not negative. The gradient is the sum over all ranks
     /// divided by the sum of their weights. If the total weight is 0 the step is skipped, and the
     /// loss scaler does not count it as clean; an overflow still counts.
-    /// @throws NoGradients, NonFiniteGradients, LossScaleExhausted, TooManySkips on every rank; the
-    /// step changed nothing
+    /// @throws NoGradients, NonFiniteGradients, LossScaleExhausted on every rank; the step changed
+    /// nothing
     StepTicket<Engine> step(double learning_rate, std::optional<std::int64_t> weight = {});
 
     /// @brief Refuses a fractional weight, which would be truncated.
@@ -249,6 +255,7 @@ public:
     /// @brief Cancels the step, for instance after an exception of the model: it drops the
     /// gradients and keeps parameters and states. Every rank must call it at the same point of the
     /// program; otherwise reductions that only some ranks started are matched with the wrong ones.
+    /// Waits where `step` waits for memory of the caller.
     void cancel_step();
 
     /// @brief Orders everything enqueued so far, on the compute queue and by the engine, before
@@ -296,7 +303,9 @@ public:
     }
 
     /// @brief Calls `visit(OwnedSlice)` for every slice of a trainable parameter that this rank
-    /// updates. Waits; not collective. After a change of values call `parameters_changed`.
+    /// updates. Waits; not collective. After a change of values or master weights call
+    /// `TrainingState::publish_master_weights` on every rank. With copied master weights on a host
+    /// it needs memory for a copy of the largest slice.
     template <class Visitor>
     void for_each_owned_slice(Visitor&& visit);
 
@@ -307,11 +316,13 @@ public:
     /// @throws InvalidArgument naming the first parameter that differs; nothing was changed
     void check_memory(std::span<Registration const> parameters) const;
 
-    /// @brief Call it after changing parameters between two steps: makes the replicas equal and
-    /// refreshes the master weights. Collective; waits.
+    /// @brief Call it after changing parameters in your own memory between two steps: makes the
+    /// replicas equal and refreshes the master weights, which lose the bits that the parameters do
+    /// not have. Collective; waits.
     ///
     /// Adopted, scattered and stage 0 parameters take the values of rank 0. Owned parameters take
     /// those of their owner, as changed through `for_each_owned_slice`.
+    /// `TrainingState::publish_master_weights` keeps every bit of the master weights instead.
     void parameters_changed();
 
     /// @brief The value for the option `rebuild_buckets`.
@@ -389,6 +400,10 @@ public:
         return _parameters.schedule().report();
     }
 
+    /// @brief Returns the options that were set and that this stage does not use, as
+    /// `zero::describe(engine)` lists them: "gather.prefetch_elements (stage 3 uses it)".
+    [[nodiscard]] std::vector<std::string> unused_options() const;
+
     /// @brief Returns the timeline that a `Timed` communicator records; null if it records none.
     template <class Timed = Communicator> // clang instantiates members that are not templates
         requires requires(Timed const& timed) { timed.timeline(); }
@@ -451,7 +466,7 @@ private:
 
     /// The part of a step that precedes every update. Collective.
     void decide(double learning_rate, std::optional<std::int64_t> weight);
-    [[nodiscard]] UpdateDecision wait_for_decision();
+    [[nodiscard]] bool waits_for_update();
     void publish_all();
     StepTicket<Engine> end_step();
     void gather_block(ParameterType* block, std::size_t size);
@@ -493,11 +508,21 @@ private:
 
     void break_down(char const* cause) noexcept;
 
+    [[nodiscard]] static bool uses_callers_memory(std::span<AnyParameter const> parameters,
+                                                  Options const& options) noexcept;
+
+    /// Waits, on a host, until no command up to `done` touches memory of the caller.
+    void leave_callers_memory(Event const& done);
+
     /// Throws if the collectives waited for were aborted. A broken engine may still be read.
     void require_finished_collectives() const;
     /// @}
 
     void remember(Event const& point);
+
+    /// Whether commands run in threads of this process, and `step` therefore waits for those that
+    /// use memory of the caller.
+    static constexpr bool is_host = std::is_same_v<Queue, host::Queue*>;
 
     mutable std::size_t _live_gradients = 0; ///< handles of `gradients`
     int _number;
@@ -517,6 +542,8 @@ private:
     detail::ParameterScheduler<Config> _parameters;
     detail::GradientScheduler<Config> _gradients;
     detail::OptimizerShard<Config> _shard;
+    std::shared_ptr<void const> _gather_index; ///< of `GatheredParameters`; null before the first
+    bool _waits_for_callers; ///< commands may use memory of the caller, who asked `step` to wait
     Event _before_capture{}; ///< the last point outside a graph; an engine that is destroyed inside
                              ///< a capture waits for it
     detail::Drain<Backend> _drain;

@@ -12,6 +12,7 @@
 #include "detail/gather_on_host.hpp"
 #include "detail/parameter_named.hpp"
 #include "detail/state_access.hpp"
+#include "detail/state_table.hpp"
 #include "detail/state_transfer.hpp"
 #include "engine.hpp"
 
@@ -19,6 +20,7 @@
 #include <cstdint>
 #include <exception>
 #include <initializer_list>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -72,8 +74,8 @@ public:
     /// changed
     explicit GatheredParameters(Engine<Config>& engine, std::vector<std::size_t> parameters,
                                 Gather mode = Gather::read, std::size_t writer = 0)
-        : _access(engine), _transfer(_access), _parameters(std::move(parameters)), _mode(mode),
-          _writer(writer) {
+        : _access(engine), _index(Index::of(_access)), _transfer(_access, table(_index)),
+          _parameters(std::move(parameters)), _mode(mode), _writer(writer) {
         for (std::size_t const parameter : _parameters) {
             _items.push_back({parameter, 1, {}});
         }
@@ -85,9 +87,10 @@ public:
     /// @throws InvalidArgument also if no parameter has such a name
     explicit GatheredParameters(Engine<Config>& engine, std::span<std::string_view const> names,
                                 Gather mode = Gather::read, std::size_t writer = 0)
-        : _access(engine), _transfer(_access), _mode(mode), _writer(writer) {
+        : _access(engine), _index(Index::of(_access)), _transfer(_access, table(_index)),
+          _mode(mode), _writer(writer) {
         for (std::string_view const name : names) {
-            auto const found = detail::parameter_named(_access.layout(), name);
+            auto const found = _index->names.find(_access.layout(), name);
             _items.push_back({found.begin, found.size(), {}});
             for (std::size_t parameter = found.begin; parameter < found.end; ++parameter) {
                 _parameters.push_back(parameter);
@@ -164,6 +167,29 @@ public:
     }
 
 private:
+    /// The tables of all parameters. The first gather makes them, and the engine keeps them, so
+    /// that a call does not depend on the number of parameters.
+    struct Index {
+        explicit Index(detail::StateAccess<Config> const& access)
+            : names(access.layout()), table(access.layout(), access.arrays()) {}
+
+        static std::shared_ptr<Index const> of(detail::StateAccess<Config> const& access) {
+            std::shared_ptr<void const>& kept = access.gather_index();
+            if (kept == nullptr) {
+                kept = std::make_shared<Index const>(access);
+            }
+            return std::static_pointer_cast<Index const>(kept);
+        }
+
+        detail::ParameterNames names;
+        detail::StateTable table;
+    };
+
+    static std::shared_ptr<detail::StateTable const>
+    table(std::shared_ptr<Index const> const& index) {
+        return {index, &index->table};
+    }
+
     /// A parameter, or all tiles of one.
     struct Item {
         std::size_t first = 0; ///< layout index of the first parameter
@@ -308,6 +334,7 @@ private:
     }
 
     detail::StateAccess<Config> _access;
+    std::shared_ptr<Index const> _index;
     detail::StateTransfer<Config> _transfer;
     std::vector<std::size_t> _parameters; ///< layout indices of all gathered parameters
     Gather _mode;

@@ -1,11 +1,13 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../layout/parameter_spec.hpp"
 #include "../layout/tile.hpp"
 #include "detail/typed_pointer.hpp"
 #include "initialiser.hpp"
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +27,8 @@ template <class T, class G = T>
 struct Parameter {
     std::string name;                        ///< unique
     detail::TypedPointer<T const> initial{}; ///< initial values of an owned parameter, read during
-                                             ///< construction only; null: zeros
+                                             ///< construction only; several may begin at the same
+                                             ///< address; null: zeros
     detail::TypedPointer<T> data{}; ///< for adopted or scattered storage: the memory in which the
                                     ///< parameter lies and stays. Owned storage refuses it, in
                                     ///< every stage
@@ -36,13 +39,14 @@ struct Parameter {
                            ///< less than the number of parameters
     bool trainable = true; ///< false: frozen, without gradient and optimizer state
     std::size_t rows = 0;  ///< rows of the row-major matrix that its elements form, for optimizers
-                           ///< of whole parameters; 0: not a matrix
+                           ///< of whole parameters: the product of the first dimensions of `shape`,
+                           ///< if that is given; 0: not a matrix, or the first dimension
     detail::TypedPointer<G> gradient{}; ///< caller-owned memory for its gradient, which is read
                                         ///< only in micro-steps that call `gradients` or
                                         ///< `gradients_ready` for its unit; null: the gradient lies
                                         ///< in the engine's buckets, without a copy. Null if frozen
     /// Sizes of its dimensions, row-major, for checkpoints. Optional; if given, `elements` may be
-    /// left out, and `rows` of a matrix (two dimensions) as well.
+    /// left out, and the `rows` of a matrix as well.
     std::vector<std::size_t> shape{};
     /// Fills elements [begin, begin + values.size()) of an owned parameter. Called on rank 0
     /// instead of reading `initial`, which must then be null. An exception that it throws leaves
@@ -55,6 +59,10 @@ struct Parameter {
     /// the results. Buckets that also hold other parameters are filled on rank 0 and sent. Pass
     /// the same on every rank.
     bool is_deterministic = false;
+    /// Whether `Muon` orthogonalises it; default: the choice of its group, or `matrix` with `rows`.
+    /// A `shape` of two dimensions needs a choice, because embeddings have one as well. With other
+    /// optimizers it has no effect.
+    std::optional<Update> update{};
     Tile tile{}; ///< set by `tiles`: the parameter that it is a part of
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/detail/shared_function.hpp"
 #include "../core/memory_resource.hpp"
 #include "../layout/gather_options.hpp"
 #include "../layout/storage.hpp"
@@ -28,13 +29,23 @@ struct StageOptions {
 
     std::optional<float> gradient_clipping{}; ///< largest global norm; positive. Off unless given
     NonFinite non_finite = NonFinite::skip;   ///< must be `skip` if the loss scaler skips overflows
-    std::size_t skip_limit = 0; ///< `step` throws TooManySkips on every rank if this many steps in
-                                ///< a row were skipped, and waits for every step; 0: never
-    ReportOptions report{};     ///< further figures in every `StepReport`
+    std::size_t skip_limit = 100; ///< once this many steps in a row were skipped, every further
+                                  ///< step is skipped as well, and the second `begin_step` after
+                                  ///< them throws TooManySkips on every rank; 0: no limit
+    /// Called by `begin_step` with a sentence about the last step but one, if that step was skipped
+    /// and the one before it was not. With a callback each `begin_step` waits for that step. May be
+    /// absent on some ranks.
+    detail::SharedFunction<void, std::string const&> on_skip{};
+    ReportOptions report{}; ///< further figures in every `StepReport`
     UnusedParameters unused_parameters = UnusedParameters::zero; ///< meaning of a missing gradient
     Storage storage = Storage::owned; ///< the memory in which parameters lie, and its owner
     detail::BlockSpan<typename Config::Parameter>
         adopted_block{}; ///< storage == adopted: the block that holds all parameters
+    /// Whether `step` may return while commands that use memory of the caller are still pending:
+    /// parameters in it, and gradients that were registered or handed over. That memory must then
+    /// live until the ticket's `wait`. By default `step` and `cancel_step` wait for such commands
+    /// on a host backend. Engines that use none, and devices, never wait.
+    bool asynchronous = false;
     /// `begin_step` asks it for the memory of every parameter and throws InvalidArgument if a
     /// pointer or size differs from the registration. For trainers whose framework may replace
     /// memory. May be absent on some ranks.
@@ -76,6 +87,16 @@ struct StageOptions {
         communication_queue{}; ///< default: a queue that the engine owns, which on the host waits
                                ///< for room when it is full; a given one must outlive the engine
     MemoryResource* memory = nullptr; ///< default: the backend's
+
+    /// @brief Returns whether a group is left out of `gradient_clipping`.
+    [[nodiscard]] bool leaves_out_groups() const noexcept {
+        for (auto const& group : groups) {
+            if (!group.is_clipped) {
+                return true;
+            }
+        }
+        return false;
+    }
 };
 
 } // namespace ZERO_NAMESPACE

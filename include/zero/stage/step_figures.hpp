@@ -12,7 +12,8 @@ struct StepFigures {
     std::uint64_t serial = 0;     ///< number of this call of `step`, from 1
     std::uint64_t step_count = 0; ///< steps that were not skipped, this one included
     bool is_skipped = false;      ///< no bit of parameters, master weights, moments or step count
-                                  ///< changed
+                                  ///< changed. After `skip_limit` skipped steps in a row also true
+                                  ///< for a step with finite gradients
     std::uint64_t skipped_in_a_row = 0; ///< skipped steps since the last one that was not, this one
                                         ///< included
     bool has_gradients = true;     ///< false: no rank reported a gradient, so the step was skipped

@@ -36,8 +36,9 @@ enum class GradientForm : std::uint8_t {
 /// Values are floats. They are exact for float, split and 16-bit storage; block-scaled states are
 /// read as the optimizer reads them. What is written is rounded to the stored type.
 ///
-/// `full_...` and `set_full_...` are collective: every rank calls them with the same parameter.
-/// They wait, and need memory for one parameter. `local_...` and `set_local_...` concern what this
+/// `full_...` and `set_full_...` are collective: every rank calls them with the same parameter,
+/// state and form; otherwise each gets CollectiveMismatch over any transport. They wait, and need
+/// memory for one parameter. `local_...` and `set_local_...` concern what this
 /// rank updates and send nothing; they wait for enqueued commands. `full_fp32_parameter` of a
 /// parameter without master weights is the parameter itself.
 ///
@@ -106,7 +107,9 @@ public:
 
     /// @brief Rounds master weights to the parameters and makes these equal on every rank: after
     /// changes through `set_local_fp32_parameter` or `Engine::for_each_owned_slice`. Keeps every
-    /// bit of the master weights. Collective, between steps, with no handle held.
+    /// bit of the master weights. On a host, a value that a visitor wrote replaces its copied
+    /// master weight first, unless it wrote that as well. On a device write the master weights.
+    /// Stage 0 takes the weights of rank 0. Collective, between steps, with no handle held.
     void publish_master_weights() { _access.publish_master_weights(); }
 
     /// @brief The reverse: `Engine::parameters_changed`, which sets master weights to the
@@ -196,7 +199,8 @@ public:
                            GradientForm form = GradientForm::unscaled) {
         require_trainable(parameter, "gradient");
         _access.finish_gradients("set_full_gradient()");
-        _transfer.broadcast(ArrayKind::gradient, 0, parameter, values, factor(form));
+        _transfer.broadcast(ArrayKind::gradient, 0, parameter, values, factor(form), 0,
+                            form == GradientForm::scaled ? "scaled " : "unscaled ");
         _access.note_gradient(parameter);
     }
 

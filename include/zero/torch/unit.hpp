@@ -1,7 +1,9 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../layout/parameter_spec.hpp"
 
+#include <optional>
 #include <string>
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
@@ -15,6 +17,9 @@ namespace ZERO_NAMESPACE::torch {
 struct Unit {
     std::string name;                   ///< for messages and `describe_memory`
     std::vector<at::Tensor> parameters; ///< tensors of the module; a tied one is in several units
+    /// With `Muon`: how the tensors of two or more dimensions are updated. A tied one follows the
+    /// first of its units that has a choice. With other optimizers it has no effect.
+    std::optional<Update> update{};
 
     /// @brief The parameters of a module, those of its submodules included.
     Unit(std::string unit_name, ::torch::nn::Module const& module)

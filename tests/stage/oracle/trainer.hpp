@@ -239,6 +239,7 @@ private:
                     : _c.memory == Memory::adopted ? Storage::adopted
                                                    : Storage::scattered;
         o.adopted_block = _model.block();
+        o.asynchronous = true; // a wait would hide a missing fence
         o.extra_leases = _c.extra_leases;
         o.rebuild_buckets = _c.rebuilds ? Engine::in_ready_order : nullptr;
         o.leases_until_rebuild = _c.leases_until_rebuild;

@@ -130,9 +130,20 @@ ZERO_COLD_INLINE TensorEntry const& CheckpointReader::tensor(std::size_t paramet
                                                              ManifestInterval const& interval,
                                                              SafetensorsReader*& reader) {
     ManifestFile const& file = _manifest.files[static_cast<std::size_t>(interval.file)];
-    auto& opened = _files[static_cast<std::size_t>(interval.file)];
+    auto const number = static_cast<std::size_t>(interval.file);
+    auto& opened = _files[number];
+    if (_open.empty() || _open.back() != number) {
+        std::erase(_open, number);
+        if (_open.size() == most_open) {
+            _files[_open.front()]->close();
+            _open.erase(_open.begin());
+        }
+    }
     if (!opened) {
         opened = std::make_unique<SafetensorsReader>(_checkpoint / file.name, file.checksum);
+    }
+    if (_open.empty() || _open.back() != number) {
+        _open.push_back(number);
     }
     reader = opened.get();
     ManifestArray const& form = array_of(parameter, array);

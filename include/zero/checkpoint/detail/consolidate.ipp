@@ -29,7 +29,7 @@ consolidate(CheckpointReader& checkpoint, std::filesystem::path const& file, DTy
         tensors.push_back(std::move(tensor));
         total += parameter.elements();
     }
-    SafetensorsWriter writer(file, std::move(tensors));
+    SafetensorsWriter writer(file, std::move(tensors), {}, ChecksumPlace::beside);
     std::vector<float> values(std::size_t{1} << 16U);
     std::uint64_t done = 0;
     for (std::size_t parameter = 0; parameter < parameters.size(); ++parameter) {

@@ -15,17 +15,31 @@ namespace ZERO_NAMESPACE::detail {
 /// system's reason.
 class File {
 public:
-    /// @brief Opens a regular file for reading. Refuses symbolic links.
-    [[nodiscard]] static File open(std::filesystem::path path);
+    /// @brief What `open` does with a symbolic link. Inside a checkpoint none is followed.
+    enum class Links : bool { refused, followed };
+
+    /// @brief Opens a regular file for reading.
+    [[nodiscard]] static File open(std::filesystem::path path, Links links = Links::refused);
 
     /// @brief Creates a file, which must not exist, for writing.
     [[nodiscard]] static File create(std::filesystem::path path);
+
+    /// @brief Creates a file that gets its name when it is complete, and replaces another one then.
+    /// It is written as "NAME.incomplete", in place of the remains of an earlier attempt, and
+    /// removed if it is destroyed before.
+    [[nodiscard]] static File create_named_last(std::filesystem::path path);
 
     File(File&& other) noexcept;
     File& operator=(File&&) = delete;
     ~File();
 
     [[nodiscard]] std::string name() const { return _path.string(); }
+
+    /// @brief Closes a file that was opened for reading. Until `reopen` only `name` may be called.
+    void close() noexcept;
+
+    /// @brief Opens it again if it was closed. It may be another file by now.
+    void reopen();
 
     /// @brief Returns the size in bytes.
     [[nodiscard]] std::uint64_t size() const;
@@ -42,17 +56,40 @@ public:
     /// @brief Writes all of `bytes` at `offset`. Does not move the position of `write`.
     void write_at(std::uint64_t offset, std::span<std::byte const> bytes);
 
-    /// @brief Makes the content durable and closes the file.
+    /// @brief Makes the content durable, closes the file and gives it its name.
     void sync_and_close();
 
 private:
     File(std::filesystem::path path, int descriptor) noexcept;
+    [[nodiscard]] std::filesystem::path incomplete() const;
     [[noreturn]] void fail(std::string_view what) const;
     template <class Write>
     void write_all(std::span<std::byte const> bytes, Write const& write) const;
 
     std::filesystem::path _path;
     int _descriptor;
+    Links _links = Links::refused;
+    bool _is_named_last = false; ///< and is not complete
+};
+
+/// @brief Keeps a folder for one save, until it is destroyed or the process ends. File systems that
+/// have no locks are used without.
+class FolderLock {
+public:
+    FolderLock() = default; ///< holds nothing
+
+    /// @throws CheckpointError if the folder is held, or cannot be opened
+    explicit FolderLock(std::filesystem::path const& folder);
+
+    FolderLock(FolderLock&& other) noexcept;
+    FolderLock& operator=(FolderLock&& other) noexcept;
+    ~FolderLock();
+
+    /// @brief Returns whether another lock holds a folder.
+    [[nodiscard]] static bool is_held(std::filesystem::path const& folder) noexcept;
+
+private:
+    int _descriptor = -1;
 };
 
 /// @brief Makes the names in a folder durable. @throws CheckpointError

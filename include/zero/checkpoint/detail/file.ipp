@@ -7,10 +7,12 @@
 #include "../checkpoint_error.hpp"
 
 #include <cerrno>
+#include <cstdio>
 #include <system_error>
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,11 +32,30 @@ ZERO_COLD_INLINE File::File(std::filesystem::path path, int descriptor) noexcept
     : _path(std::move(path)), _descriptor(descriptor) {}
 
 ZERO_COLD_INLINE File::File(File&& other) noexcept
-    : _path(std::move(other._path)), _descriptor(std::exchange(other._descriptor, -1)) {}
+    : _path(std::move(other._path)), _descriptor(std::exchange(other._descriptor, -1)),
+      _links(other._links), _is_named_last(std::exchange(other._is_named_last, false)) {}
 
 ZERO_COLD_INLINE File::~File() {
+    close();
+    if (_is_named_last) {
+        ::unlink(incomplete().c_str());
+    }
+}
+
+ZERO_COLD_INLINE std::filesystem::path File::incomplete() const {
+    return _path.string() + ".incomplete";
+}
+
+ZERO_COLD_INLINE void File::close() noexcept {
     if (_descriptor >= 0) {
-        ::close(_descriptor);
+        ::close(std::exchange(_descriptor, -1));
+    }
+}
+
+ZERO_COLD_INLINE void File::reopen() {
+    if (_descriptor < 0) {
+        File again = open(_path, _links);
+        std::swap(_descriptor, again._descriptor);
     }
 }
 
@@ -42,11 +63,12 @@ ZERO_COLD_INLINE void File::fail(std::string_view what) const {
     refuse_file(name(), what, errno);
 }
 
-ZERO_COLD_INLINE File File::open(std::filesystem::path path) {
+ZERO_COLD_INLINE File File::open(std::filesystem::path path, Links links) {
     // O_NONBLOCK: a pipe without a writer must not block
-    int const descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int const descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK
+                                                    | (links == Links::followed ? 0 : O_NOFOLLOW));
     if (descriptor < 0) {
-        if (errno == ELOOP) {
+        if (errno == ELOOP && links == Links::refused) {
             throw_error<CheckpointError>({"zero: '", path.string(),
                                           "' is a symbolic link, which a "
                                           "checkpoint must not contain; replace it by the file."});
@@ -54,6 +76,7 @@ ZERO_COLD_INLINE File File::open(std::filesystem::path path) {
         refuse_file(path.string(), "opening", errno);
     }
     File file(std::move(path), descriptor);
+    file._links = links;
     struct stat status {};
     if (::fstat(descriptor, &status) != 0) {
         file.fail("reading the size of");
@@ -71,6 +94,16 @@ ZERO_COLD_INLINE File File::create(std::filesystem::path path) {
         refuse_file(path.string(), "creating", errno);
     }
     return {std::move(path), descriptor};
+}
+
+ZERO_COLD_INLINE File File::create_named_last(std::filesystem::path path) {
+    File file(std::move(path), -1);
+    auto const incomplete = file.incomplete();
+    ::unlink(incomplete.c_str());
+    File created = create(incomplete);
+    std::swap(file._descriptor, created._descriptor);
+    file._is_named_last = true;
+    return file;
 }
 
 ZERO_COLD_INLINE std::uint64_t File::size() const {
@@ -145,6 +178,55 @@ ZERO_COLD_INLINE void File::sync_and_close() {
     if (::close(std::exchange(_descriptor, -1)) != 0) {
         fail("closing");
     }
+    if (_is_named_last) {
+        if (::rename(incomplete().c_str(), _path.c_str()) != 0) {
+            fail("naming");
+        }
+        _is_named_last = false;
+        auto const folder = _path.parent_path();
+        sync_folder(folder.empty() ? "." : folder);
+    }
+}
+
+/// Returns a descriptor that holds the folder; -1 with `errno` if that is not possible.
+ZERO_COLD_INLINE int hold_folder(std::filesystem::path const& folder) noexcept {
+    int const descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (descriptor >= 0 && ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        ::close(descriptor);
+        errno = EWOULDBLOCK;
+        return -1;
+    }
+    return descriptor;
+}
+
+ZERO_COLD_INLINE FolderLock::FolderLock(std::filesystem::path const& folder)
+    : _descriptor(hold_folder(folder)) {
+    if (_descriptor < 0) {
+        refuse_file(folder.string(), "holding the folder", errno);
+    }
+}
+
+ZERO_COLD_INLINE FolderLock::FolderLock(FolderLock&& other) noexcept
+    : _descriptor(std::exchange(other._descriptor, -1)) {}
+
+ZERO_COLD_INLINE FolderLock& FolderLock::operator=(FolderLock&& other) noexcept {
+    std::swap(_descriptor, other._descriptor);
+    return *this;
+}
+
+ZERO_COLD_INLINE FolderLock::~FolderLock() {
+    if (_descriptor >= 0) {
+        ::close(_descriptor);
+    }
+}
+
+ZERO_COLD_INLINE bool FolderLock::is_held(std::filesystem::path const& folder) noexcept {
+    int const descriptor = hold_folder(folder);
+    bool const is_held = descriptor < 0 && errno == EWOULDBLOCK;
+    if (descriptor >= 0) {
+        ::close(descriptor);
+    }
+    return is_held;
 }
 
 ZERO_COLD_INLINE void sync_folder(std::filesystem::path const& folder) {

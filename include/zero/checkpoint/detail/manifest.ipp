@@ -7,6 +7,7 @@
 #include "checksum.hpp"
 #include "file.hpp"
 #include "json_guard.hpp"
+#include "json_tree.hpp"
 
 #include <limits>
 #include <set>
@@ -14,8 +15,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-
-#include <nlohmann/json.hpp>
 
 namespace ZERO_NAMESPACE {
 
@@ -119,21 +118,30 @@ ZERO_COLD_INLINE void check_manifest(Manifest const& manifest, std::string const
     }
 }
 
-ZERO_COLD_INLINE Json to_json(ManifestArray const& array) {
-    return {{"name", array.name},
-            {"dtype", array.dtype},
-            {"item_elements", array.item_elements},
-            {"has_frozen", array.has_frozen}};
+/// Fills an object of a `JsonTree`, which must not get values that hold others.
+ZERO_COLD_INLINE void fill(Json& json, ManifestArray const& array) {
+    json["name"] = array.name;
+    json["dtype"] = array.dtype;
+    json["item_elements"] = array.item_elements;
+    json["has_frozen"] = array.has_frozen;
 }
 
-ZERO_COLD_INLINE Json to_json(ManifestParameter const& parameter) {
-    Json intervals = Json::array();
-    for (ManifestInterval const& interval : parameter.intervals) {
-        intervals.push_back({interval.file, interval.begin, interval.end});
+ZERO_COLD_INLINE void fill(Json& json, ManifestParameter const& parameter) {
+    json["name"] = parameter.name;
+    Json& shape = json["shape"] = Json::array();
+    for (std::uint64_t const size : parameter.shape) {
+        shape.push_back(size);
     }
-    return {{"name", parameter.name},   {"shape", parameter.shape},
-            {"type", parameter.type},   {"trainable", parameter.trainable},
-            {"group", parameter.group}, {"intervals", std::move(intervals)}};
+    json["type"] = parameter.type;
+    json["trainable"] = parameter.trainable;
+    json["group"] = parameter.group;
+    Json& intervals = json["intervals"] = Json::array();
+    for (ManifestInterval const& interval : parameter.intervals) {
+        Json& numbers = intervals.emplace_back(Json::value_t::array);
+        numbers.push_back(interval.file);
+        numbers.push_back(interval.begin);
+        numbers.push_back(interval.end);
+    }
 }
 
 /// The JSON library converts negative numbers, fractions and truth values silently.
@@ -239,37 +247,43 @@ ZERO_COLD_INLINE std::string tensor_name(ManifestArray const& array,
 }
 
 ZERO_COLD_INLINE std::string Manifest::to_json() const {
-    detail::Json json = {{"format", "zero checkpoint"},
-                         {"version", newest_version},
-                         {"composition", composition},
-                         {"optimizer", optimizer}};
-    json["scalars"] = detail::Json::object();
+    using detail::Json;
+    detail::JsonTree tree;
+    Json& json = tree.root() = Json::object();
+    json["format"] = "zero checkpoint";
+    json["version"] = newest_version;
+    json["composition"] = composition;
+    json["optimizer"] = optimizer;
+    Json& values = json["scalars"] = Json::object();
     for (auto const& [name, value] : scalars.counts) {
-        json["scalars"][name] = value;
+        values[name] = value;
     }
     for (auto const& [name, value] : scalars.numbers) {
-        json["scalars"][name] = value;
+        values[name] = value;
     }
     for (auto const& [name, value] : scalars.texts) {
-        json["scalars"][name] = value;
+        values[name] = value;
     }
-    json["extras"] = extras;
-    json["files"] = detail::Json::array();
+    Json& all_extras = json["extras"] = Json::object();
+    for (auto const& [name, value] : extras) {
+        all_extras[name] = value;
+    }
+    Json& all_files = json["files"] = Json::array();
     for (ManifestFile const& own : files) {
-        json["files"].push_back(
-            {{"name", own.name}, {"checksum", detail::checksum_text(own.checksum)}});
+        Json& one = all_files.emplace_back(Json::value_t::object);
+        one["name"] = own.name;
+        one["checksum"] = detail::checksum_text(own.checksum);
     }
-    json["types"] = detail::Json::array();
+    Json& all_types = json["types"] = Json::array();
     for (auto const& arrays : types) {
-        detail::Json type = detail::Json::array();
+        Json& type = all_types.emplace_back(Json::value_t::array);
         for (ManifestArray const& array : arrays) {
-            type.push_back(detail::to_json(array));
+            detail::fill(type.emplace_back(Json::value_t::object), array);
         }
-        json["types"].push_back(std::move(type));
     }
-    json["parameters"] = detail::Json::array();
+    Json& all_parameters = json["parameters"] = Json::array();
     for (ManifestParameter const& parameter : parameters) {
-        json["parameters"].push_back(detail::to_json(parameter));
+        detail::fill(all_parameters.emplace_back(Json::value_t::object), parameter);
     }
     try {
         std::string text = json.dump(1);
@@ -286,12 +300,18 @@ ZERO_COLD_INLINE Manifest Manifest::from_json(std::string_view json, std::string
     try {
         detail::JsonGuard guard(5);
         (void)detail::Json::sax_parse(json, &guard);
-        auto const parsed = guard.is_valid() ? detail::Json::parse(json) : detail::Json();
+        detail::JsonTree tree;
+        if (guard.is_valid()) {
+            tree.parse(json);
+        }
+        detail::Json const& parsed = tree.root();
         if (!parsed.is_object()) {
             detail::refuse_manifest(source,
                                     "it is no object, is nested too deeply or has a name twice");
         }
-        if (parsed.at("format") != "zero checkpoint") {
+        // A comparison with a text would make a JSON value of it, and may not throw.
+        if (auto const* const format = parsed.at("format").get_ptr<std::string const*>();
+            format == nullptr || *format != "zero checkpoint") {
             detail::refuse_manifest(source, "its format is another");
         }
         if (auto const version = detail::natural(parsed.at("version"), source);

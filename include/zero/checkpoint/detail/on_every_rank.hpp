@@ -55,7 +55,7 @@ std::vector<std::uint64_t> on_every_rank(Access const& access, char const* what,
         std::rethrow_exception(failure);
     }
     throw_error<CheckpointError>({"zero: rank ", failed, " could not ", what,
-                                  ", so nothing was published or loaded (rank ", access.rank(),
+                                  ", so the call failed on every rank (rank ", access.rank(),
                                   "). Its error is: ", texts[failed]});
 }
 

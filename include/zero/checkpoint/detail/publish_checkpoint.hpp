@@ -3,26 +3,47 @@
 #include "../../core/detail/namespace.hpp"
 #include "../checkpoint_directory.hpp"
 #include "../manifest.hpp"
+#include "file.hpp"
 #include "file_job.hpp"
 #include "on_every_rank.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <exception>
 #include <string>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Creates the folder in which a checkpoint is written. Collective.
+/// @return keeps that folder from other saves; keep it until the checkpoint is published
 template <class Access>
-void begin_checkpoint(Access const& access, CheckpointDirectory const& directory,
-                      std::string const& name) {
+[[nodiscard]] FolderLock begin_checkpoint(Access const& access,
+                                          CheckpointDirectory const& directory,
+                                          std::string const& name) {
+    FolderLock lock; // of rank 0
     on_every_rank(access, "begin the checkpoint", [&] {
         if (access.rank() == 0) {
             directory.begin(name);
+            lock = FolderLock(directory.incomplete(name));
         }
         return std::uint64_t{0};
     });
+    return lock;
+}
+
+/// @brief Removes older checkpoints. A failure is told, because the new one is published.
+inline void keep_last(CheckpointDirectory const& directory, std::size_t count,
+                      std::string const& name) noexcept {
+    try {
+        directory.keep_last(count, name);
+    } catch (std::exception const& error) {
+        std::fprintf(stderr,
+                     "zero: warning: the checkpoint '%s' is published, but older ones could not be "
+                     "removed: %s\n",
+                     name.c_str(), error.what());
+    }
 }
 
 /// @brief Writes the manifest and gives the checkpoint its name. Collective; call it when all ranks
@@ -40,7 +61,7 @@ void publish_checkpoint(Access const& access, CheckpointDirectory const& directo
             write_manifest(directory.incomplete(name), manifest.to_json());
             directory.publish(name);
             if (keep_last != 0) {
-                directory.keep_last(keep_last);
+                detail::keep_last(directory, keep_last, name);
             }
         }
         return std::uint64_t{0};

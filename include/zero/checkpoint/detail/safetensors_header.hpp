@@ -3,6 +3,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../tensor_entry.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -16,6 +17,20 @@ inline constexpr std::string_view block_checksums = "xxh3_blocks";
 
 /// @brief The last tensor: checksums of blocks of that tensor's data.
 inline constexpr std::string_view group_checksums = "xxh3_groups";
+
+/// @brief The metadata of a file whose checksums lie beside it: the checksum of its index, in which
+/// these digits are zeros.
+inline constexpr char const* index_checksum_key = "xxh3_index";
+
+/// @brief Returns the name of the file that holds the checksums of an exported file: those of the
+/// blocks, and then those of the blocks of these.
+[[nodiscard]] inline std::string checksums_beside(std::string const& file) {
+    return file + ".checksums";
+}
+
+/// @brief Returns the place of the digits of `index_checksum_key` in a header; `npos` if it has
+/// none or other ones.
+[[nodiscard]] std::size_t index_checksum_place(std::string_view json, std::string_view digits);
 
 /// @brief Returns whether a tensor holds checksums.
 [[nodiscard]] constexpr bool holds_checksums(std::string_view name) noexcept {
@@ -32,9 +47,10 @@ struct SafetensorsHeader {
         return tensors.empty() ? 0 : tensors.back().end;
     }
 
-    /// @brief Computes the offsets from types and shapes, and appends the tensors of checksums.
+    /// @brief Computes the offsets from types and shapes, and appends the tensors of checksums
+    /// unless these lie in another file.
     /// @throws CheckpointError for an unknown type, a name that occurs twice or is reserved
-    void place(std::string const& file);
+    void place(std::string const& file, ChecksumPlace checksums);
 
     /// @brief Returns the JSON text, padded so that the data starts at a multiple of 64 bytes.
     /// @param file for messages

@@ -6,6 +6,7 @@
 #include "../checkpoint_error.hpp"
 #include "checksum.hpp"
 #include "json_guard.hpp"
+#include "json_tree.hpp"
 
 #include <algorithm>
 #include <array>
@@ -81,7 +82,13 @@ ZERO_COLD_INLINE std::uint64_t tensor_bytes(TensorEntry const& tensor) noexcept 
         {"zero: '", file, "' is not a valid safetensors file: ", what.substr(0, most), "."});
 }
 
-ZERO_COLD_INLINE void SafetensorsHeader::place(std::string const& file) {
+ZERO_COLD_INLINE std::size_t index_checksum_place(std::string_view json, std::string_view digits) {
+    std::string const before = text({"\"", index_checksum_key, "\":\""});
+    std::size_t const found = json.find(text({before, digits, "\""}));
+    return found == std::string_view::npos ? found : found + before.size();
+}
+
+ZERO_COLD_INLINE void SafetensorsHeader::place(std::string const& file, ChecksumPlace checksums) {
     std::uint64_t end = 0;
     std::uint64_t covered = 0;
     std::set<std::string_view> names{block_checksums, group_checksums, "__metadata__"};
@@ -95,27 +102,39 @@ ZERO_COLD_INLINE void SafetensorsHeader::place(std::string const& file) {
         tensor.begin = end;
         tensor.end = end += bytes;
     }
+    metadata["block_bytes"] = std::to_string(checksum_block_bytes);
+    if (checksums == ChecksumPlace::beside) {
+        metadata["format"] = "pt"; // other readers accept no name that they do not know
+        metadata[index_checksum_key] = checksum_text(0);
+        return;
+    }
+    metadata["format"] = "zero";
     for (std::string_view const name : {block_checksums, group_checksums}) {
         std::uint64_t const blocks = checksum_blocks(end - covered);
         covered = end;
         tensors.push_back({std::string(name), "U64", {blocks}, end, end + 8 * blocks});
         end += 8 * blocks;
     }
-    metadata["format"] = "zero";
-    metadata["block_bytes"] = std::to_string(checksum_block_bytes);
 }
 
 /// The names are unique, so members are joined as text: an object of the JSON library that keeps
 /// their order would compare each with all before it.
 ZERO_COLD_INLINE std::string SafetensorsHeader::to_json(std::string const& file) const {
     try {
-        std::string json = R"({"__metadata__":)" + nlohmann::ordered_json(metadata).dump();
+        // A JSON value that holds others allocates when it is destroyed; see `JsonTree`.
+        auto const quoted = [](std::string const& value) { return nlohmann::json(value).dump(); };
+        std::string json = R"({"__metadata__":{)";
+        for (auto const& [name, value] : metadata) {
+            json += (json.back() == '{' ? "" : ",") + quoted(name) + ':' + quoted(value);
+        }
+        json += '}';
         for (TensorEntry const& tensor : tensors) {
-            json += ',' + nlohmann::ordered_json(tensor.name).dump() + ':';
-            json += nlohmann::ordered_json({{"dtype", tensor.dtype},
-                                            {"shape", tensor.shape},
-                                            {"data_offsets", {tensor.begin, tensor.end}}})
-                        .dump();
+            json += ',' + quoted(tensor.name) + R"(:{"dtype":)" + quoted(tensor.dtype)
+                    + R"(,"shape":[)";
+            for (std::uint64_t const size : tensor.shape) {
+                json += text({(json.back() == '[' ? "" : ","), size});
+            }
+            json += text({"],\"data_offsets\":[", tensor.begin, ',', tensor.end, "]}"});
         }
         json += '}';
         json.append((header_alignment - (json.size() + 8) % header_alignment) % header_alignment,
@@ -169,7 +188,11 @@ ZERO_COLD_INLINE SafetensorsHeader SafetensorsHeader::from_json(std::string_view
     try {
         JsonGuard guard(4);
         (void)nlohmann::json::sax_parse(json, &guard);
-        auto const parsed = guard.is_valid() ? nlohmann::json::parse(json) : nlohmann::json();
+        JsonTree tree;
+        if (guard.is_valid()) {
+            tree.parse(json);
+        }
+        nlohmann::json const& parsed = tree.root();
         if (!parsed.is_object()) {
             refuse_header(file,
                           "its header is no object, is nested too deeply or has a name twice");

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <system_error>
 
 namespace ZERO_NAMESPACE {
 
@@ -25,24 +26,35 @@ ZERO_COLD_INLINE std::uint64_t from_little_endian(std::span<std::byte const> byt
     return value;
 }
 
+ZERO_COLD_INLINE std::vector<std::uint64_t> numbers_of(std::vector<std::byte> const& bytes) {
+    std::vector<std::uint64_t> numbers;
+    numbers.reserve(bytes.size() / 8);
+    for (std::size_t at = 0; at < bytes.size(); at += 8) {
+        numbers.push_back(from_little_endian({bytes.data() + at, 8}));
+    }
+    return numbers;
+}
+
 } // namespace detail
 
 ZERO_COLD_INLINE SafetensorsReader::SafetensorsReader(std::filesystem::path const& file,
                                                       std::optional<std::uint64_t> index_checksum)
-    : _file(detail::File::open(file)) {
+    : _file(detail::File::open(file, index_checksum ? detail::File::Links::refused
+                                                    : detail::File::Links::followed)) {
     std::uint64_t const size = _file.size();
     std::array<std::byte, 8> length{};
     if (size < length.size()) {
         detail::refuse_header(_file.name(), "it has less than 8 bytes");
     }
-    read_at(0, length);
+    read_at(_file, 0, length);
     std::uint64_t const header_bytes = detail::from_little_endian(length);
     if (header_bytes > detail::largest_header || header_bytes > size - length.size()) {
         detail::refuse_header(_file.name(),
                               detail::text({"its header would have ", header_bytes, " bytes"}));
     }
     std::string json(static_cast<std::size_t>(header_bytes), '\0');
-    read_at(length.size(), std::as_writable_bytes(std::span<char>(json.data(), json.size())));
+    read_at(_file, length.size(),
+            std::as_writable_bytes(std::span<char>(json.data(), json.size())));
     _data_begin = length.size() + header_bytes;
     _header = detail::SafetensorsHeader::from_json(json, _file.name(), size - _data_begin);
     read_groups(index_checksum, json);
@@ -72,10 +84,9 @@ ZERO_COLD_INLINE void SafetensorsReader::read_groups(std::optional<std::uint64_t
         TensorEntry const& groups = _header.tensors.back();
         _covered = _header.tensors[_header.tensors.size() - 2].begin;
         std::vector<std::byte> bytes(static_cast<std::size_t>(groups.end - groups.begin));
-        read_at(_data_begin + groups.begin, {bytes.data(), bytes.size()});
-        for (std::size_t at = 0; at < bytes.size(); at += 8) {
-            _groups.push_back(detail::from_little_endian({bytes.data() + at, 8}));
-        }
+        read_at(_file, _data_begin + groups.begin, {bytes.data(), bytes.size()});
+        _checksums_begin = _data_begin + _covered;
+        _groups = detail::numbers_of(bytes);
         if (index_checksum) {
             detail::Checksum index;
             index.add(std::as_bytes(std::span<char const>(json.data(), json.size())));
@@ -84,6 +95,8 @@ ZERO_COLD_INLINE void SafetensorsReader::read_groups(std::optional<std::uint64_t
                 return;
             }
         }
+    } else if (!index_checksum) {
+        read_beside(json);
     }
     if (index_checksum) {
         detail::throw_error<CheckpointError>({"zero: the header or the checksums of '",
@@ -94,13 +107,49 @@ ZERO_COLD_INLINE void SafetensorsReader::read_groups(std::optional<std::uint64_t
     }
 }
 
+/// Opens the checksums beside an exported file; it may have been copied without them.
+ZERO_COLD_INLINE void SafetensorsReader::read_beside(std::string const& json) {
+    auto const digits = _header.metadata.find(detail::index_checksum_key);
+    std::string const path = detail::checksums_beside(_file.name());
+    std::error_code error;
+    if (digits == _header.metadata.end() || !std::filesystem::exists(path, error)) {
+        return;
+    }
+    _beside.emplace(detail::File::open(path, detail::File::Links::followed));
+    _covered = _header.data_bytes();
+    std::uint64_t const groups_begin = 8 * detail::checksum_blocks(_covered);
+    std::vector<std::byte> groups(
+        static_cast<std::size_t>(8 * detail::checksum_blocks(groups_begin)));
+    std::size_t const place = detail::index_checksum_place(json, digits->second);
+    bool is_right = place != std::string::npos && _beside->size() == groups_begin + groups.size();
+    if (is_right) {
+        read_at(*_beside, groups_begin, {groups.data(), groups.size()});
+        std::string const zeros = detail::checksum_text(0);
+        std::string header = json;
+        header.replace(place, digits->second.size(), zeros);
+        detail::Checksum index;
+        index.add(std::as_bytes(std::span<char const>(header.data(), header.size())));
+        index.add({groups.data(), groups.size()});
+        is_right = detail::checksum_text(index.take()) == digits->second;
+    }
+    if (!is_right) {
+        detail::throw_error<CheckpointError>(
+            {"zero: '", path, "' does not hold the checksums of '", _file.name(),
+             "'; one of the files was changed or damaged. Remove the former to read the latter "
+             "without verification."});
+    }
+    _groups = detail::numbers_of(groups);
+}
+
 ZERO_COLD_INLINE TensorEntry const* SafetensorsReader::find(std::string_view name) const {
     auto const found = _by_name.find(name);
     return found == _by_name.end() ? nullptr : &_header.tensors[found->second];
 }
 
-ZERO_COLD_INLINE void SafetensorsReader::read_at(std::uint64_t offset, std::span<std::byte> into) {
-    _file.read_at(offset, into);
+ZERO_COLD_INLINE void SafetensorsReader::read_at(detail::File& file, std::uint64_t offset,
+                                                 std::span<std::byte> into) {
+    file.reopen();
+    file.read_at(offset, into);
     _bytes_read += into.size();
 }
 
@@ -132,12 +181,12 @@ ZERO_COLD_INLINE std::uint64_t SafetensorsReader::checksum(std::uint64_t block,
     auto const count = static_cast<std::size_t>(
         detail::smaller(detail::checksums_per_block, detail::checksum_blocks(_covered) - first));
     auto const checksums = _kept_checksums.get(group, 8 * count, [&](std::span<std::byte> into) {
-        read_at(_data_begin + _covered + 8 * first, into);
+        read_at(_beside ? *_beside : _file, _checksums_begin + 8 * first, into);
         if (detail::checksum_of(into) != _groups[static_cast<std::size_t>(group)]) {
             detail::throw_error<CheckpointError>(
-                {"zero: the checksums of tensor '", tensor.name, "' in '", _file.name(),
-                 "' are damaged, at byte ", _data_begin + _covered + 8 * first,
-                 "; load another checkpoint (LoadOptions::name)."});
+                {"zero: the checksums of tensor '", tensor.name, "' in '",
+                 (_beside ? *_beside : _file).name(), "' are damaged, at byte ",
+                 _checksums_begin + 8 * first, "; load another checkpoint (LoadOptions::name)."});
         }
     });
     return detail::from_little_endian(
@@ -147,7 +196,7 @@ ZERO_COLD_INLINE std::uint64_t SafetensorsReader::checksum(std::uint64_t block,
 /// Reads consecutive blocks into `into` and verifies their checksums there.
 ZERO_COLD_INLINE void SafetensorsReader::read_blocks(std::uint64_t block, std::span<std::byte> into,
                                                      TensorEntry const& tensor) {
-    read_at(_data_begin + block * detail::checksum_block_bytes, into);
+    read_at(_file, _data_begin + block * detail::checksum_block_bytes, into);
     while (!into.empty()) {
         auto const size = detail::smaller(into.size(), std::size_t{detail::checksum_block_bytes});
         if (detail::checksum_of(into.first(size)) != checksum(block, tensor)) {
@@ -173,6 +222,7 @@ SafetensorsReader::read_block(std::uint64_t block, TensorEntry const& tensor) {
 ZERO_COLD_INLINE void SafetensorsReader::verify(TensorEntry const& tensor, std::uint64_t offset,
                                                 std::uint64_t bytes) {
     require_inside(tensor, offset, bytes);
+    _file.reopen();
     _file.will_read(_data_begin + tensor.begin + offset, bytes);
     if (bytes == 0 || _groups.empty() || detail::holds_checksums(tensor.name)) {
         return;
@@ -196,10 +246,11 @@ ZERO_COLD_INLINE void SafetensorsReader::verify(TensorEntry const& tensor, std::
 ZERO_COLD_INLINE void SafetensorsReader::read(TensorEntry const& tensor, std::uint64_t offset,
                                               std::span<std::byte> into) {
     require_inside(tensor, offset, into.size());
+    _file.reopen();
     _file.will_read(_data_begin + tensor.begin + offset, into.size());
     std::uint64_t at = tensor.begin + offset; // in the data
     if (_groups.empty() || detail::holds_checksums(tensor.name)) {
-        read_at(_data_begin + at, into);
+        read_at(_file, _data_begin + at, into);
         return;
     }
     constexpr std::uint64_t block_bytes = detail::checksum_block_bytes;

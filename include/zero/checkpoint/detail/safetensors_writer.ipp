@@ -8,6 +8,7 @@
 #include "safetensors_header.hpp"
 
 #include <array>
+#include <system_error>
 #include <utility>
 
 namespace ZERO_NAMESPACE {
@@ -23,6 +24,19 @@ inline constexpr std::size_t cached_bytes = std::size_t{1} << 18U;
 /// Checksums are written in parts of this size, which cover 8 MiB of data.
 inline constexpr std::size_t collected_checksums = 16 * checksum_block_bytes;
 
+/// Creates the file of a writer, which must not exist.
+ZERO_COLD_INLINE File create_for(std::filesystem::path const& file, ChecksumPlace checksums) {
+    if (checksums == ChecksumPlace::inside) {
+        return File::create(file);
+    }
+    std::error_code error;
+    if (std::filesystem::exists(std::filesystem::symlink_status(file, error))) {
+        throw_error<CheckpointError>(
+            {"zero: '", file.string(), "' exists; remove it or choose another name."});
+    }
+    return File::create_named_last(file);
+}
+
 /// @brief Returns a number as safetensors stores it: little-endian.
 ZERO_COLD_INLINE std::array<std::byte, 8> little_endian(std::uint64_t value) noexcept {
     std::array<std::byte, 8> bytes{};
@@ -37,13 +51,19 @@ ZERO_COLD_INLINE std::array<std::byte, 8> little_endian(std::uint64_t value) noe
 ZERO_COLD_INLINE
 SafetensorsWriter::SafetensorsWriter(std::filesystem::path const& file,
                                      std::vector<TensorEntry> tensors,
-                                     std::map<std::string, std::string> const& metadata)
-    : _file(detail::File::create(file)) {
+                                     std::map<std::string, std::string> const& metadata,
+                                     ChecksumPlace checksums)
+    : _file(detail::create_for(file, checksums)) {
     detail::SafetensorsHeader header{std::move(tensors), metadata};
-    header.place(file.string());
-    _expected = header.tensors[header.tensors.size() - 2].begin;
+    header.place(file.string(), checksums);
     _header = header.to_json(file.string());
-    _checksums_at = 8 + _header.size() + _expected;
+    if (checksums == ChecksumPlace::beside) {
+        _beside.emplace(detail::File::create_named_last(detail::checksums_beside(file.string())));
+        _expected = header.data_bytes();
+    } else {
+        _expected = header.tensors[header.tensors.size() - 2].begin;
+        _checksums_at = 8 + _header.size() + _expected;
+    }
     _checksums.reserve(detail::collected_checksums);
     _collected.reserve(detail::collected_bytes);
     _file.write(detail::little_endian(_header.size()));
@@ -76,9 +96,10 @@ ZERO_COLD_INLINE void SafetensorsWriter::write_collected() {
     _collected.clear();
 }
 
-/// Writes checksums to their place behind the data, although most of the data may still be missing.
+/// Writes checksums to their place; behind the data, most of which may still be missing, unless
+/// they have a file of their own.
 ZERO_COLD_INLINE void SafetensorsWriter::write_checksums() {
-    _file.write_at(_checksums_at, {_checksums.data(), _checksums.size()});
+    checksum_file().write_at(_checksums_at, {_checksums.data(), _checksums.size()});
     _checksums_at += _checksums.size();
     std::span<std::byte const> left(_checksums.data(), _checksums.size());
     while (!left.empty()) {
@@ -129,12 +150,20 @@ ZERO_COLD_INLINE std::uint64_t SafetensorsWriter::finish() {
     write_collected();
     write_checksums();
     std::span<std::byte const> const groups(_groups.data(), _groups.size());
-    _file.write_at(_checksums_at, groups);
+    checksum_file().write_at(_checksums_at, groups);
     detail::Checksum index;
     index.add(std::as_bytes(std::span<char const>(_header.data(), _header.size())));
     index.add(groups);
+    std::uint64_t const checksum = index.take();
+    if (_beside) {
+        std::string const digits = detail::checksum_text(checksum);
+        std::size_t const place = detail::index_checksum_place(_header, detail::checksum_text(0));
+        _file.write_at(8 + place,
+                       std::as_bytes(std::span<char const>(digits.data(), digits.size())));
+        _beside->sync_and_close();
+    }
     _file.sync_and_close();
-    return index.take();
+    return checksum;
 }
 
 } // namespace ZERO_NAMESPACE

@@ -68,6 +68,9 @@ bool are_cuts(std::span<std::size_t const> cuts, std::size_t world) noexcept;
 /// @brief Reports calls that differ between ranks. @throws CollectiveMismatch always
 [[noreturn]] void throw_mismatch(std::string_view difference);
 
+/// @brief Reports that two threads call the communicator of one rank. @throws OutOfOrder always
+[[noreturn]] void throw_second_thread(CollectiveTag const& tag);
+
 } // namespace ZERO_NAMESPACE::detail
 
 #if !defined(ZERO_COMPILED)

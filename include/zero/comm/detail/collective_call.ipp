@@ -65,4 +65,10 @@ ZERO_INLINE void throw_mismatch(std::string_view difference) {
          "and settings."});
 }
 
+ZERO_COLD_INLINE void throw_second_thread(CollectiveTag const& tag) {
+    throw_error<OutOfOrder>({"zero: a second thread calls the collective ", describe(tag),
+                             " of a communicator while another thread is in one; give each "
+                             "thread the communicator of its own rank."});
+}
+
 } // namespace ZERO_NAMESPACE::detail

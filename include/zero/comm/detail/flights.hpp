@@ -7,6 +7,7 @@
 #include "collective_call.hpp"
 #include "flight.hpp"
 
+#include <atomic>
 #include <cstddef>
 
 namespace ZERO_NAMESPACE::detail {
@@ -23,9 +24,11 @@ public:
     /// queues. Waits only while all storage is in flight.
     /// @param call a call whose arguments were checked
     /// @param run a trivially copyable functor
+    /// @throws OutOfOrder if another thread is in a call
     template <class Run>
     void enqueue(CollectiveCall const& call, CollectiveMemory const& memory, host::Queue* queue,
                  Run const& run) {
+        OneThread const one(*this, call);
         Flight& flight = next(call, memory);
         queue->wait(_last);
         queue->enqueue([run, &flight] { run(flight); });
@@ -37,8 +40,25 @@ public:
     void synchronise() const;
 
 private:
+    /// The only thread in a call.
+    class OneThread {
+    public:
+        OneThread(Flights& flights, CollectiveCall const& call) : _is_in_use(flights._is_in_use) {
+            if (_is_in_use.exchange(true, std::memory_order_acq_rel)) {
+                throw_second_thread(call.tag);
+            }
+        }
+        OneThread(OneThread const&) = delete;
+        OneThread& operator=(OneThread const&) = delete;
+        ~OneThread() { _is_in_use.store(false, std::memory_order_release); }
+
+    private:
+        std::atomic_ref<bool> _is_in_use;
+    };
+
     [[nodiscard]] Flight& next(CollectiveCall const& call, CollectiveMemory const& memory);
 
+    bool _is_in_use = false; ///< a thread enqueues
     List<Flight> _flights;
     std::size_t _count = 0; ///< number of calls
     host::Event _last{};

@@ -33,6 +33,7 @@ public:
     using policy_category = CommunicatorCategory;
     using Backend = HostBackend;
     using Queue = Backend::Queue;
+    static constexpr bool compares_calls = requires { requires Collectives::compares_calls; };
 
     [[nodiscard]] int rank() const noexcept { return static_cast<int>(place().rank); }
     [[nodiscard]] int size() const noexcept { return static_cast<int>(place().world); }
@@ -125,6 +126,11 @@ public:
 protected:
     explicit HostCommunicator(std::unique_ptr<Collectives> collectives) noexcept
         : _collectives(std::move(collectives)) {}
+
+    /// @brief Gives up the collectives: the last use of this object.
+    [[nodiscard]] std::unique_ptr<Collectives> release() noexcept {
+        return std::move(_collectives);
+    }
 
     [[nodiscard]] Collectives& collectives() noexcept { return *_collectives; }
     [[nodiscard]] Collectives const& collectives() const noexcept { return *_collectives; }

@@ -8,6 +8,7 @@
 #include "collective_call.hpp"
 #include "loopback_group.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <exception>
 #include <memory>
@@ -62,6 +63,12 @@ public:
     void abort(std::string_view cause, bool is_provisional) noexcept {
         _group->abort(cause, is_provisional);
     }
+
+    /// @brief See `Rendezvous`.
+    void begin_run() noexcept { _group->begin_run(_rank); }
+
+    /// @brief See `Rendezvous`.
+    void end_run() noexcept { _group->end_run(_rank); }
 
     /// @brief See `LoopbackGroup`.
     void leave(std::string_view cause) noexcept { _group->leave(cause); }
@@ -125,6 +132,22 @@ private:
         return _group->events[rank];
     }
 
+    /// The only thread in a call of a rank.
+    class SoleThread {
+    public:
+        SoleThread(LoopbackSlot& slot, CollectiveTag const& tag) : _is_in_use(slot.is_in_use) {
+            if (_is_in_use.exchange(true, std::memory_order_acq_rel)) {
+                throw_second_thread(tag);
+            }
+        }
+        SoleThread(SoleThread const&) = delete;
+        SoleThread& operator=(SoleThread const&) = delete;
+        ~SoleThread() { _is_in_use.store(false, std::memory_order_release); }
+
+    private:
+        std::atomic_ref<bool> _is_in_use;
+    };
+
     static void attempt(std::exception_ptr& failure, FunctionRef<> body) noexcept;
     static void record(Event& event, Queue queue, std::exception_ptr& failure) noexcept;
     void wait_for_peers(Queue queue, Event LoopbackEvents<Event>::*event, Fence fence);
@@ -132,6 +155,7 @@ private:
 
     std::shared_ptr<Group> _group;
     std::size_t _rank;
+    int _exceptions = std::uncaught_exceptions(); ///< in flight at construction
     List<Flight> _flights;
     std::size_t _collectives = 0; ///< number of collectives so far
 };
@@ -149,7 +173,7 @@ LoopbackFrame<B>::~LoopbackFrame() {
     if (_group == nullptr) {
         return;
     }
-    _group->leave(_rank);
+    _group->leave(_rank, std::uncaught_exceptions() > _exceptions);
     if constexpr (!copies_arguments) {
         try { // pending commands read the tables
             for (Flight const& flight : _flights) {
@@ -164,10 +188,11 @@ template <class B>
 void LoopbackFrame<B>::collective(CollectiveCall const& call, void const* send, void* receive,
                                   Queue queue, FunctionRef<> first, FunctionRef<> second) {
     B::rethrow_failure(queue);
+    LoopbackSlot& own = slot(_rank);
+    SoleThread const sole(own, call.tag);
     if constexpr (!copies_arguments) {
         B::synchronise(flight().done);
     }
-    LoopbackSlot& own = slot(_rank);
     own.call = call; // `has_failed` stays: peers may still read its value from the last collective
     own.send = send;
     own.receive = receive;
@@ -212,8 +237,9 @@ void LoopbackFrame<B>::collective(CollectiveCall const& call, void const* send, 
 
 template <class B>
 LoopbackFrame<B> LoopbackFrame<B>::split(int color, int key) {
-    LoopbackPart const part = _group->enter_split(_rank, color, key);
     LoopbackSlot& own = slot(_rank);
+    SoleThread const sole(own, CollectiveTag{"split of the group"});
+    LoopbackPart const part = _group->enter_split(_rank, color, key);
     std::exception_ptr failure;
     if (part.first == _rank) {
         attempt(failure, [&] {

@@ -26,6 +26,7 @@ struct LoopbackSlot {
     void const* send = nullptr;
     void* receive = nullptr;
     bool has_failed = false;
+    bool is_in_use = false;                ///< a thread is in a call; only for `LoopbackFrame`
     int color = 0;                         ///< color in a split
     int key = 0;                           ///< key in a split
     std::shared_ptr<LoopbackGroup> part{}; ///< the group that this rank made in a split
@@ -91,6 +92,12 @@ public:
     /// @brief See `Rendezvous`.
     void pass() { _rendezvous.pass(); }
 
+    /// @brief See `Rendezvous`.
+    void begin_run(std::size_t rank) noexcept { _rendezvous.begin_run(rank); }
+
+    /// @brief See `Rendezvous`.
+    void end_run(std::size_t rank) noexcept { _rendezvous.end_run(rank); }
+
     /// @brief Aborts this group and those of its family; see `Rendezvous`.
     void abort(std::string_view cause, bool is_provisional) noexcept {
         _family->abort(cause, is_provisional);
@@ -100,10 +107,13 @@ public:
     void abort_because_of(std::size_t rank, std::exception_ptr const& failure) noexcept;
 
     /// @brief Aborts this group, and no other, because a rank no longer takes part.
-    void leave(std::string_view cause) noexcept { _rendezvous.leave(cause); }
+    void leave(std::string_view cause, bool is_provisional = false) noexcept {
+        _rendezvous.leave(cause, is_provisional);
+    }
 
     /// @brief Aborts this group, and no other, because the communicator of the rank is destroyed.
-    void leave(std::size_t rank) noexcept;
+    /// @param is_unwinding whether an exception destroys it: whoever catches it may tell the cause
+    void leave(std::size_t rank, bool is_unwinding) noexcept;
 
     /// @brief Throws if a rank failed inside the collective. @throws Aborted
     void throw_if_rank_failed() const;

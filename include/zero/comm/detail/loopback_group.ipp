@@ -150,11 +150,14 @@ ZERO_INLINE void LoopbackGroup::abort_because_of(std::size_t rank,
     }
 }
 
-ZERO_INLINE void LoopbackGroup::leave(std::size_t rank) noexcept {
+ZERO_INLINE void LoopbackGroup::leave(std::size_t rank, bool is_unwinding) noexcept {
     try {
-        leave(text({"rank ", rank, " left the group (its communicator was destroyed)"}));
+        leave(text({"rank ", rank, " left the group (",
+                    is_unwinding ? "an exception destroyed its communicator)"
+                                 : "its communicator was destroyed)"}),
+              is_unwinding);
     } catch (...) { // no memory for the text
-        leave("a rank left the group");
+        leave("a rank left the group", is_unwinding);
     }
 }
 

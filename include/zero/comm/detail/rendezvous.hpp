@@ -3,6 +3,7 @@
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../collective_tag.hpp"
+#include "polled_time.hpp"
 
 #include <atomic>
 #include <condition_variable> // also declares clocks and durations, cheaper than <chrono>
@@ -27,7 +28,7 @@ public:
     using Duration = std::chrono::milliseconds; ///< type of time-outs
 
     /// @param world number of ranks, at least 1
-    /// @param time_out how long `enter` waits for the last rank
+    /// @param time_out how long `enter` waits for the last rank, less pauses of the whole process
     Rendezvous(std::size_t world, Duration time_out);
 
     /// @brief Waits until all ranks have entered. The tag names the collective in errors.
@@ -42,8 +43,15 @@ public:
     /// catches the exception may provide.
     void abort(std::string_view cause, bool is_provisional) noexcept;
 
-    /// @brief Aborts because a rank no longer takes part. That is not a failure.
-    void leave(std::string_view cause) noexcept;
+    /// @brief Aborts because a rank no longer takes part. That is not a failure, and does not
+    /// replace one. If it is provisional, the other ranks wait a moment for the reason why the rank
+    /// has left.
+    void leave(std::string_view cause, bool is_provisional = false) noexcept;
+
+    /// @brief Begins and ends a run of `run_rank` on a rank. A peer that waits in its run number n
+    /// for a rank that has ended its run number n waits in vain, so `enter` fails.
+    void begin_run(std::size_t rank) noexcept;
+    void end_run(std::size_t rank) noexcept;
 
     /// @brief Returns the cause of an abort or a time-out; empty before.
     [[nodiscard]] std::string cause() const;
@@ -64,9 +72,17 @@ private:
 
     static bool spin(std::atomic<std::uint64_t> const& counter, std::uint64_t from) noexcept;
     void end(std::string_view cause, bool is_provisional, bool was_left) noexcept;
+    void abort_if_finished(std::size_t rank);
     [[noreturn]] void give_up(std::size_t rank, CollectiveTag const& tag);
     void wait_for_others(std::size_t rank, std::uint64_t meeting, CollectiveTag const& tag);
     void throw_if_aborted(std::size_t rank, CollectiveTag const& tag) const;
+
+    /// The runs of `run_rank` on one rank. A run inside another one is a part of that.
+    struct Runs {
+        std::size_t begun = 0;
+        std::size_t ended = 0;
+        std::size_t depth = 0;
+    };
 
     std::size_t _world;
     Duration _time_out;
@@ -77,6 +93,7 @@ private:
     std::atomic<std::size_t> _passed{0};
     std::size_t _arrived = 0;
     std::vector<char> _is_here;
+    std::vector<Runs> _runs;
     bool _is_aborted = false;
     bool _is_provisional = false;
     bool _was_left = false;

@@ -7,6 +7,7 @@
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "collective_call.hpp"
+#include "report_failure.hpp"
 
 #include <exception>
 #include <thread>
@@ -14,7 +15,7 @@
 namespace ZERO_NAMESPACE::detail {
 
 ZERO_INLINE Rendezvous::Rendezvous(std::size_t world, Duration time_out)
-    : _world(world), _time_out(smaller(time_out, longest)), _is_here(world, false) {}
+    : _world(world), _time_out(smaller(time_out, longest)), _is_here(world, false), _runs(world) {}
 
 /// Polls the counter a few times and returns whether it changed.
 ZERO_INLINE bool Rendezvous::spin(std::atomic<std::uint64_t> const& counter,
@@ -69,15 +70,15 @@ ZERO_INLINE void Rendezvous::abort(std::string_view cause, bool is_provisional) 
     end(cause, is_provisional, false);
 }
 
-ZERO_INLINE void Rendezvous::leave(std::string_view cause) noexcept {
-    end(cause, false, true);
+ZERO_INLINE void Rendezvous::leave(std::string_view cause, bool is_provisional) noexcept {
+    end(cause, is_provisional, true);
 }
 
 ZERO_INLINE void Rendezvous::end(std::string_view cause, bool is_provisional,
                                  bool was_left) noexcept {
     {
         std::lock_guard const lock(_mutex);
-        if (_is_aborted || (is_provisional && _is_provisional)) {
+        if (_is_aborted || (_is_provisional && (is_provisional || was_left))) {
             return;
         }
         _is_provisional = is_provisional;
@@ -91,6 +92,38 @@ ZERO_INLINE void Rendezvous::end(std::string_view cause, bool is_provisional,
         }
     }
     _changed.notify_all();
+}
+
+ZERO_COLD_INLINE void Rendezvous::begin_run(std::size_t rank) noexcept {
+    std::lock_guard const lock(_mutex);
+    Runs& runs = _runs[rank];
+    runs.begun += runs.depth++ == 0 ? 1 : 0;
+}
+
+ZERO_COLD_INLINE void Rendezvous::end_run(std::size_t rank) noexcept {
+    {
+        std::lock_guard const lock(_mutex);
+        Runs& runs = _runs[rank];
+        runs.ended += --runs.depth == 0 ? 1 : 0;
+    }
+    _changed.notify_all();
+}
+
+/// Called under the lock.
+ZERO_COLD_INLINE void Rendezvous::abort_if_finished(std::size_t rank) {
+    if (_is_aborted || _is_provisional) {
+        return;
+    }
+    Runs const& own = _runs[rank];
+    for (std::size_t peer = 0; own.depth != 0 && peer < _world; ++peer) {
+        if (!_is_here[peer] && _runs[peer].ended >= own.begun) {
+            _cause = finished_text(peer);
+            _is_aborted = true;
+            _was_left = true;
+            _changed.notify_all();
+            return;
+        }
+    }
 }
 
 ZERO_INLINE std::string Rendezvous::failure() const {
@@ -108,22 +141,24 @@ ZERO_INLINE void Rendezvous::wait_for_others(std::size_t rank, std::uint64_t mee
     if (spin(_meeting, meeting)) {
         return;
     }
-    auto const deadline = std::chrono::steady_clock::now() + _time_out;
+    PolledTime time(_time_out);
     std::unique_lock lock(_mutex);
     while (!has_moved(_meeting, meeting)) {
+        abort_if_finished(rank);
         throw_if_aborted(rank, tag);
-        // After a provisional cause the deadline decides nothing, and may be over.
-        auto const until = _is_provisional ? _grace_end : deadline;
-        if (_changed.wait_until(lock, until) != std::cv_status::timeout
-            || has_moved(_meeting, meeting) || _is_aborted) {
+        // After a provisional cause the time-out decides nothing, and may be over.
+        auto const until = _is_provisional ? _grace_end : PolledTime::Clock::now() + time.slice();
+        bool const was_woken = _changed.wait_until(lock, until) != std::cv_status::timeout;
+        bool const is_over = time.poll();
+        if (was_woken || has_moved(_meeting, meeting) || _is_aborted) {
             continue;
         }
         if (_is_provisional) {
             _is_aborted = std::chrono::steady_clock::now() >= _grace_end;
-        } else if (std::chrono::steady_clock::now() >= deadline) {
+            _changed.notify_all();
+        } else if (is_over) {
             give_up(rank, tag);
         }
-        _changed.notify_all();
     }
 }
 

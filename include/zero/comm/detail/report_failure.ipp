@@ -23,4 +23,9 @@ ZERO_COLD_INLINE void report_failure(std::size_t rank,
     }
 }
 
+ZERO_COLD_INLINE std::string finished_text(std::size_t rank) {
+    return text(
+        {"rank ", rank, " finished and left the group; every rank must make the same calls"});
+}
+
 } // namespace ZERO_NAMESPACE::detail

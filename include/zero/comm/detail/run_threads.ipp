@@ -2,7 +2,6 @@
 
 #include "run_threads.hpp"
 
-#include "../../core/detail/text.hpp"
 #include "../../core/error.hpp"
 #include "failures.hpp"
 #include "report_failure.hpp"
@@ -26,10 +25,7 @@ run_rank_of_group(std::size_t rank, FunctionRef<std::size_t> const& body,
     try {
         body(rank);
         // a peer that enters a collective later would wait for this rank in vain
-        release(rank,
-                text({"rank ", rank,
-                      " finished and left the group; every rank must make the same calls"}),
-                false);
+        release(rank, finished_text(rank), false);
     } catch (Aborted const&) {
         fail(true);
     } catch (...) {

@@ -27,4 +27,17 @@ void wait_for_collectives(Communicator& communicator, typename Communicator::Bac
     rethrow_failure_of(communicator);
 }
 
+/// @brief Waits until the collectives that were called so far have run, and checks that none
+/// failed. Transports that run them in the order of the calls, whatever their queues, do not wait.
+///
+/// A peer that has left since does not count as a failure, if the transport has `synchronise`.
+template <class Communicator>
+void synchronise_collectives(Communicator& communicator) {
+    if constexpr (requires { communicator.synchronise(); }) {
+        communicator.synchronise();
+    } else {
+        rethrow_failure_of(communicator);
+    }
+}
+
 } // namespace ZERO_NAMESPACE::detail

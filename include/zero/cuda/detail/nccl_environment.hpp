@@ -15,6 +15,7 @@ struct NcclEnvironment {
     int rank = 0;
     int world = 1;
     int local_rank = 0;  ///< rank among the processes of this machine
+    std::string reason;  ///< `launch::Environment::reason`
     std::string address; ///< address of rank 0, "host:port" as in NCCL_COMM_ID
 };
 
@@ -43,9 +44,10 @@ inline int nccl_port(launch::detail::Variables const& variables) {
 inline NcclEnvironment read_environment(NcclSystem& system) {
     launch::detail::Variables const variables(variable_of, &system);
     launch::Environment const launched = launch::environment(variable_of, &system);
-    NcclEnvironment environment{launched.rank, launched.world, launched.local_rank, {}};
-    std::string const host =
-        variables.text("MASTER_ADDR", "the name or address of the machine of rank 0");
+    NcclEnvironment environment{
+        launched.rank, launched.world, launched.local_rank, launched.reason, {}};
+    std::string const host = variables.text(
+        "MASTER_ADDR", "the name or address of the machine of rank 0; this is " + launched.reason);
     if (host.empty() || host.find_first_of(" \t\r\n/") != std::string::npos) {
         launch::detail::Variables::refuse(
             "MASTER_ADDR", "is '" + host + '\'',

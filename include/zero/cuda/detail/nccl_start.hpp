@@ -163,16 +163,17 @@ inline std::unique_ptr<NcclSession> join_group(NcclInterface interfaces, NcclUni
     return session;
 }
 
-/// @brief Makes the device of a local rank current. @throws LauncherError, CommunicatorError
-inline void select_device(NcclSystem& system, int local_rank) {
+/// @brief Makes the device of a local rank current. @param reason where the local rank is from, for
+/// messages. @throws LauncherError, CommunicatorError
+inline void select_device(NcclSystem& system, int local_rank, std::string const& reason) {
     int devices = 0;
     require_success(system, system.device_count(devices), "cudaGetDeviceCount");
     if (local_rank >= devices) {
         zero::detail::throw_error<LauncherError>(
-            {"zero: the environment variable LOCAL_RANK is ", local_rank,
-             ", but this process sees ", devices,
+            {"zero: the rank on this machine is ", local_rank, " (", reason,
+             "), but this process sees ", devices,
              " CUDA devices; start at most as many processes on a machine. If the launcher shows "
-             "each process only its own device, set "
+             "each process only its own device, set RANK and WORLD_SIZE as they are, and "
              "LOCAL_RANK to 0."});
     }
     require_success(system, system.set_device(local_rank),
@@ -184,7 +185,7 @@ inline std::unique_ptr<NcclSession> join_launched_group(NcclInterface interfaces
                                                         NcclOptions const& options) {
     check_making(interfaces, options);
     NcclEnvironment const environment = read_environment(*interfaces.system);
-    select_device(*interfaces.system, environment.local_rank);
+    select_device(*interfaces.system, environment.local_rank, environment.reason);
     // With this variable set, rank 0 listens at the address, and the id that each rank makes names
     // it. NCCL reads the variable in both calls.
     ScopedVariable const address(*interfaces.system, "NCCL_COMM_ID", environment.address.c_str());

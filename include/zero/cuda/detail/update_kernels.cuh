@@ -83,7 +83,7 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 2)
     using Weights = std::remove_const_t<decltype(weights)>;
     using States = std::remove_const_t<decltype(states)>;
     UpdatePack<Optimizer, Gradient, Weights, States> const body{
-        slice.gradient, weights, states, decision->factor, group.hyper, begin};
+        slice.gradient, weights, states, factor_of(group, *decision), group.hyper, begin};
     for_packs<Weights::is_all_packs && States::is_all_packs, States::needs_warp>(elements,
                                                                                  is_aligned, body);
 }

@@ -35,10 +35,11 @@ ZERO_COLD_INLINE void Variables::refuse(char const* name, std::string_view found
     zero::detail::throw_error<LauncherError>(
         {"zero: the environment variable ", name, ' ', found, "; it must be ", needed,
          ". torchrun sets RANK, WORLD_SIZE and LOCAL_RANK (and MASTER_ADDR and MASTER_PORT), "
-         "mpirun "
-         "of Open MPI OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE and OMPI_COMM_WORLD_LOCAL_RANK, "
-         "mpiexec of MPICH PMI_RANK, PMI_SIZE and MPI_LOCALRANKID, srun SLURM_PROCID, SLURM_NTASKS "
-         "and SLURM_LOCALID; PMIX_RANK is compared with the rank. Under another launcher set RANK, "
+         "mpirun of Open MPI OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE and "
+         "OMPI_COMM_WORLD_LOCAL_RANK, mpiexec of MPICH, Intel and Cray PMI_RANK, PMI_SIZE and "
+         "MPI_LOCALRANKID or PMI_LOCAL_RANK, flux run FLUX_TASK_RANK, FLUX_JOB_SIZE and "
+         "FLUX_TASK_LOCAL_ID, srun SLURM_PROCID, SLURM_STEP_NUM_TASKS or SLURM_NTASKS, and "
+         "SLURM_LOCALID; PMIX_RANK is compared with the rank. Under another launcher set RANK, "
          "WORLD_SIZE and LOCAL_RANK for each process."});
 }
 

@@ -63,6 +63,26 @@ ZERO_COLD_INLINE void require_tile(std::span<ParameterSpec const> parameters, st
     }
 }
 
+/// @throws InvalidArgument if the rows are not those of the first dimensions of the shape
+inline void require_rows_of_shape(ParameterSpec const& spec) {
+    if (spec.rows == 0 || spec.shape.empty() || spec.elements == 0) {
+        return;
+    }
+    std::size_t rows = 1;
+    bool is_product = false;
+    for (std::size_t dimension = 0; dimension + 1 < spec.shape.size(); ++dimension) {
+        rows *= spec.shape[dimension];
+        is_product = is_product || rows == spec.rows;
+    }
+    if (!is_product) {
+        throw_error<InvalidArgument>(
+            {"zero: parameter '", spec.name, "' has ", spec.rows, " rows, but the shape ",
+             shape_text(spec.shape),
+             "; the rows of its matrix are the product of the first dimensions. Leave 'rows' out, "
+             "or give the shape of that matrix."});
+    }
+}
+
 ZERO_COLD_INLINE void validate_parameters(std::span<ParameterSpec const> parameters,
                                           LayoutOptions const& options) {
     if (options.world == 0) {
@@ -128,6 +148,7 @@ ZERO_COLD_INLINE void validate_parameters(std::span<ParameterSpec const> paramet
                                           " rows of equal length; give the rows of the matrix, or "
                                           "0 if it is not a matrix."});
         }
+        require_rows_of_shape(spec);
         total += spec.elements;
         require_tile(parameters, index);
         named.push_back(index);

@@ -10,11 +10,11 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../host/queue.hpp"
 #include "../options.hpp"
+#include "mpi.hpp"
 #include "peers.hpp"
 
 #include <cstddef>
 #include <memory>
-#include <mpi.h>
 #include <string_view>
 
 namespace ZERO_NAMESPACE::mpi::detail {
@@ -29,6 +29,7 @@ namespace ZERO_NAMESPACE::mpi::detail {
 class Collectives {
 public:
     static constexpr bool reduces_integers_together = true; ///< see `HostCommunicator`
+    static constexpr bool compares_calls = true;            ///< see `Communicator`
 
     /// @brief Starts on a duplicate of a communicator. Collective; waits for the peers within the
     /// time-out. @throws InvalidArgument, MpiError, TimedOut, CommunicatorError
@@ -42,6 +43,10 @@ public:
     /// @brief Waits until the enqueued commands have run, and parts from the peers. While an
     /// exception unwinds it aborts first.
     ~Collectives();
+
+    /// @brief Destroys the collectives of a communicator. If an exception does so, and the family
+    /// has other communicators, the wait for the peers is left to the next one that is destroyed.
+    static void part(std::unique_ptr<Collectives> own) noexcept;
 
     [[nodiscard]] Peers& peers() noexcept { return _peers; }
     [[nodiscard]] Peers const& peers() const noexcept { return _peers; }
@@ -63,6 +68,7 @@ public:
     [[nodiscard]] std::unique_ptr<Collectives> split(int color, int key);
 
 private:
+    void abort_if_unwinding() noexcept;
     void run(zero::detail::Flight const& flight);
     void reduce_extents(zero::detail::Flight const& flight, void* out);
     void reduce_extents_by_library(zero::detail::Flight const& flight, void* out);

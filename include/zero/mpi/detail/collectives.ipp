@@ -4,6 +4,7 @@
 
 #include "../../comm/integer_reduction.hpp"
 #include "../../core/detail/text.hpp"
+#include "../../host/host_backend.hpp"
 #include "limits.hpp"
 #include "rounds.hpp"
 
@@ -27,11 +28,38 @@ ZERO_COLD_INLINE Collectives::Collectives(MPI_Comm communicator, std::shared_ptr
     _peers.discard_into(_scratch.data(), half_bytes());
 }
 
-ZERO_COLD_INLINE Collectives::~Collectives() {
+ZERO_COLD_INLINE void Collectives::abort_if_unwinding() noexcept {
     if (std::uncaught_exceptions() > _exceptions) {
         _peers.abort(zero::detail::text(
                          {"rank ", _peers.rank(), " left the group while an exception unwound"}),
                      true);
+    }
+}
+
+ZERO_COLD_INLINE void Collectives::part(std::unique_ptr<Collectives> own) noexcept {
+    if (own == nullptr || std::uncaught_exceptions() <= own->_exceptions
+        || own->_options.memory != &HostBackend::default_memory()) { // which may be gone later
+        return;
+    }
+    own->abort_if_unwinding();
+    own->_flights.synchronise();
+    own->_peers.say_goodbye();
+    try {
+        auto const family = own->_peers.family();
+        std::shared_ptr<void> leaving = std::move(own);
+        auto const lock = family->lock();
+        (void)family->keep(leaving); // otherwise it waits now, after the lock
+    } catch (...) {                  // no memory: it waits now
+    }
+}
+
+ZERO_COLD_INLINE Collectives::~Collectives() {
+    abort_if_unwinding();
+    {
+        auto const kept = [&] {
+            auto const lock = _peers.family()->lock();
+            return _peers.family()->take_kept();
+        }(); // they wait for their peers first
     }
     _flights.synchronise();
     if (!_peers.close()) { // MPI may still write to the memory

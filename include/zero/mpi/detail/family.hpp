@@ -4,7 +4,9 @@
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 
+#include <memory>
 #include <mutex>
+#include <utility>
 
 namespace ZERO_NAMESPACE::mpi::detail {
 
@@ -33,10 +35,22 @@ public:
     /// @brief The communicators of the family in this process; null for those that were removed.
     [[nodiscard]] zero::detail::List<Peers*> const& members() const noexcept { return _members; }
 
+    /// @brief Keeps a communicator that an exception destroys until another one of the family is
+    /// destroyed, unless it is the last: whoever catches the exception can then tell the cause
+    /// before this rank waits for its peers. Call it under the lock.
+    /// @return whether it was kept
+    [[nodiscard]] bool keep(std::shared_ptr<void> leaving);
+
+    /// @brief Returns what was kept. Call it under the lock, and destroy the result outside.
+    [[nodiscard]] zero::detail::List<std::shared_ptr<void>> take_kept() noexcept {
+        return std::move(_kept);
+    }
+
 private:
     std::mutex _own;
     std::mutex* _mutex;
     zero::detail::List<Peers*> _members;
+    zero::detail::List<std::shared_ptr<void>> _kept;
 };
 
 } // namespace ZERO_NAMESPACE::mpi::detail

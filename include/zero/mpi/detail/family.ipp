@@ -17,4 +17,16 @@ ZERO_INLINE void Family::remove(Peers const* member) noexcept {
     }
 }
 
+ZERO_COLD_INLINE bool Family::keep(std::shared_ptr<void> leaving) {
+    std::size_t others = 0;
+    for (Peers const* const member : _members) {
+        others += member != nullptr ? 1 : 0;
+    }
+    if (others <= 1 + _kept.size()) {
+        return false;
+    }
+    _kept.push_back(std::move(leaving));
+    return true;
+}
+
 } // namespace ZERO_NAMESPACE::mpi::detail

@@ -4,12 +4,12 @@
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "family.hpp"
+#include "mpi.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <mpi.h>
 #include <string_view>
 
 namespace ZERO_NAMESPACE::mpi::detail {

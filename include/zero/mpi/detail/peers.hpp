@@ -6,6 +6,7 @@
 #include "../options.hpp"
 #include "family.hpp"
 #include "message.hpp"
+#include "mpi.hpp"
 #include "round.hpp"
 
 #include <array>
@@ -13,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mpi.h>
 #include <string>
 #include <string_view>
 
@@ -40,8 +40,9 @@ public:
     ~Peers() { (void)close(); }
 
     /// @brief Parts from the peers and frees the MPI_Comm; waits for them at most
-    /// `Options::finish_time_out`. Returns false if a transfer stays pending: then the memory that
-    /// it uses must not be freed. A no-op the second time.
+    /// `Options::finish_time_out`, less what a failure has waited before. Returns false if a
+    /// transfer stays pending: then the memory that it uses must not be freed. A no-op the second
+    /// time.
     bool close() noexcept;
 
     [[nodiscard]] int rank() const noexcept { return _rank; }
@@ -75,6 +76,9 @@ public:
 
     /// @brief Throws if there is a final failure. @throws Aborted, CollectiveMismatch
     void rethrow_failure();
+
+    /// @brief Promises the peers that nothing more is sent here. Does not wait; `close` does.
+    void say_goodbye() noexcept;
 
     /// @brief Ends after the current exception: informs the peers, and waits until no transfer is
     /// pending, at most `Options::finish_time_out`.
@@ -132,7 +136,7 @@ private:
     void require_present(Round& round, unsigned& turns);
     [[nodiscard]] std::string missing_peers(Round const& round) const;
     [[nodiscard]] std::string current_call() const;
-    [[nodiscard]] bool drain(Clock::duration limit, bool needs_goodbyes) noexcept;
+    [[nodiscard]] bool drain(bool needs_goodbyes) noexcept;
     [[nodiscard]] bool are_transfers_done() noexcept;
     [[nodiscard]] bool discard() noexcept;
 
@@ -140,6 +144,7 @@ private:
     std::shared_ptr<Family> _family;
     Options _options;
     Clock::duration _beat;
+    Clock::duration _finish_left; ///< of `Options::finish_time_out`
     int _rank = 0;
     int _world = 1;
     int _largest_tag = 32767;

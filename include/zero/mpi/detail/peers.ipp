@@ -2,6 +2,7 @@
 
 #include "peers.hpp"
 
+#include "../../comm/detail/polled_time.hpp"
 #include "../../comm/detail/report_failure.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
@@ -18,7 +19,8 @@ ZERO_COLD_INLINE Peers::Peers(MPI_Comm communicator, std::shared_ptr<Family> fam
                               Options const& options)
     : _communicator(communicator), _family(std::move(family)), _options(options),
       _beat(zero::detail::smaller(options.heartbeat, options.time_out / 4)),
-      _buffers(std::make_unique<Buffers>()), _outgoing(_buffers->outgoing) {
+      _finish_left(options.finish_time_out), _buffers(std::make_unique<Buffers>()),
+      _outgoing(_buffers->outgoing) {
     Lock const lock = _family->lock();
     require_success(MPI_Comm_set_errhandler(_communicator, MPI_ERRORS_RETURN),
                     "MPI_Comm_set_errhandler");
@@ -58,7 +60,7 @@ ZERO_COLD_INLINE bool Peers::close() noexcept {
             Lock const lock = _family->lock();
             tell(MessageKind::goodbye, FailureKind::none, "");
         }
-        bool const is_quiet = drain(_options.finish_time_out, true);
+        bool const is_quiet = drain(true);
         Lock const lock = _family->lock();
         _has_lost_transfers = !is_quiet && !are_transfers_done();
         if (_has_lost_transfers) {
@@ -163,6 +165,8 @@ ZERO_INLINE void Peers::finish(Round& round) {
     }
     Clock::time_point now = start;
     Clock::time_point beat = start + _beat;
+    zero::detail::PolledTime time(_options.time_out);
+    bool is_over = false;
     unsigned turns_without_peer = 0;
     for (unsigned turn = 1;; ++turn) {
         {
@@ -184,13 +188,14 @@ ZERO_INLINE void Peers::finish(Round& round) {
                 tell(MessageKind::heartbeat, FailureKind::none, "");
                 beat = now + _beat;
             }
-            if (now - start >= _options.time_out) {
+            if (is_over) {
                 throw_time_out(round);
             }
         }
         if (turn > turns_before_pause) {
             pause(now - start, round.is_reducing);
             now = Clock::now();
+            is_over = time.poll(now);
         }
     }
 }
@@ -312,15 +317,16 @@ ZERO_COLD_INLINE void Peers::part_after_failure() noexcept {
                 }
             }
         }
-        (void)drain(_options.finish_time_out, false);
+        (void)drain(false);
     } catch (...) { // the destructor tries again
     }
 }
 
 /// Receives and discards until no own transfer is pending and, if `needs_goodbyes`, every peer has
-/// promised to send nothing more. Returns whether that was reached in time.
-ZERO_COLD_INLINE bool Peers::drain(Clock::duration limit, bool needs_goodbyes) noexcept {
-    Clock::time_point const start = Clock::now();
+/// promised to send nothing more. Returns whether that was reached in what is left of the time.
+ZERO_COLD_INLINE bool Peers::drain(bool needs_goodbyes) noexcept {
+    Clock::duration const limit = _finish_left;
+    zero::detail::PolledTime time(_options.finish_time_out);
     for (;;) {
         {
             Lock const lock = _family->lock();
@@ -334,10 +340,12 @@ ZERO_COLD_INLINE bool Peers::drain(Clock::duration limit, bool needs_goodbyes) n
                 return true;
             }
         }
-        if (Clock::now() - start >= limit) {
+        (void)time.poll();
+        _finish_left = limit - zero::detail::smaller<Clock::duration>(time.waited(), limit);
+        if (_finish_left == Clock::duration{}) {
             return false;
         }
-        pause(Clock::now() - start, false);
+        pause(time.waited(), false);
     }
 }
 

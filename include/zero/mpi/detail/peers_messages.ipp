@@ -46,12 +46,24 @@ ZERO_INLINE void Peers::receive_messages() noexcept {
     }
 }
 
-/// Takes the messages of all communicators of the family, because a failure of one is one of all.
+/// Takes the messages of all communicators of the family, because a failure of one is one of all,
+/// and discards what still arrives at those that this rank has left.
 ZERO_INLINE void Peers::progress_family() noexcept {
     for (Peers* const member : _family->members()) {
         if (member != nullptr) {
             member->receive_messages();
+            if (member->_has_parted && member != this) {
+                (void)member->discard();
+            }
         }
+    }
+}
+
+ZERO_COLD_INLINE void Peers::say_goodbye() noexcept {
+    try {
+        Lock const lock = _family->lock();
+        tell(MessageKind::goodbye, FailureKind::none, "");
+    } catch (...) { // the lock failed: the destructor tries again
     }
 }
 
@@ -149,9 +161,12 @@ ZERO_INLINE bool Peers::is_pending(MPI_Request request) noexcept {
            && is_complete == 0;
 }
 
-/// Names the peers of which a transfer of the round is pending.
+/// Names the peers of which a transfer of the round is pending: those that are silent, if any is. A
+/// peer that sends heartbeats waits as well.
 ZERO_COLD_INLINE std::string Peers::missing_peers(Round const& round) const {
-    std::string result;
+    Clock::time_point const now = Clock::now();
+    std::string silent;
+    std::string waiting;
     for (int peer = 0; peer < _world; ++peer) {
         bool is_missing = false;
         for (std::size_t request = 0; request < round.used; ++request) {
@@ -160,18 +175,20 @@ ZERO_COLD_INLINE std::string Peers::missing_peers(Round const& round) const {
         }
         if (is_missing) {
             auto const& known = _peers[static_cast<std::size_t>(peer)];
+            bool const is_silent = now - known.heard > 2 * _beat;
+            std::string& result = is_silent ? silent : waiting;
             result += zero::detail::text({result.empty() ? "rank " : ", rank ", peer});
             if (known.heard == Clock::time_point{}) {
                 result += " (not heard of so far)";
             } else {
-                auto const silence = std::chrono::duration_cast<std::chrono::milliseconds>(
-                    Clock::now() - known.heard);
+                auto const silence =
+                    std::chrono::duration_cast<std::chrono::milliseconds>(now - known.heard);
                 result += zero::detail::text({" (last heard of ", silence.count(),
                                               " ms ago, in its collective ", known.number, ')'});
             }
         }
     }
-    return result.empty() ? "its peers" : result;
+    return !silent.empty() ? silent : !waiting.empty() ? waiting : "its peers";
 }
 
 /// Names the last collective that began.

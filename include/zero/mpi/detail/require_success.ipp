@@ -4,9 +4,9 @@
 
 #include "../../core/detail/text.hpp"
 #include "../mpi_error.hpp"
+#include "mpi.hpp"
 
 #include <array>
-#include <mpi.h>
 #include <string_view>
 
 namespace ZERO_NAMESPACE::mpi::detail {

@@ -2,9 +2,9 @@
 
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "mpi.hpp"
 
 #include <cstddef>
-#include <mpi.h>
 
 namespace ZERO_NAMESPACE::mpi::detail {
 

@@ -3,6 +3,7 @@
 #include "collectives.hpp"
 
 #include "../../comm/detail/is_equal_on_all_ranks.hpp"
+#include "../../comm/detail/polled_time.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
@@ -70,7 +71,7 @@ ZERO_COLD_INLINE MPI_Comm duplicate_of(MPI_Comm communicator, Family& family,
         auto const lock = family.lock();
         require_success(MPI_Comm_idup(communicator, &copy, &request), "MPI_Comm_idup");
     }
-    auto const start = Family::Clock::now();
+    zero::detail::PolledTime time(options.time_out);
     for (;;) {
         {
             auto const lock = family.lock();
@@ -80,7 +81,7 @@ ZERO_COLD_INLINE MPI_Comm duplicate_of(MPI_Comm communicator, Family& family,
                 return copy;
             }
         }
-        if (Family::Clock::now() - start >= options.time_out) {
+        if (time.poll()) {
             Peers::process_must_abort().store(true);
             zero::detail::throw_error<TimedOut>(
                 {"zero: waited ", options.time_out.count(),

@@ -57,7 +57,8 @@ template <class Config>
     Hash groups;
     for (auto const& group : options.groups) {
         groups.add(hash_of_options<typename Config::Optimizer>(group.optimizer))
-            .add(group.learning_rate_factor);
+            .add(group.learning_rate_factor)
+            .add(group.is_clipped);
     }
     settings.stage = number;
     settings.parameters = Config::parameter_dtypes;

@@ -61,6 +61,8 @@ struct DecideStep {
     bool compares_order;     ///< `state->integers` has the orders of all ranks; the step is skipped
                              ///< if they differ
     ReportedFigures figures; ///< figures of this step, reduced over the ranks
+    std::uint64_t skip_limit; ///< steps skipped in a row after which every step is skipped; 0:
+                              ///< no limit
 
     ZERO_HOST_DEVICE void operator()() const {
         using Scaler = typename Config::LossScaler;
@@ -70,6 +72,7 @@ struct DecideStep {
         }
         ops::Inspection const& inspection = s.integers.inspection;
         bool const is_same_order = !compares_order || s.integers.agreement.is_same();
+        bool const is_stopped = skip_limit != 0 && s.skipped_in_a_row >= skip_limit;
         StepFigures report;
         report.serial = serial;
         report.has_norm = is_inspected;
@@ -85,8 +88,9 @@ struct DecideStep {
             bool const overflow = report.non_finite_count != 0;
             report.first_non_finite = overflow ? inspection.first_non_finite : -1;
             report.gradient_norm = norm_of(inspection, base);
-            double const ratio =
-                static_cast<double>(max_norm) / ops::add(report.gradient_norm, 1e-6);
+            double const clipped_norm =
+                figures.leaves_out ? norm_of_clipped(base) : report.gradient_norm;
+            double const ratio = static_cast<double>(max_norm) / ops::add(clipped_norm, 1e-6);
             coefficient = ratio < 1.0 ? ratio : 1.0;
             report.is_skipped = is_empty || (overflow && skips_non_finite);
             s.is_exhausted = overflow && Scaler::is_exhausted(s.scaler, s.scaler_options);
@@ -94,10 +98,11 @@ struct DecideStep {
         bool const is_cleared = evidence == GradientEvidence::cleared && serial == 1 && is_inspected
                                 && report.gradient_norm == 0.0;
         report.has_gradients = is_empty || !(evidence == GradientEvidence::nothing || is_cleared);
-        report.is_skipped = report.is_skipped || !report.has_gradients || !is_same_order;
+        report.is_skipped =
+            report.is_skipped || !report.has_gradients || !is_same_order || is_stopped;
         // A step without gradients says nothing about the scale, and neither does one whose
-        // gradients may be those of other units.
-        if (is_inspected && is_same_order
+        // gradients may be those of other units. After `skip_limit` nothing changes at all.
+        if (is_inspected && is_same_order && !is_stopped
             && (report.non_finite_count != 0 || (!is_empty && report.has_gradients))) {
             s.scaler = Scaler::next(s.scaler, report.non_finite_count != 0, s.scaler_options);
         }
@@ -110,6 +115,8 @@ struct DecideStep {
                 s.decision.random_key = ops::random_key(s.master_options.seed, s.step_count);
             }
             for (std::size_t group = 0; group < group_count; ++group) {
+                groups[group].factor =
+                    groups[group].is_clipped ? s.decision.factor : static_cast<float>(base);
                 groups[group].hyper = Config::Optimizer::hyper(
                     groups[group].options,
                     ops::mul(learning_rate, groups[group].learning_rate_factor), s.step_count);
@@ -121,13 +128,28 @@ struct DecideStep {
         report.next_loss_scale = s.scaler.scale;
         if (figures.exchanged != nullptr) {
             report.zero_gradients = *figures.zeros();
-            report_group_norms(base);
+            if (figures.norms != nullptr) {
+                report_group_norms(base);
+            }
         }
         s.last_serial = serial;
         s.reports[serial % s.reports.size()] = report;
     }
 
 private:
+    /// The norm of the groups that are clipped.
+    ZERO_HOST_DEVICE double norm_of_clipped(double factor) const {
+        ops::Inspection clipped;
+        for (std::size_t group = 0; group < figures.group_count; ++group) {
+            if (groups[group].is_clipped) {
+                for (std::size_t i = 0; i < ReportedFigures::sums; ++i) {
+                    clipped.sums[i] += figures.of(group)[i];
+                }
+            }
+        }
+        return norm_of(clipped, factor);
+    }
+
     ZERO_HOST_DEVICE void report_group_norms(double factor) const {
         double* const norms = figures.norms + serial % state->reports.size() * figures.group_count;
         for (std::size_t group = 0; group < figures.group_count; ++group) {

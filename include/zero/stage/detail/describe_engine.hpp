@@ -3,12 +3,15 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/type_name.hpp"
+#include "../../layout/flat_layout.hpp"
 #include "../../layout/placement.hpp"
+#include "../../policy/optimizer.hpp"
 #include "describe_types.hpp"
 
 #include <cstddef>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -28,6 +31,46 @@ template <class Config>
                  type_name<typename Config::Optimizer>(), " with ",
                  type_name<typename Config::OptimizerState>(), ", reduced by ", name_of(schedule),
                  (schedule == default_schedule(stage) ? " (the stage's default)" : "")});
+}
+
+/// @brief Returns a line with the parameters that the optimizer updates as matrices, and the
+/// others; empty for an optimizer without a rule for matrices.
+template <class Config>
+[[gnu::cold]] std::string describe_updates(FlatLayout const& layout) {
+    std::string line;
+    if constexpr (MatrixOptimizer<typename Config::Optimizer>) {
+        constexpr std::size_t most = 8; // names of each kind
+        std::size_t counts[2] = {};
+        std::string names[2];
+        for (ParameterSpec const& spec : layout.parameters()) {
+            if (!spec.trainable || spec.elements == 0) {
+                continue;
+            }
+            std::size_t const kind = spec.rows != 0 ? 1 : 0;
+            if (++counts[kind] <= most) {
+                names[kind] += text({counts[kind] == 1 ? "" : ", ", "'", spec.name, "'"});
+                if (kind == 1) {
+                    names[kind] += text({" ", spec.rows, " x ", spec.elements / spec.rows});
+                }
+            } else if (counts[kind] == most + 1) {
+                names[kind] += ", ...";
+            }
+        }
+        line =
+            text({"\n", type_name<typename Config::Optimizer>(), " updates ", counts[1],
+                  " parameters as matrices (", names[1], ") and ", counts[0], " element by element",
+                  (counts[0] == 0 ? "" : " ("), names[0], (counts[0] == 0 ? "" : ")")});
+    }
+    return line;
+}
+
+/// @brief Returns one line for each option.
+[[gnu::cold]] inline std::string describe_unused(std::vector<std::string> const& options) {
+    std::string lines;
+    for (std::string const& option : options) {
+        lines += "\nnot used in this stage: " + option;
+    }
+    return lines;
 }
 
 } // namespace ZERO_NAMESPACE::detail

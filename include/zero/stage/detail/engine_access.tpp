@@ -6,6 +6,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../engine.hpp"
+#include "gather_on_host.hpp"
 #include "option_checks.hpp"
 #include "require_same_memory.hpp"
 
@@ -65,12 +66,7 @@ template <class Config>
 template <class Visitor>
 void Engine<Config>::for_each_owned_slice(Visitor&& visit) {
     wait_for_owned_slices();
-    _shard.for_each_store([&](auto const& store) {
-        for (std::size_t index = 0; index < store.slices(); ++index) {
-            auto owned = store.owned_slice(index);
-            visit(owned);
-        }
-    });
+    _shard.for_each_store([&](auto& store) { store.visit_slices(visit); });
 }
 
 /// Waits until the host may read what was acquired on the compute queue.
@@ -143,10 +139,12 @@ template <class Config>
     _protocol.require_nothing_held("parameters_changed()");
     require_healthy();
     try {
+        detail::compare_call(*_communicator, _queue, *_memory, {"parameters_changed()"});
         // Commands on the compute queue may have made the changes.
         Backend::wait(_queue, Backend::record(_compute), Fence::weights_read);
         _parameters.wait_for_readers();
         _parameters.drop_prefetched();
+        _shard.for_each_store([](auto& store) { store.round_written_masters(); });
         _parameters.synchronise_changes();
         _shard.copy_parameters_to_master();
         detail::wait_for_collectives(*_communicator, _queue);
@@ -273,6 +271,7 @@ void Engine<Config>::gather_block(ParameterType* block, std::size_t size) {
              "); give one as long as all parameters, or an empty one on a rank that needs no "
              "copy."});
     }
+    detail::Drain<Backend> const drain(_compute); // nothing writes to the block after a throw
     for_each_full_parameter([&](std::size_t parameter, auto values) {
         if (size != 0 && !values.empty()) {
             Backend::copy_bytes(_compute, block + _layout.first_element(parameter), values.data(),
@@ -286,6 +285,16 @@ template <class Config>
 void Engine<Config>::wait(Event const& done) {
     Backend::synchronise(done);
     require_healthy(); // reports the failure of an earlier command
+}
+
+template <class Config>
+void Engine<Config>::leave_callers_memory(Event const& done) {
+    if constexpr (is_host) {
+        if (_waits_for_callers) {
+            Backend::synchronise(done);
+            require_healthy();
+        }
+    }
 }
 
 template <class Config>

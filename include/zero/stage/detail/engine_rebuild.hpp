@@ -55,6 +55,7 @@ public:
         { // between two steps gradients are not state, and their memory is needed
             GradientScheduler<Config> const freed = std::move(_engine->_gradients);
         }
+        _engine->_gather_index.reset();
         // From here on the old stores provide memory only, not geometry.
         FlatLayout const old = std::exchange(_engine->_layout, std::move(next));
         EngineContext<Config> const all = _engine->context(parameters);

@@ -16,6 +16,7 @@
 #include "compared_options.hpp"
 #include "filled_by_owners.hpp"
 #include "gradient_store.hpp"
+#include "option_checks.hpp"
 #include "refuse_live_handles.hpp"
 #include "require_agreement.hpp"
 #include "scratch_floats.hpp"
@@ -46,7 +47,7 @@ template <class Config>
       _compute(usable(options.compute_queue)),
       _control(_layout, communicator, _queue, _options, *_memory), _parameters(context(parameters)),
       _gradients(context(parameters)), _shard(context(parameters), _parameters, _gradients),
-      _drain(_queue) {
+      _waits_for_callers(uses_callers_memory(parameters, options)), _drain(_queue) {
     if constexpr (requires { Backend::require_arithmetic(_queue); }) {
         Backend::rethrow_failure(_compute); // also refuses a missing stream
         Backend::require_arithmetic(_queue);
@@ -66,6 +67,17 @@ template <class Config>
     } catch (...) {
         fail();
     }
+}
+
+/// Whether `step` waits for commands that use memory of the caller.
+template <class Config>
+[[gnu::cold]] bool Engine<Config>::uses_callers_memory(std::span<AnyParameter const> parameters,
+                                                       Options const& options) noexcept {
+    bool is_used = options.storage != Storage::owned;
+    for (AnyParameter const& parameter : parameters) {
+        is_used = is_used || parameter.gradient != nullptr;
+    }
+    return is_host && !options.asynchronous && is_used;
 }
 
 template <class Config>
@@ -167,6 +179,12 @@ template <class Config>
 }
 
 template <class Config>
+[[gnu::cold]] std::vector<std::string> Engine<Config>::unused_options() const {
+    return detail::unused_options(_number, _layout.world(), _options.gather,
+                                  _options.update_tile_elements);
+}
+
+template <class Config>
 void Engine<Config>::require_healthy() {
     try {
         Backend::rethrow_failure(_queue);
@@ -213,6 +231,10 @@ template <class Config>
             detail::text({_protocol.rank_text(), ": ", detail::first_line(cause)}));
     } catch (...) { // no memory for the text
         _communicator->abort(cause);
+    }
+    if (_waits_for_callers) { // the caller may free that memory while the exception passes
+        detail::drain<Backend>(_queue);
+        detail::drain<Backend>(_compute);
     }
 }
 

@@ -24,7 +24,10 @@ void Engine<Config>::begin_step() {
     }
     require_healthy();
     try {
+        _control.skips().answer(_control.serial());
         _control.capture(_compute);
+    } catch (TooManySkips const&) { // on every rank: the engine remains usable
+        throw;
     } catch (...) {
         fail();
     }
@@ -119,6 +122,7 @@ auto Engine<Config>::hand_over(std::size_t unit, std::size_t parameter, void con
     _protocol.require_transient_gradient(parameter, elements,
                                          _gradients.is_in_callers_memory(parameter));
     Queue const queue = usable(writer.value_or(_compute));
+    _waits_for_callers = is_host && !_options.asynchronous;
     require_healthy();
     try {
         return _gradients.hand_over(unit, parameter, gradient, queue);
@@ -192,12 +196,14 @@ auto Engine<Config>::step(double learning_rate, Update&& update, std::optional<s
     decide(learning_rate, weight);
     require_healthy();
     try {
-        UpdateDecision const decision = wait_for_decision();
-        if (!decision.skip) {
+        if (waits_for_update()) {
+            auto const factor_of = [&](std::size_t group) {
+                return _control.factor_of_group(group);
+            };
             std::uint64_t const number = _control.settled().step_count;
             auto const numbers = _control.counts().numbers(number);
             _shard.for_each_store([&](auto const& store) {
-                store.update_by(update, decision.factor, learning_rate, number, numbers);
+                store.update_by(update, factor_of, learning_rate, number, numbers);
             });
         }
         publish_all();
@@ -207,10 +213,11 @@ auto Engine<Config>::step(double learning_rate, Update&& update, std::optional<s
     return end_step();
 }
 
+/// Waits for the decision and returns whether the step updates anything.
 template <class Config>
-UpdateDecision Engine<Config>::wait_for_decision() {
+bool Engine<Config>::waits_for_update() {
     detail::wait_for_collectives(*_communicator, _queue);
-    return Backend::load(_control.decision());
+    return !Backend::load(_control.decision()).skip;
 }
 
 template <class Config>
@@ -309,6 +316,8 @@ auto Engine<Config>::end_step() -> StepTicket<Engine> {
             fail();
         }
     }
+    leave_callers_memory(done);
+    _control.skips().end_step(_control.serial(), done);
     _control.require_gradients(done);
     _control.answer_overflow(done);
     return {*this, _control.serial(), done};
@@ -326,6 +335,9 @@ void Engine<Config>::cancel_step() {
         fail();
     }
     _protocol.end_step();
+    if (_waits_for_callers) {
+        leave_callers_memory(Backend::record(_queue));
+    }
 }
 
 template <class Config>

@@ -13,6 +13,7 @@
 #include "../../ops/norm.hpp"
 #include "../norm_scope.hpp"
 #include "drain.hpp"
+#include "gather_on_host.hpp"
 #include "gradient_scheduler.hpp"
 #include "gradient_store.hpp"
 #include "visit_tuple.hpp"
@@ -68,12 +69,14 @@ public:
                 values.push_back(integers_of(kind, sum)[integer]);
             }
         }
+        CollectiveTag const tag{"gradient norms, kind and scope:",
+                                static_cast<std::size_t>(kind) * 10
+                                    + static_cast<std::size_t>(_scope)};
+        compare_untagged(communicator, queue, memory, tag);
         Backend::copy_bytes(queue, exchanged.data(), values.data(), exchanged.size_bytes());
         communicator.all_reduce_integers(
             exchanged.data(), exchanged.size(),
-            kind == NormKind::infinity ? IntegerReduction::min : IntegerReduction::sum, queue,
-            CollectiveTag{"gradient norms, kind and scope:",
-                          static_cast<std::size_t>(kind) * 10 + static_cast<std::size_t>(_scope)});
+            kind == NormKind::infinity ? IntegerReduction::min : IntegerReduction::sum, queue, tag);
         Backend::copy_bytes(queue, values.data(), exchanged.data(), exchanged.size_bytes());
         wait_for_collectives(communicator, queue);
         std::vector<double> norms;

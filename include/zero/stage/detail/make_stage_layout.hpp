@@ -3,12 +3,15 @@
 #include "../../core/convert.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../../core/type_name.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/layout_options.hpp"
 #include "../../layout/make_adopted_layout.hpp"
 #include "../../layout/make_layout.hpp"
+#include "../../layout/parameter_spec.hpp"
 #include "../../layout/placement.hpp"
 #include "../../layout/storage.hpp"
+#include "../../policy/optimizer.hpp"
 #include "../any_parameter.hpp"
 #include "../stage_options.hpp"
 #include "find_gradient_block.hpp"
@@ -22,6 +25,7 @@
 #include "validate_registration.hpp"
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -80,8 +84,15 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
         return finish(make_adopted_layout<Bucketer>(std::move(specs), as_span(offsets), geometry,
                                                     options.bucketer));
     }
-    return finish(
-        make_layout<Partitioner, Bucketer>(specs_of(parameters), geometry, options.bucketer));
+    std::vector<ParameterSpec> specs = specs_of(parameters);
+    if constexpr (MatrixOptimizer<typename Engine::Optimizer>) {
+        std::vector<std::optional<Update>> groups;
+        for (auto const& group : options.groups) {
+            groups.push_back(group.update);
+        }
+        decide_updates(specs, as_span(groups), type_name<typename Engine::Optimizer>());
+    }
+    return finish(make_layout<Partitioner, Bucketer>(std::move(specs), geometry, options.bucketer));
 }
 
 } // namespace ZERO_NAMESPACE::detail

@@ -21,6 +21,7 @@
 #include "parameter_store.hpp"
 #include "updated_range.hpp"
 #include "updated_value.hpp"
+#include "written_weights.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -59,6 +60,8 @@ public:
           _drain(context.queue) {
         FlatLayout const& layout = *context.layout;
         std::size_t const rank = context.rank();
+        bool const measures_groups =
+            context.options->report.group_norms || context.options->leaves_out_groups();
         List<Slice> slices;
         List<InspectSlice<A>> inspected;
         List<NormSlice<A>> grouped;
@@ -81,7 +84,7 @@ public:
                         static_cast<std::int64_t>(layout.first_element(piece.parameter)
                                                   + piece.parameter_begin)};
                     inspected.push_back(slice);
-                    if (context.options->report.group_norms) {
+                    if (measures_groups) {
                         grouped.push_back({slice, layout.parameter(piece.parameter).group});
                     }
                 });
@@ -92,7 +95,7 @@ public:
         find_tiles(as_span(slices), context.options->update_tile_elements);
         _slices = UpdateTable(_queue, *context.memory, std::move(slices));
         _inspected = InspectTable(_queue, *context.memory, std::move(inspected));
-        if (context.options->report.group_norms) {
+        if (measures_groups) {
             _grouped = GroupTable(_queue, *context.memory, std::move(grouped));
         }
     }
@@ -106,7 +109,7 @@ public:
     }
 
     /// @brief Adds the own extents of all buckets to the norms of their groups
-    /// (`ReportOptions::group_norms`).
+    /// (`ReportOptions::group_norms`, or a group that is left out of clipping).
     void add_to_group_norms(ops::NormSum* norms) const {
         Backend::add_to_norms(_queue, _grouped.all(), NormKind::l2, norms);
     }
@@ -135,11 +138,12 @@ public:
 
     /// @brief Calls `update(SliceWithGradient)` for every slice, then rounds the master weights to
     /// the parameters.
+    /// @param factor_of returns the factor of a group's gradients
     /// @param number number of this update, from 1
     /// @param numbers the same for each parameter, 0 if it is left as it is; empty: `number`
-    template <class Update>
-    void update_by(Update& update, float factor, double learning_rate, std::uint64_t number,
-                   std::vector<std::uint64_t> const& numbers) const {
+    template <class Update, class FactorOf>
+    void update_by(Update& update, FactorOf const& factor_of, double learning_rate,
+                   std::uint64_t number, std::vector<std::uint64_t> const& numbers) const {
         static_assert(
             Types::master_form != MasterForm::split,
             "zero: a caller-defined update cannot write master weights that are stored in "
@@ -155,7 +159,7 @@ public:
             if (own != 0) {
                 update(SliceWithGradient<Config, Types>{owned_slice<UpdatedValue<Types>>(index),
                                                         {slice.gradient, slice.elements},
-                                                        factor,
+                                                        factor_of(origin.group),
                                                         learning_rate,
                                                         origin.group,
                                                         own});
@@ -172,6 +176,42 @@ public:
             slices[index].group = _origins[index].parameter;
         }
         _slices = UpdateTable(_queue, memory, std::move(slices));
+    }
+
+    /// @brief Calls `visit(OwnedSlice)` for every slice. The host must be able to use the memory if
+    /// the visitor does; what it writes is noted there.
+    template <class Visitor>
+    void visit_slices(Visitor& visit) {
+        for (std::size_t index = 0; index < slices(); ++index) {
+            auto owned = owned_slice(index);
+            if constexpr (notes_writes) {
+                auto const [values, masters] = std::pair(owned.values, owned.master);
+                _written.watch(index, values, masters, [&] { visit(owned); });
+            } else {
+                visit(owned);
+            }
+        }
+    }
+
+    /// @brief Rounds copied master weights to the parameters, after those have taken over the
+    /// values that a visitor wrote. The queue must be drained.
+    void publish_masters() {
+        if constexpr (notes_writes) {
+            _written.take_over_values();
+            _written.forget();
+        }
+        round_masters();
+    }
+
+    /// @brief Rounds the copied master weights that a visitor wrote. Waits if there are any.
+    void round_written_masters() {
+        if constexpr (notes_writes) {
+            if (!_written.is_empty()) {
+                Backend::synchronise(Backend::record(_queue));
+                _written.round_masters();
+                _written.forget();
+            }
+        }
     }
 
     /// @brief Rounds copied master weights to the parameters.
@@ -208,6 +248,10 @@ private:
         std::size_t parameter_begin;
         std::size_t group;
     };
+
+    /// Whether the two weights of an element can differ, and the host can see which was written.
+    static constexpr bool notes_writes =
+        Types::master_form == MasterForm::copied && !requires { requires Backend::is_device; };
 
     using UpdateTable = typename Backend::template SliceTable<Slice>;
     using InspectTable = typename Backend::template SliceTable<InspectSlice<A>>;
@@ -247,11 +291,13 @@ private:
 
     Queue _queue;
     Masters _master;
+    WrittenWeights<typename Types::Parameter, typename Types::Master> _written;
     States _states;
     UpdateTable _slices;
     List<Origin> _origins;
     InspectTable _inspected;
-    GroupTable _grouped; ///< the inspected slices with their groups; empty without `group_norms`
+    GroupTable
+        _grouped; ///< the inspected slices with their groups; empty unless groups are measured
     std::vector<std::size_t> _first_slice; ///< per bucket: index of its first slice; then the total
     std::vector<std::size_t> _tiles; ///< index of the first slice of each tile of `update_all`;
                                      ///< then the total

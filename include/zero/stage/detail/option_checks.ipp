@@ -6,6 +6,9 @@
 #include "../../core/detail/throw_error.hpp"
 #include "../../layout/placement.hpp"
 
+#include <string>
+#include <vector>
+
 namespace ZERO_NAMESPACE::detail {
 
 // Not inlined: g++ 12 otherwise assumes that the value of an empty optional is read, and warns in
@@ -46,6 +49,24 @@ ZERO_COLD_INLINE void check_learning_rate_factor(std::size_t group, double facto
     }
 }
 
+ZERO_COLD_INLINE void check_clipped_groups(bool is_clipping, std::size_t groups,
+                                           std::size_t clipped) {
+    if (clipped == groups) {
+        return;
+    }
+    if (!is_clipping) {
+        throw_error<InvalidArgument>(
+            {"zero: ", groups - clipped,
+             " groups have is_clipped = false, which would be ignored, because gradient_clipping "
+             "is off; leave it out, or set gradient_clipping."});
+    }
+    if (clipped == 0) {
+        throw_error<InvalidArgument>(
+            {"zero: gradient_clipping would clip nothing, because all ", groups,
+             " groups have is_clipped = false; leave gradient_clipping out, or clip a group."});
+    }
+}
+
 ZERO_COLD_INLINE void check_unscaling(float predivide, float loss_scale) {
     double const factor = static_cast<double>(predivide) / static_cast<double>(loss_scale);
     if (!(factor >= 0x1p-149 && factor <= 0x1.fffffep127)) {
@@ -79,6 +100,45 @@ ZERO_COLD_INLINE void check_storage(int stage, Storage storage, bool rebuilds,
         throw_error<InvalidArgument>(
             {"zero: Storage::adopted and adopted_block go together; give both or neither."});
     }
+}
+
+ZERO_COLD_INLINE void check_gather(GatherOptions const& gather) {
+    if (gather.persistence_threshold == 0 && gather.max_persistent_elements != GatherOptions::all) {
+        throw_error<InvalidArgument>(
+            {"zero: gather.max_persistent_elements is ", gather.max_persistent_elements,
+             ", which no stage would use without gather.persistence_threshold, because then no "
+             "parameter is persistent; set both, or leave it out."});
+    }
+}
+
+ZERO_COLD_INLINE std::vector<std::string> unused_options(int stage, std::size_t world,
+                                                         GatherOptions const& gather,
+                                                         std::size_t update_tile_elements) {
+    std::vector<std::string> unused;
+    StageRow const& row = stage_table[static_cast<std::size_t>(stage)];
+    if (!row.shards_parameters()) {
+        GatherOptions const standard;
+        auto const add = [&](bool is_set, char const* name) {
+            if (is_set) {
+                unused.push_back(std::string("gather.") + name + " (stage 3 uses it)");
+            }
+        };
+        add(gather.prefetch_elements.has_value(), "prefetch_elements");
+        add(gather.persistence_threshold != standard.persistence_threshold,
+            "persistence_threshold");
+        add(gather.max_persistent_elements != standard.max_persistent_elements,
+            "max_persistent_elements");
+        add(gather.max_reuse_distance.has_value(), "max_reuse_distance");
+        add(gather.keep_after_forward != standard.keep_after_forward, "keep_after_forward");
+        add(gather.max_live_elements != standard.max_live_elements, "max_live_elements");
+        add(gather.changed_order != standard.changed_order, "changed_order");
+    }
+    bool const updates_by_bucket = row.shards_optimizer() && !row.shards_parameters() && world > 1;
+    if (updates_by_bucket && update_tile_elements != 0) {
+        unused.emplace_back(
+            "update_tile_elements (stages 0 and 3 use it, and a single rank in every stage)");
+    }
+    return unused;
 }
 
 } // namespace ZERO_NAMESPACE::detail

@@ -23,27 +23,32 @@ public:
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
 
+    /// @param leaves_out whether a group is left out of clipping, which needs the norms of groups
     /// @param parameters how many have a minimum of their own; 0 unless unused ones are left
-    [[gnu::cold]] ReportStore(ReportOptions const& options, std::size_t groups,
+    [[gnu::cold]] ReportStore(ReportOptions const& options, bool leaves_out, std::size_t groups,
                               std::size_t parameters, MemoryResource& memory)
-        : _options(options), _groups(memory, group_count(groups), BufferKind::control),
+        : _options(options), _leaves_out(leaves_out),
+          _groups(memory, group_count(groups), BufferKind::control),
           _exchanged(memory,
-                     options.is_any() || parameters != 0
+                     is_any() || parameters != 0
                          ? ReportedFigures::size_for(group_count(groups), parameters)
                          : 0,
                      BufferKind::control),
-          _norms(memory, group_count(groups) * StepState<Config>::reports_kept,
+          _norms(memory, options.group_norms ? groups * StepState<Config>::reports_kept : 0,
                  BufferKind::control) {}
 
-    /// @brief Returns whether any figure is asked for.
-    [[nodiscard]] bool is_any() const noexcept { return _options.is_any(); }
+    /// @brief Returns whether any figure is measured.
+    [[nodiscard]] bool is_any() const noexcept { return _options.is_any() || _leaves_out; }
+
+    /// @brief Returns whether a group is left out of clipping.
+    [[nodiscard]] bool leaves_out() const noexcept { return _leaves_out; }
 
     /// @brief Returns whether the ranks reduce the integers of `figures`, in place of those of
     /// `StepState`.
     [[nodiscard]] bool is_exchanged() const noexcept { return _exchanged.size() != 0; }
 
     [[nodiscard]] ReportedFigures figures() const noexcept {
-        return {_exchanged.data(), _groups.data(), _norms.data(), _groups.size()};
+        return {_exchanged.data(), _groups.data(), _norms.data(), _groups.size(), _leaves_out};
     }
 
     /// @brief Enqueues the inspection of this rank's gradients, and writes the integers that the
@@ -53,7 +58,7 @@ public:
                  bool is_inspected) const {
         ReportedFigures const all = figures();
         Backend::run(queue, ClearFigures{all});
-        if (_options.group_norms) {
+        if (_groups.size() != 0) {
             shard.add_to_group_norms(all.groups);
         } else if (is_inspected) {
             shard.inspect(&state->integers.inspection);
@@ -68,7 +73,8 @@ public:
     [[nodiscard]] std::vector<double> norms_of(std::uint64_t serial) const {
         std::vector<double> norms;
         std::size_t const kept = serial % StepState<Config>::reports_kept;
-        for (std::size_t group = 0; group < _groups.size(); ++group) {
+        std::size_t const groups = _options.group_norms ? _groups.size() : 0;
+        for (std::size_t group = 0; group < groups; ++group) {
             norms.push_back(Backend::load(_norms.data() + kept * _groups.size() + group));
         }
         return norms;
@@ -80,10 +86,11 @@ public:
 
 private:
     [[nodiscard]] std::size_t group_count(std::size_t groups) const noexcept {
-        return _options.group_norms ? groups : 0;
+        return _options.group_norms || _leaves_out ? groups : 0;
     }
 
     ReportOptions _options;
+    bool _leaves_out;
     Buffer<ops::NormSum> _groups;    ///< sums of the groups on this rank
     Buffer<std::int64_t> _exchanged; ///< integers that the ranks reduce
     Buffer<double> _norms;           ///< norms of all groups, for each report that is kept

@@ -22,9 +22,12 @@ struct ReportedFigures {
     static constexpr std::size_t sums = ops::Inspection::count; ///< integers of one inspection
 
     std::int64_t* exchanged = nullptr;
-    ops::NormSum* groups = nullptr; ///< sums of the groups on this rank; null without `group_norms`
-    double* norms = nullptr;        ///< norms of the groups, for each report that is kept
-    std::size_t group_count = 0;    ///< 0 without `group_norms`
+    ops::NormSum* groups = nullptr; ///< sums of the groups on this rank; null unless measured
+    double* norms = nullptr;        ///< norms of the groups, for each report that is kept; null
+                                    ///< without `group_norms`
+    std::size_t group_count = 0;    ///< 0 unless groups are measured: `group_norms`, or a group is
+                                    ///< left out of clipping
+    bool leaves_out = false;        ///< a group is left out of clipping
 
     /// @brief Returns how many integers are summed.
     [[nodiscard]] ZERO_HOST_DEVICE constexpr std::size_t summed() const noexcept {

@@ -12,12 +12,14 @@
 #include "add_held_states.hpp"
 #include "array_kind.hpp"
 #include "config_of.hpp"
+#include "gather_on_host.hpp"
 #include "held_array.hpp"
 #include "held_parameters.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -63,6 +65,11 @@ public:
         _engine->_shard.for_each_store(
             [&](auto const& store) { add_held_states(all, store, type++); });
         return all;
+    }
+
+    /// @brief What `GatheredParameters` keeps in the engine until the buckets are rebuilt.
+    [[nodiscard]] std::shared_ptr<void const>& gather_index() const noexcept {
+        return _engine->_gather_index;
     }
 
     /// @brief Returns the reduced gradients of every type. They exist between the last
@@ -135,11 +142,15 @@ public:
     }
 
     /// @brief Rounds copied master weights to the parameters and makes them readable on every rank.
-    /// Collective; waits.
+    /// In stage 0 every rank takes the weights of rank 0. Collective; waits.
     void publish_master_weights() const {
         wait_to_write("publish_master_weights()");
         guard([&] {
-            _engine->_shard.for_each_store([](auto const& store) { store.round_masters(); });
+            compare_call(communicator(), queue(), memory(), {"publish_master_weights()"});
+            _engine->_shard.for_each_store([](auto& store) { store.publish_masters(); });
+            if (!_engine->context({}).row.shards_optimizer() && communicator().size() != 1) {
+                broadcast_weights();
+            }
             _engine->publish_all();
             wait_for_collectives(*_engine->_communicator, _engine->_queue);
         });
@@ -202,6 +213,26 @@ public:
     }
 
 private:
+    /// Sends the trainable weights of rank 0, in every form, to all ranks of stage 0.
+    void broadcast_weights() const {
+        for (HeldArray const& array : arrays()) {
+            if (array.form.kind == ArrayKind::state || array.form.kind == ArrayKind::state_scale) {
+                continue;
+            }
+            for (HeldSlice const& slice : array.slices) {
+                auto const& spec = layout().parameter(slice.parameter);
+                if (spec.trainable && slice.elements != 0) {
+                    communicator().broadcast(
+                        static_cast<unsigned char*>(slice.data), array.bytes(slice.elements), 0,
+                        queue(),
+                        CollectiveTag{"weights of parameter", slice.parameter, spec.name.c_str()});
+                    // each time, because the capacity of a queue is limited
+                    wait_for_collectives(communicator(), queue());
+                }
+            }
+        }
+    }
+
     EngineType* _engine;
 };
 

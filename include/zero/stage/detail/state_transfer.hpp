@@ -5,12 +5,14 @@
 #include "../../core/buffer.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/piece.hpp"
 #include "../../layout/piece_position.hpp"
 #include "../../layout/range.hpp"
+#include "../../policy/detail/state_name.hpp"
 #include "../local_values.hpp"
 #include "array_kind.hpp"
 #include "drain.hpp"
@@ -22,7 +24,10 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
@@ -60,10 +65,16 @@ public:
 
     /// @param access must outlive this object, or move with it
     explicit StateTransfer(Access const& access)
-        : _access(access), _table(access.layout(), access.arrays()),
+        : _access(access),
+          _table(std::make_shared<StateTable const>(access.layout(), access.arrays())),
           _gradients(access.layout(), access.gradients()) {}
 
-    [[nodiscard]] List<HeldArray> const& arrays() const noexcept { return _table.arrays(); }
+    /// @brief The same for everything but gradients. O(1).
+    /// @param table of `access.arrays()`
+    StateTransfer(Access const& access, std::shared_ptr<StateTable const> table)
+        : _access(access), _table(std::move(table)), _gradients(access.layout(), {}) {}
+
+    [[nodiscard]] List<HeldArray> const& arrays() const noexcept { return _table->arrays(); }
 
     /// @brief Reads a range that this rank holds.
     void load(ArrayKind kind, std::size_t state, std::size_t parameter, Range range,
@@ -126,7 +137,12 @@ public:
         if (layout.parameter_pieces(parameter).empty()) { // frozen in an adopted block: replicated
             load(kind, state, parameter, {0, values.size()}, values.data());
         }
+        std::string const what = tag_text(kind, state, "", "full values of parameter");
+        std::string const name = name_of_array(kind, state);
+        CollectiveTag const tag{what.c_str(), parameter, layout.parameter(parameter).name.c_str(),
+                                name.c_str()};
         _access.guard([&] {
+            compare_untagged(_access.communicator(), _access.queue(), _access.memory(), tag);
             for (PiecePosition const& at : layout.parameter_pieces(parameter)) {
                 Piece const& piece = layout.piece(at);
                 std::vector<std::size_t> cuts;
@@ -143,10 +159,8 @@ public:
                     {piece.parameter_begin + own, piece.parameter_begin + cuts[_access.rank() + 1]},
                     out + own);
                 exchange(out, piece.elements, [&](float* shared) {
-                    _access.communicator().all_gather(
-                        static_cast<float const*>(shared + own), shared, cuts, _access.queue(),
-                        CollectiveTag{"full values of parameter", parameter,
-                                      layout.parameter(parameter).name.c_str()});
+                    _access.communicator().all_gather(static_cast<float const*>(shared + own),
+                                                      shared, cuts, _access.queue(), tag);
                 });
             }
         });
@@ -154,30 +168,25 @@ public:
     }
 
     /// @brief Divides the values of one rank, `root`, and stores them on every rank that holds
-    /// them. Collective. @throws InvalidArgument on every rank for a wrong number of values
+    /// them. Collective.
+    /// @param form in which the caller gives the values; "" where there is only one
+    /// @throws InvalidArgument on every rank for a wrong number of values, or another parameter;
+    /// CollectiveMismatch if ranks set another array, or in another form
     void broadcast(ArrayKind kind, std::size_t state, std::size_t parameter,
-                   std::span<float const> values, float divisor, std::size_t root = 0) {
+                   std::span<float const> values, float divisor, std::size_t root = 0,
+                   char const* form = "") {
         auto const& spec = _access.layout().parameter(parameter);
+        std::string const to_set =
+            tag_text(kind, state, form, "parameter and size of values to set");
+        std::string const what = tag_text(kind, state, form, "full values of parameter");
+        std::string const name = name_of_array(kind, state);
         std::vector<std::uint64_t> sizes;
+        CollectiveTag const announcement{to_set.c_str(), 0, "", name.c_str()};
         _access.guard([&] {
-            sizes =
-                gather_on_host(_access.communicator(), _access.queue(), _access.memory(),
-                               {parameter, values.size()}, "parameter and size of values to set");
+            sizes = gather_on_host(_access.communicator(), _access.queue(), _access.memory(),
+                                   {parameter, values.size()}, announcement);
         });
-        for (std::size_t rank = 0; 2 * rank < sizes.size(); ++rank) {
-            bool const is_absent = rank != root && sizes[2 * rank + 1] == 0;
-            if (sizes[2 * rank] != parameter
-                || (!is_absent && sizes[2 * rank + 1] != spec.elements)) {
-                throw_error<InvalidArgument>(
-                    {"zero: rank ", rank, " sets ", sizes[2 * rank + 1],
-                     " values of parameter number ", sizes[2 * rank], ", rank ", _access.rank(),
-                     " those of '", spec.name, "' (number ", parameter, "), which has ",
-                     spec.elements,
-                     " elements; pass the same parameter on every rank, and all "
-                     "values on rank ",
-                     root, "."});
-            }
-        }
+        require_equal_calls(parameter, sizes, root);
         std::vector<float> shared(spec.elements);
         if (_access.rank() == root) {
             shared.assign(values.begin(), values.end());
@@ -188,7 +197,7 @@ public:
                 exchange(shared.data(), shared.size(), [&](float* all) {
                     _access.communicator().broadcast(
                         all, shared.size(), static_cast<int>(root), _access.queue(),
-                        CollectiveTag{"full values of parameter", parameter, spec.name.c_str()});
+                        CollectiveTag{what.c_str(), parameter, spec.name.c_str(), name.c_str()});
                 });
             }
             store(kind, state, parameter, 0, {shared.data(), shared.size()});
@@ -196,6 +205,47 @@ public:
     }
 
 private:
+    /// Returns the text of a tag. The array comes first: transports compare only the beginning.
+    [[nodiscard]] static std::string tag_text(ArrayKind kind, std::size_t state, char const* form,
+                                              char const* what) {
+        switch (kind) {
+        case ArrayKind::state: return text({"state ", state, ": ", what});
+        case ArrayKind::gradient: return text({form, "gradient: ", what});
+        default: return what;
+        }
+    }
+
+    /// Returns the quoted name of an optimizer's state; empty for other arrays.
+    [[nodiscard]] static std::string name_of_array(ArrayKind kind, std::size_t state) {
+        return kind == ArrayKind::state
+                   ? text({'\'', state_name<typename Config::Optimizer>(state), '\''})
+                   : std::string();
+    }
+
+    /// Compares the parameter of all ranks and the numbers of values that they set.
+    void require_equal_calls(std::size_t parameter, std::vector<std::uint64_t> const& sizes,
+                             std::size_t root) const {
+        auto const& spec = _access.layout().parameter(parameter);
+        for (std::size_t rank = 0; 2 * rank < sizes.size(); ++rank) {
+            if (sizes[2 * rank] != parameter) {
+                throw_error<InvalidArgument>(
+                    {"zero: rank ", rank, " sets parameter number ", sizes[2 * rank], ", rank ",
+                     _access.rank(), " sets '", spec.name, "' (number ", parameter,
+                     "); pass the same parameter on every rank. Nothing was changed."});
+            }
+        }
+        for (std::size_t rank = 0; 2 * rank < sizes.size(); ++rank) {
+            bool const is_absent = rank != root && sizes[2 * rank + 1] == 0;
+            if (!is_absent && sizes[2 * rank + 1] != spec.elements) {
+                throw_error<InvalidArgument>(
+                    {"zero: rank ", rank, " sets ", sizes[2 * rank + 1], " values of parameter '",
+                     spec.name, "' (number ", parameter, "), which has ", spec.elements,
+                     " elements; pass all values on rank ", root,
+                     ", and as many or none on the others. Nothing was changed."});
+            }
+        }
+    }
+
     /// Runs a collective on host values through memory of the backend. Waits.
     void exchange(float* values, std::size_t elements, FunctionRef<float*> collective) {
         Buffer<float> shared(_access.memory(), elements, BufferKind::control);
@@ -208,11 +258,11 @@ private:
     }
 
     [[nodiscard]] StateTable const& table(ArrayKind kind) const noexcept {
-        return kind == ArrayKind::gradient ? _gradients : _table;
+        return kind == ArrayKind::gradient ? _gradients : *_table;
     }
 
     Access _access; // a reference to the engine
-    StateTable _table;
+    std::shared_ptr<StateTable const> _table;
     StateTable _gradients;
 };
 

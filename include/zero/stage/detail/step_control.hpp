@@ -16,7 +16,6 @@
 #include "../../policy/gradient_reduction.hpp"
 #include "../stage_options.hpp"
 #include "../step_report.hpp"
-#include "../unused_parameters.hpp"
 #include "decide_step.hpp"
 #include "drain.hpp"
 #include "gradient_evidence.hpp"
@@ -25,6 +24,7 @@
 #include "order_evidence.hpp"
 #include "rate_text.hpp"
 #include "report_store.hpp"
+#include "skip_watch.hpp"
 #include "step_commands.hpp"
 #include "step_errors.hpp"
 #include "step_settings.hpp"
@@ -61,9 +61,10 @@ public:
         : _layout(&layout), _communicator(&communicator), _options(&options), _queue(queue),
           _settings(layout, options.groups.size()), _state(memory, 1, BufferKind::control),
           _groups(memory, _settings.group_count(), BufferKind::control),
-          _report(options.report, _settings.group_count(),
-                  leaves_unused() ? layout.parameters().size() : 0, memory),
-          _counts(layout, queue, memory, leaves_unused()), _drain(queue) {
+          _counts(layout, queue, memory, options.unused_parameters == UnusedParameters::leave),
+          _report(options.report, options.leaves_out_groups(), _settings.group_count(),
+                  _counts.size(), memory),
+          _skips(options, layout, communicator, queue, _state.data()), _drain(queue) {
         set_initial_state();
     }
 
@@ -78,7 +79,10 @@ public:
 
     /// @brief Drops events. Call it between steps, once all earlier commands are ordered before all
     /// later ones.
-    void forget_events() noexcept { _captured.reset(); }
+    void forget_events() noexcept {
+        _captured.reset();
+        _skips.forget_events();
+    }
 
     /// @brief The address of the last captured scale, in backend memory.
     [[nodiscard]] float const* captured_scale() const noexcept {
@@ -121,13 +125,10 @@ public:
         Backend::run(_queue, ClearInspection<Config>{state, evidence, order});
         auto* values = reinterpret_cast<std::int64_t*>(&state->integers);
         std::size_t sums = StepIntegers::sums;
-        std::size_t minima = StepIntegers::minima(order.is_compared);
-        std::int64_t* unused = nullptr;
-        if (leaves_unused()) {
-            minima = StepIntegers::minima(true) + used.size();
-            unused = _report.figures().unused();
-            _counts.note_unused(used, unused);
-        }
+        std::int64_t* const unused = used.empty() ? nullptr : _report.figures().unused();
+        std::size_t const minima =
+            StepIntegers::minima(order.is_compared || !used.empty()) + used.size();
+        _counts.note_unused(used, unused);
         if (_report.is_exchanged()) {
             _report.measure(_queue, shard, state, is_inspected);
             values = _report.figures().exchanged;
@@ -139,12 +140,13 @@ public:
                                 _settings.hash(begun, learning_rate)};
         reduce_integers(*_communicator, _queue, values, is_inspected ? sums : 0, values + sums,
                         minima, tag);
-        Backend::run(_queue, DecideStep<Config>{
-                                 state, _groups.data(), group_count(), ++_serial, learning_rate,
-                                 weight ? 0.0 : divisor(micro_steps), predivide,
-                                 _options->gradient_clipping.value_or(
-                                     std::numeric_limits<float>::infinity()),
-                                 is_inspected, skips, order.is_compared, _report.figures()});
+        Backend::run(
+            _queue,
+            DecideStep<Config>{
+                state, _groups.data(), group_count(), ++_serial, learning_rate,
+                weight ? 0.0 : divisor(micro_steps), predivide,
+                _options->gradient_clipping.value_or(std::numeric_limits<float>::infinity()),
+                is_inspected, skips, order.is_compared, _report.figures(), _options->skip_limit});
         _counts.decide(state, _groups.data(), unused, learning_rate);
     }
 
@@ -156,6 +158,12 @@ public:
 
     [[nodiscard]] Group const* rows() const noexcept { return _counts.rows(_groups.data()); }
     [[nodiscard]] UpdateCounts<Config> const& counts() const noexcept { return _counts; }
+
+    /// @brief Returns the factor of a group's gradients in the last decided step. Does not wait.
+    [[nodiscard]] float factor_of_group(std::size_t group) const {
+        return _report.leaves_out() ? Backend::load(&_groups.data()[group].factor)
+                                    : Backend::load(decision()).factor;
+    }
     [[nodiscard]] std::size_t group_count() const noexcept { return _settings.group_count(); }
     [[nodiscard]] UpdateDecision const* decision() const noexcept {
         return &_state.data()->decision;
@@ -194,8 +202,7 @@ public:
         _counts.clear();
     }
 
-    /// @brief Sets each parameter's number of updates. Waits.
-    /// @return whether slices must name parameters from now on, as `rows` does
+    /// @brief Sets each parameter's number of updates, as `UpdateCounts::set_unequal`. Waits.
     [[gnu::cold]] bool set_updates(std::span<std::uint64_t const> updates, MemoryResource& memory) {
         _settings.set_updates(updates);
         return _counts.set_unequal(memory, updates, settled().step_count);
@@ -203,6 +210,7 @@ public:
 
     /// @brief Sets the number of steps skipped since the last one that was not.
     void set_skipped_in_a_row(std::uint64_t count) {
+        count = _skips.expect_after(_serial, count);
         Backend::run(_queue, Assign<std::uint64_t>{&_state.data()->skipped_in_a_row, count});
     }
 
@@ -283,9 +291,11 @@ public:
         }
     }
 
+    /// @brief What watches for steps that were skipped in a row.
+    [[nodiscard]] SkipWatch<Config>& skips() noexcept { return _skips; }
+
     /// @brief Waits for the decision and throws or calls back, if an option asks for it:
-    /// `non_finite`, `at_minimum` of the loss scaler or `skip_limit`. A no-op under the other
-    /// options.
+    /// `non_finite` or `at_minimum` of the loss scaler. A no-op under the other options.
     void answer_overflow(Event const& done) const {
         bool const throws =
             !Config::LossScaler::skips_overflow && _options->non_finite == NonFinite::throw_error;
@@ -293,8 +303,7 @@ public:
         if constexpr (has_minimum) {
             answers_minimum = _options->loss_scaler.at_minimum != AtMinimumScale::hold;
         }
-        std::size_t const limit = _options->skip_limit;
-        if (!throws && !answers_minimum && limit == 0) {
+        if (!throws && !answers_minimum) {
             return;
         }
         StepReport const last = report(_serial, done);
@@ -310,9 +319,6 @@ public:
                 }
             }
         }
-        if (limit != 0 && last.skipped_in_a_row >= limit) {
-            throw_too_many_skips(*_layout, last, _communicator->rank());
-        }
     }
 
     /// @throws InvalidArgument if a group's learning rate is infinite as a float
@@ -321,10 +327,6 @@ public:
     }
 
 private:
-    [[nodiscard]] bool leaves_unused() const noexcept {
-        return _options->unused_parameters == UnusedParameters::leave;
-    }
-
     /// Waits for the last step and throws if it had no gradients. A no-op if `now`, a point after
     /// the step, is part of a graph.
     void require_gradients_at(Event const& now) {
@@ -371,6 +373,7 @@ private:
                 is_listed ? _options->groups[group].optimizer : _options->optimizer;
             groups[group].learning_rate_factor =
                 is_listed ? _options->groups[group].learning_rate_factor : 1.0;
+            groups[group].is_clipped = !is_listed || _options->groups[group].is_clipped;
             _settings.set_initial_factor(group, groups[group].learning_rate_factor);
         }
         Backend::copy_bytes(_queue, _groups.data(), groups.data(), _groups.size_bytes());
@@ -384,8 +387,9 @@ private:
     StepSettings _settings;
     Buffer<StepState<Config>> _state;
     Buffer<Group> _groups;
-    ReportStore<Config> _report;
     UpdateCounts<Config> _counts;
+    ReportStore<Config> _report;
+    SkipWatch<Config> _skips;
     std::optional<Event> _captured; ///< empty at first and after `forget_events`
     RateText _rate_text;
     std::uint64_t _serial = 0;

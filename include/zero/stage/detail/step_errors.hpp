@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 /// The errors of `StepControl`.
 namespace ZERO_NAMESPACE::detail {
@@ -22,9 +23,12 @@ namespace ZERO_NAMESPACE::detail {
 [[noreturn, gnu::cold]] void throw_non_finite(FlatLayout const& layout, StepReport const& report,
                                               int rank);
 
+/// @brief Says which step was skipped, and why; for `StageOptions::on_skip`.
+[[gnu::cold]] std::string skip_text(FlatLayout const& layout, StepFigures const& report, int rank);
+
 /// @throws TooManySkips with the number of skipped steps and the cause of the last
 [[noreturn, gnu::cold]] void throw_too_many_skips(FlatLayout const& layout,
-                                                  StepReport const& report, int rank);
+                                                  StepFigures const& report, int rank);
 
 /// @throws LossScaleExhausted naming the first element
 [[noreturn, gnu::cold]] void throw_exhausted(FlatLayout const& layout, StepReport const& report,

@@ -55,14 +55,29 @@ ZERO_COLD_INLINE void throw_non_finite(FlatLayout const& layout, StepReport cons
                                      "; the step changed nothing (rank ", rank, ")."});
 }
 
-ZERO_COLD_INLINE void throw_too_many_skips(FlatLayout const& layout, StepReport const& report,
+/// @brief Says why a step was skipped.
+[[gnu::cold]] inline std::string skip_cause(FlatLayout const& layout, StepFigures const& report) {
+    if (report.non_finite_count != 0) {
+        return text({report.non_finite_count,
+                     report.non_finite_count == 1 ? " gradient is" : " gradients are",
+                     " infinite or NaN, first ", locate_element(layout, report.first_non_finite)});
+    }
+    return report.has_gradients ? "the total weight is 0" : "no rank reported a gradient";
+}
+
+ZERO_COLD_INLINE std::string skip_text(FlatLayout const& layout, StepFigures const& report,
+                                       int rank) {
+    return text({"zero: step ", report.serial, " was skipped: ", skip_cause(layout, report),
+                 "; it changed no weight and no optimizer state (rank ", rank, ")."});
+}
+
+ZERO_COLD_INLINE void throw_too_many_skips(FlatLayout const& layout, StepFigures const& report,
                                            int rank) {
     throw_error<TooManySkips>(
-        {"zero: ", report.skipped_in_a_row, " steps in a row were skipped, the last because ",
-         (report.non_finite_count != 0 ? text({"gradients are infinite or NaN, first ",
-                                               locate_element(layout, report.first_non_finite)})
-                                       : std::string("the total weight is 0")),
-         "; find the cause, or raise skip_limit (rank ", rank, ")."});
+        {"zero: ", report.skipped_in_a_row, " steps in a row were skipped, up to step ",
+         report.serial, ", the last because ", skip_cause(layout, report),
+         "; the step after it changed nothing either; find the cause, or raise skip_limit (rank ",
+         rank, ")."});
 }
 
 ZERO_COLD_INLINE void throw_exhausted(FlatLayout const& layout, StepReport const& report,

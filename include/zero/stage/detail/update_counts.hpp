@@ -61,6 +61,7 @@ struct DecideParameters {
             UpdateCount& count = counts[parameter];
             GroupState<Optimizer> const& group = groups[count.group];
             GroupState<Optimizer>& row = rows[parameter];
+            row.factor = group.factor;
             row.is_left = unused != nullptr && unused[parameter] != 0;
             if (row.is_left) {
                 ++count.missed;
@@ -108,6 +109,7 @@ public:
 
     /// @brief Returns whether numbers are kept for each parameter.
     [[nodiscard]] bool is_any() const noexcept { return _counts.size() != 0; }
+    [[nodiscard]] std::size_t size() const noexcept { return _counts.size(); }
 
     /// @brief Returns the rows that slices name: the groups, or the parameters if numbers are kept.
     [[nodiscard]] Group const* rows(Group const* groups) const noexcept {

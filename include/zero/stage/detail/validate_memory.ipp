@@ -39,7 +39,10 @@ inline Claim claim(void const* memory, std::size_t elements, DType type, std::st
 
 /// @throws InvalidArgument naming two parameters whose memory overlaps, and both ranges
 /// @param relation the memory that the two parameters share, for the message
-inline void refuse_overlaps(List<Claim> const& claims, char const* relation, char const* remedy) {
+/// @param may_coincide whether two parameters may begin at the same address, because their memory
+/// is only read; other overlaps are mistakes then as well
+inline void refuse_overlaps(List<Claim> const& claims, char const* relation, char const* remedy,
+                            bool may_coincide = false) {
     std::vector<std::uint64_t> begins;
     for (Claim const& claim : claims) {
         begins.push_back(reinterpret_cast<std::uintptr_t>(claim.begin));
@@ -48,7 +51,7 @@ inline void refuse_overlaps(List<Claim> const& claims, char const* relation, cha
     for (std::size_t index = 1; index < order.size(); ++index) {
         Claim const& before = claims[order[index - 1]];
         Claim const& after = claims[order[index]];
-        if (after.begin < before.end()) {
+        if (after.begin < before.end() && !(may_coincide && after.begin == before.begin)) {
             throw_error<InvalidArgument>(
                 {"zero: parameters '", *before.name, "' and '", *after.name, "' share ", relation,
                  ": ", before.range(), "; ", after.range(), ". ", remedy,
@@ -139,11 +142,11 @@ ZERO_COLD_INLINE void validate_memory(std::span<AnyParameter const> parameters, 
         }
     }
     constexpr char const* register_once = "Register a tied parameter once and list all its units.";
-    refuse_overlaps(values,
-                    storage == Storage::owned ? "the memory of initial values" : "parameter memory",
-                    register_once);
+    bool const is_owned = storage == Storage::owned;
+    refuse_overlaps(values, is_owned ? "the memory of initial values" : "parameter memory",
+                    register_once, is_owned);
     refuse_overlaps(gradients, "gradient memory", register_once);
-    if (storage != Storage::owned) { // otherwise values are read during construction only
+    if (!is_owned) { // otherwise values are read during construction only
         for (Claim const& gradient : gradients) {
             values.push_back(gradient);
         }

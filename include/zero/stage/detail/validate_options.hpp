@@ -22,6 +22,11 @@ template <class Config>
     Functor::validate(options.optimizer);
     check_optimizer_is_used(options.groups.size(), hash_of_options<Functor>(options.optimizer)
                                                        == hash_of_options<Functor>({}));
+    std::size_t clipped = 0;
+    for (auto const& group : options.groups) {
+        clipped += group.is_clipped ? 1U : 0U;
+    }
+    check_clipped_groups(options.gradient_clipping.has_value(), options.groups.size(), clipped);
     for (std::size_t group = 0; group < options.groups.size(); ++group) {
         try {
             Functor::validate(options.groups[group].optimizer);
@@ -30,6 +35,7 @@ template <class Config>
         }
         check_learning_rate_factor(group, options.groups[group].learning_rate_factor);
     }
+    check_gather(options.gather);
     check_storage(stage, options.storage, options.rebuild_buckets != nullptr,
                   options.leases_until_rebuild, !options.adopted_block.empty());
 }

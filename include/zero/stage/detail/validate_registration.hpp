@@ -1,11 +1,15 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
+#include "../../layout/parameter_spec.hpp"
 #include "../../layout/storage.hpp"
 #include "../any_parameter.hpp"
 
 #include <cstddef>
+#include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -18,6 +22,15 @@ namespace ZERO_NAMESPACE::detail {
 [[gnu::cold]] void validate_registration(std::span<AnyParameter const> parameters,
                                          std::size_t groups, Storage storage, bool needs_whole,
                                          bool serves_adopted, std::size_t types);
+
+/// @brief Decides for an optimizer with a rule for matrices which parameters are matrices, and sets
+/// `rows` and `update` accordingly.
+/// @param groups the choice of each entry of `options.groups`
+/// @throws InvalidArgument if a parameter needs a choice or cannot be what was chosen, or if there
+/// is no matrix
+[[gnu::cold]] void decide_updates(std::vector<ParameterSpec>& specs,
+                                  std::span<std::optional<Update> const> groups,
+                                  std::string const& optimizer);
 
 } // namespace ZERO_NAMESPACE::detail
 

@@ -4,7 +4,9 @@
 
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
+#include "../../layout/detail/shape.hpp"
 
+#include <string>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
@@ -24,6 +26,11 @@ ZERO_COLD_INLINE void validate_registration(std::span<AnyParameter const> parame
     }
     std::vector<bool> is_used(groups, parameters.empty());
     for (auto const& parameter : parameters) {
+        if (parameter.spec.update == Update::elements && parameter.spec.rows != 0) {
+            throw_error<InvalidArgument>(
+                {"zero: parameter '", parameter.spec.name, "' has ", parameter.spec.rows,
+                 " rows, which Update::elements would ignore; leave 'rows' or 'update' out."});
+        }
         if (needs_whole && !parameter.spec.tile.of.empty()) {
             throw_error<InvalidArgument>(
                 {"zero: parameter '", parameter.spec.tile.of,
@@ -57,6 +64,50 @@ ZERO_COLD_INLINE void validate_registration(std::span<AnyParameter const> parame
     if (types > 1 && storage == Storage::adopted) {
         throw_error<InvalidArgument>({"zero: an adopted block holds one parameter type, but the "
                                       "model has several; use Storage::scattered."});
+    }
+}
+
+ZERO_COLD_INLINE void decide_updates(std::vector<ParameterSpec>& specs,
+                                     std::span<std::optional<Update> const> groups,
+                                     std::string const& optimizer) {
+    std::size_t trained = 0;
+    std::size_t matrices = 0;
+    for (ParameterSpec& spec : specs) {
+        if (!spec.trainable || spec.elements == 0) {
+            continue;
+        }
+        ++trained;
+        if (!spec.update && spec.group < groups.size()) {
+            spec.update = groups[spec.group];
+        }
+        if (!spec.update && spec.shape.size() == 2) {
+            throw_error<InvalidArgument>(
+                {"zero: parameter '", spec.name, "' has the shape ", shape_text(spec.shape),
+                 ", and ", optimizer,
+                 " does not guess whether that is a matrix to orthogonalise; set 'update' of the "
+                 "parameter or its group to zero::Update::matrix, or to zero::Update::elements for "
+                 "embeddings and output heads."});
+        }
+        if (spec.update == Update::matrix) {
+            if (spec.rows == 0 && spec.shape.size() < 2) {
+                throw_error<InvalidArgument>(
+                    {"zero: parameter '", spec.name, "' is chosen as a matrix, but has ",
+                     spec.shape.empty() ? std::string("neither rows nor a shape")
+                                        : "the shape " + shape_text(spec.shape) + " and no rows",
+                     "; give 'rows', or choose zero::Update::elements."});
+            }
+            spec.rows = spec.rows == 0 ? spec.shape.front() : spec.rows;
+            ++matrices;
+        } else {
+            spec.update = Update::elements;
+            spec.rows = 0;
+        }
+    }
+    if (trained != 0 && matrices == 0) {
+        throw_error<InvalidArgument>(
+            {"zero: none of the ", trained, " trainable parameters is a matrix, so ", optimizer,
+             " would orthogonalise nothing; set 'update' of those that are to "
+             "zero::Update::matrix, or use AdamW."});
     }
 }
 

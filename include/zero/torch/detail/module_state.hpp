@@ -52,6 +52,7 @@ std::vector<typename Zero::Registration> registrations_of(ModuleTensors const& t
         registration.elements = static_cast<std::size_t>(item.tensor.numel());
         registration.units = item.units;
         registration.trainable = item.is_trainable;
+        registration.update = item.update;
         registration.shape.assign(item.tensor.sizes().begin(), item.tensor.sizes().end());
     }
     return registrations;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <torch/nn/module.h>
 #include <vector>
@@ -23,6 +24,7 @@ struct ModuleTensor {
     std::string name;
     std::vector<std::size_t> units{}; ///< ascending, each once
     bool is_trainable = true;
+    std::optional<Update> update{}; ///< of its units, if it has two or more dimensions
     c10::intrusive_ptr<c10::TensorImpl> whole{};
     c10::intrusive_ptr<c10::TensorImpl> released{};
     std::size_t holders = 0;   ///< acquired units that use it

@@ -65,6 +65,10 @@ ZERO_COLD_INLINE ModuleTensors::ModuleTensors(::torch::nn::Module& module,
                      "); list the module's own tensors, not views or copies of them."});
             }
             add(unit, tensor, name->second, type, device);
+            ModuleTensor& item = _tensors[_numbers.at(tensor.unsafeGetTensorImpl())];
+            if (!item.update && tensor.dim() >= 2) {
+                item.update = units[unit].update;
+            }
         }
     }
     for (auto const& parameter : module.named_parameters()) {

@@ -4,6 +4,7 @@
 
 #include "../../comm/detail/call_signature.hpp"
 #include "../../comm/detail/is_equal_on_all_ranks.hpp"
+#include "../../comm/detail/polled_time.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
@@ -126,11 +127,9 @@ ZERO_INLINE void ProcessGroupCollectives::finish(Works& works) {
 /// Waits for a transfer in slices, and looks for failures of the peers between them: the transfer
 /// itself cannot be aborted.
 ZERO_INLINE void ProcessGroupCollectives::finish(c10d::Work& work) {
-    using Clock = std::chrono::steady_clock;
-    auto const start = Clock::now();
-    auto const slice =
-        zero::detail::larger(zero::detail::smaller(time_between_looks, _options.time_out / 4),
-                             std::chrono::milliseconds(1));
+    zero::detail::PolledTime time(_options.time_out);
+    auto const slice = zero::detail::smaller(
+        time_between_looks, std::chrono::duration_cast<std::chrono::milliseconds>(time.slice()));
     bool has_told = false;
     for (;;) {
         bool const was_complete = work.isCompleted();
@@ -151,7 +150,7 @@ ZERO_INLINE void ProcessGroupCollectives::finish(c10d::Work& work) {
             _records.tell_waiting();
             has_told = true;
         }
-        if (Clock::now() - start >= _options.time_out) {
+        if (time.poll()) {
             throw_time_out();
         }
     }

@@ -22,9 +22,12 @@ class Zero(CMakePackage):
     conflicts("%clang@:13", msg="zero needs C++20 as of clang 14")
 
     def cmake_args(self):
+        if self.spec.satisfies("~compiled~tests"):
+            return [self.define("ZERO_HEADERS_ONLY", True)]
         return [
             self.define_from_variant("ZERO_BUILD_TESTS", "tests"),
             self.define_from_variant("ZERO_BUILD_COMPILED", "compiled"),
+            self.define("ZERO_BUILD_C", False),
             self.define("ZERO_BUILD_BENCHMARKS", False),
             self.define("ZERO_BUILD_EXAMPLES", False),
             self.define("ZERO_CUDA", "OFF"),

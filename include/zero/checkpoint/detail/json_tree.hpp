@@ -1,0 +1,115 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Owns a JSON value with nested ones, and destroys it without allocating.
+///
+/// The destructor of the JSON library allocates for nested values. When memory has run out, that
+/// ends the program. So nested values are made in place here, and emptied from the inside out.
+/// Temporary JSON values hold no others. Objects and arrays are assigned: a null value that
+/// turns into one when memory runs out has a type without content. The private sources of
+/// checkpoints include this header.
+class JsonTree {
+public:
+    using Json = nlohmann::json;
+
+    JsonTree() = default;
+    JsonTree(JsonTree const&) = delete;
+    JsonTree& operator=(JsonTree const&) = delete;
+    ~JsonTree() { empty(_root); }
+
+    [[nodiscard]] Json& root() noexcept { return _root; }
+    [[nodiscard]] Json const& root() const noexcept { return _root; }
+
+    /// @brief Parses a text whose depth `JsonGuard` has checked. Only into a new tree.
+    /// @throws nlohmann::json::exception
+    void parse(std::string_view text) {
+        Builder builder(_root);
+        (void)Json::sax_parse(text, &builder);
+    }
+
+private:
+    /// Handles the events of the parser.
+    class Builder {
+    public:
+        explicit Builder(Json& root) : _root(&root) {}
+
+        bool null() { return add(nullptr); }
+        bool boolean(bool value) { return add(value); }
+        bool number_integer(Json::number_integer_t value) { return add(value); }
+        bool number_unsigned(Json::number_unsigned_t value) { return add(value); }
+        bool number_float(Json::number_float_t value, std::string const&) { return add(value); }
+        bool string(std::string& value) { return add(std::move(value)); }
+        bool binary(Json::binary_t&) { return false; } // not in a text
+        bool start_object(std::size_t) { return open(Json::value_t::object); }
+        bool start_array(std::size_t) { return open(Json::value_t::array); }
+        bool end_object() { return close(); }
+        bool end_array() { return close(); }
+
+        bool key(std::string& name) {
+            _name = std::move(name);
+            return true;
+        }
+
+        template <class Exception>
+        bool parse_error(std::size_t, std::string const&, Exception const& error) {
+            throw error;
+        }
+
+    private:
+        /// Makes a value without others in the container that is open.
+        template <class Value>
+        Json& place(Value&& value) {
+            if (_open.empty()) {
+                return *_root = std::forward<Value>(value);
+            }
+            if (_open.back()->is_array()) {
+                return _open.back()->emplace_back(std::forward<Value>(value));
+            }
+            return (*_open.back())[_name] = std::forward<Value>(value);
+        }
+
+        template <class Value>
+        bool add(Value&& value) {
+            (void)place(std::forward<Value>(value));
+            return true;
+        }
+
+        bool open(Json::value_t type) {
+            _open.push_back(&place(type));
+            return true;
+        }
+
+        bool close() {
+            _open.pop_back();
+            return true;
+        }
+
+        Json* _root;
+        std::vector<Json*> _open; ///< from the root to the container that is being filled
+        std::string _name;        ///< of the next member
+    };
+
+    static void empty(Json& value) noexcept {
+        if (value.is_structured()) {
+            for (Json& part : value) {
+                empty(part);
+            }
+            value.clear();
+        }
+    }
+
+    Json _root;
+};
+
+} // namespace ZERO_NAMESPACE::detail

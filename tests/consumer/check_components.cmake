@@ -1,0 +1,71 @@
+# cmake -DROOT=<repository> -DZERO_BUILD=<its build> -DWORK=<folder> -DCOMPILER=<compiler> -DGENERATOR=<generator> -P check_components.cmake
+# ZERO_HEADERS_ONLY compiles and installs no library, and find_package(zero) says which component is missing and why.
+
+cmake_minimum_required(VERSION 3.25)
+file(REMOVE_RECURSE "${WORK}")
+set(compiler "-DCMAKE_CXX_COMPILER=${COMPILER}")
+
+# Headers only: nothing is built before the installation, and no library is in it.
+execute_process(COMMAND "${CMAKE_COMMAND}" -S "${ROOT}" -B "${WORK}/headers" -G "${GENERATOR}" "${compiler}" -DZERO_HEADERS_ONLY=ON -DBUILD_SHARED_LIBS=ON OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND "${CMAKE_COMMAND}" --build "${WORK}/headers" OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+file(GLOB_RECURSE objects "${WORK}/headers/CMakeFiles/zero*.o" "${WORK}/headers/*.a" "${WORK}/headers/*.so")
+if(objects)
+    message(FATAL_ERROR "headers only, but these were compiled: ${objects}")
+endif()
+execute_process(COMMAND "${CMAKE_COMMAND}" --install "${WORK}/headers" --prefix "${WORK}/headers_prefix" OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+file(GLOB_RECURSE installed RELATIVE "${WORK}/headers_prefix" "${WORK}/headers_prefix/*")
+foreach(file IN LISTS installed)
+    if(NOT file MATCHES "^(include/zero/.*\\.(hpp|ipp|tpp|cuh)|share/(cmake/zero/.*\\.cmake|pkgconfig/zero\\.pc|doc/zero/LICENSE))$")
+        message(FATAL_ERROR "headers only, but this was installed: ${file}")
+    endif()
+endforeach()
+file(READ "${WORK}/headers_prefix/share/cmake/zero/zeroConfigVersion.cmake" version)
+if(NOT "include/zero/zero.hpp" IN_LIST installed OR NOT version MATCHES "no architecture check, don.t perform the check\nif\\(\"TRUE\"\\)")
+    message(FATAL_ERROR "headers only, but zero.hpp is missing, or the package serves one architecture only")
+endif()
+
+# A library for C that needs another one beside it is not installed alone.
+execute_process(COMMAND "${CMAKE_COMMAND}" -S "${ROOT}" -B "${WORK}/shared" -G "${GENERATOR}" "${compiler}" -DBUILD_SHARED_LIBS=ON -DZERO_BUILD_COMPILED=OFF -DZERO_BUILD_TESTS=OFF
+    -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_EXAMPLES=OFF -DZERO_CUDA=OFF RESULT_VARIABLE result OUTPUT_QUIET ERROR_VARIABLE errors)
+if(result EQUAL 0 OR NOT errors MATCHES "ZERO_HEADERS_ONLY=ON")
+    message(FATAL_ERROR "zero::c is installed without the shared library that it needs: ${errors}")
+endif()
+
+# asks(<prefix> <arguments of find_package> <expected text> [<option>...]): configures a project. Empty text: that succeeds.
+function(asks prefix arguments expected)
+    set(project "${WORK}/project")
+    file(REMOVE_RECURSE "${project}")
+    file(WRITE "${project}/CMakeLists.txt" "cmake_minimum_required(VERSION 3.25)\nproject(components LANGUAGES CXX)\nfind_package(zero ${arguments})
+if(TARGET zero::mpi AND NOT zero_mpi_FOUND)\n    message(FATAL_ERROR \"zero::mpi without MPI\")\nendif()
+add_library(user OBJECT user.cpp)\ntarget_link_libraries(user PRIVATE zero::zero)\n")
+    file(WRITE "${project}/user.cpp" "")
+    execute_process(COMMAND "${CMAKE_COMMAND}" -S "${project}" -B "${project}/build" -G "${GENERATOR}" "${compiler}" "-DCMAKE_PREFIX_PATH=${prefix}" ${ARGN}
+        RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE errors)
+    string(REGEX REPLACE "[ \n]+" " " text "${output}${errors}") # CMake breaks the lines of errors
+    string(FIND "${text}" "${expected}" at)
+    if(expected STREQUAL "" AND NOT result EQUAL 0)
+        message(FATAL_ERROR "find_package(zero ${arguments}) fails: ${text}")
+    elseif(NOT expected STREQUAL "" AND at LESS 0)
+        message(FATAL_ERROR "find_package(zero ${arguments}) does not say '${expected}': ${text}")
+    elseif(NOT expected STREQUAL "" AND arguments MATCHES "REQUIRED" AND result EQUAL 0)
+        message(FATAL_ERROR "find_package(zero ${arguments}) succeeds")
+    endif()
+endfunction()
+
+set(headers "${WORK}/headers_prefix")
+set(without_mpi -DMPI_CXX_COMPILER=/bin/false)
+asks("${headers}" "REQUIRED" "")
+asks("${headers}" "REQUIRED COMPONENTS tests" "the component 'tests' is missing: there is no such component")
+asks("${headers}" "REQUIRED COMPONENTS compiled" "the component 'compiled' is missing: this copy of zero was installed without the compiled library")
+asks("${headers}" "REQUIRED COMPONENTS c" "the component 'c' is missing: this copy of zero was installed without the library for C")
+asks("${headers}" "REQUIRED COMPONENTS checkpoint_compiled" "'checkpoint_compiled' is missing: this copy of zero was built without nlohmann_json and xxHash, or without the compiled")
+asks("${headers}" "REQUIRED COMPONENTS cuda_compiled" "the component 'cuda_compiled' is missing: this copy of zero was built without nvcc, or without the compiled library")
+asks("${headers}" "REQUIRED COMPONENTS mpi" "the component 'mpi' is missing: MPI 3 or later was not found" ${without_mpi})
+asks("${headers}" "REQUIRED COMPONENTS mpi tests" "not found for C++ (Debian and Ubuntu: the packages 'libopenmpi-dev'" ${without_mpi})
+asks("${headers}" "COMPONENTS mpi" "the component 'mpi' is missing" ${without_mpi})
+asks("${headers}" "REQUIRED OPTIONAL_COMPONENTS mpi" "" ${without_mpi})
+asks("${headers}" "OPTIONAL_COMPONENTS mpi" "the optional component 'mpi' is missing: MPI 3 or later" ${without_mpi})
+asks("${headers}" "REQUIRED COMPONENTS checkpoint" "the component 'checkpoint' is missing: nlohmann_json was not found" -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
+asks("${headers}" "REQUIRED COMPONENTS cuda" "the component 'cuda' is missing: the CUDA toolkit 12 or later was not found" -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
+asks("${headers}" "REQUIRED COMPONENTS nccl" "the component 'nccl' is missing: " -DNCCL_ROOT=${WORK})
+asks("${headers}" "REQUIRED COMPONENTS torch" "the component 'torch' is missing: LibTorch 2.4 or later was not found" -DCMAKE_DISABLE_FIND_PACKAGE_Torch=ON)
