@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <mutex>
 #include <string>
 #include <torch/torch.h>
 #include <vector>
@@ -39,12 +38,13 @@ std::vector<double> train_plain() {
 
 template <class Zero>
 std::vector<double> train(char const* name) {
-    std::vector<double> losses(steps);
-    std::mutex mutex;
+    std::vector<double> losses; // means over the ranks; rank 0 writes them
+    //[train
+    torch::manual_seed(1);
+    std::vector<Model> models(rank_count); // here, because the threads share one generator
     zero::run_ranks(rank_count, [&](zero::LoopbackCommunicator& communicator) {
         at::set_num_threads(1);
-        Model model;
-        //[train
+        Model& model = models[static_cast<std::size_t>(communicator.rank())];
         zero::torch::Sharded<Zero> sharded(communicator, *model, units_of(model));
         for (int step = 0; step < steps; ++step) {
             sharded->begin_step();
@@ -53,9 +53,10 @@ std::vector<double> train(char const* name) {
             sharded.backward(loss); // instead of loss.backward()
             sharded->end_micro_step();
             sharded->step(learning_rate); // instead of optimizer.step()
+            double const mean =
+                zero::sum_over_ranks(communicator, loss.item<double>()) / rank_count;
             // train]
-            std::lock_guard const lock(mutex);
-            losses[static_cast<std::size_t>(step)] += loss.item<double>() / rank_count;
+            if (communicator.rank() == 0) losses.push_back(mean);
         }
         if (communicator.rank() == 0) {
             std::printf("%s: model states %zu bytes on rank 0, all memory of the engine %zu\n",
@@ -68,13 +69,14 @@ std::vector<double> train(char const* name) {
 
 template <class Zero>
 std::vector<double> train_whole() {
-    std::vector<double> losses(steps);
-    std::mutex mutex;
+    std::vector<double> losses; // means over the ranks; rank 0 writes them
+    auto const plain = [](std::size_t, auto&& forward) { return forward(); };
+    //[replicated
+    torch::manual_seed(1);
+    std::vector<Model> models(rank_count); // here, because the threads share one generator
     zero::run_ranks(rank_count, [&](zero::LoopbackCommunicator& communicator) {
         at::set_num_threads(1);
-        auto const plain = [](std::size_t, auto&& forward) { return forward(); };
-        Model model;
-        //[replicated
+        Model& model = models[static_cast<std::size_t>(communicator.rank())];
         zero::torch::Replicated<Zero> replicated(communicator, *model);
         for (int step = 0; step < steps; ++step) {
             replicated->begin_step();
@@ -83,9 +85,10 @@ std::vector<double> train_whole() {
             replicated.backward(loss); // instead of loss.backward()
             replicated->end_micro_step();
             replicated.step(learning_rate); // instead of optimizer.step()
+            double const mean =
+                zero::sum_over_ranks(communicator, loss.item<double>()) / rank_count;
             // replicated]
-            std::lock_guard const lock(mutex);
-            losses[static_cast<std::size_t>(step)] += loss.item<double>() / rank_count;
+            if (communicator.rank() == 0) losses.push_back(mean);
         }
     });
     return losses;

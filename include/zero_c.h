@@ -324,8 +324,9 @@ ZERO_C_API zero_status zero_set_learning_rate_factor(zero_engine* engine, size_t
 /* Saves the training state into a new checkpoint below `directory`, or loads the last one. It does
  * not depend on stage and number of ranks. Collective.
  * position: a number of the program's own, for instance the next step of its loop or its place in
- * the data. zero_load() returns it, unless `position` is null. zero_step_count() cannot take its
- * place, because it does not count skipped steps. */
+ * the data. zero_load() returns it, unless `position` is null, and refuses a checkpoint without it,
+ * which another program saved. zero_step_count() cannot take its place, because it does not count
+ * skipped steps. */
 ZERO_C_API zero_status zero_save(zero_engine* engine, char const* directory, uint64_t position);
 ZERO_C_API zero_status zero_load(zero_engine* engine, char const* directory, uint64_t* position);
 

@@ -6,6 +6,7 @@
 #include <zero/checkpoint/detail/encode_floats.ipp>
 #include <zero/checkpoint/detail/file.ipp>
 #include <zero/checkpoint/detail/file_job.ipp>
+#include <zero/checkpoint/detail/group_sources.ipp>
 #include <zero/checkpoint/detail/load_plan.ipp>
 #include <zero/checkpoint/detail/manifest.ipp>
 #include <zero/checkpoint/detail/plan_manifest.ipp>

@@ -48,7 +48,8 @@ void update(benchmark::State& state) {
     slice.scratch = data.scratch.data();
     std::uint64_t step = 0;
     for (auto _ : state) {
-        Optimizer::update_tensor(host::Tensor(slice, 0.5F), Optimizer::hyper({}, 1e-3, ++step));
+        Optimizer::update_tensor(host::Tensor(slice, UpdateDecision{.factor = 0.5F}),
+                                 Optimizer::hyper({}, 1e-3, ++step));
         benchmark::ClobberMemory();
     }
     state.SetItemsProcessed(

@@ -81,23 +81,48 @@ void split_adamw(benchmark::State& state) {
     bench::count_bytes(state, static_cast<double>(n) * 28.25);
 }
 
+/// Runs AdamW with states in 16 bits.
+/// @param bytes read and written per element
+template <class States>
+void update_with(benchmark::State& state, States const& states, std::size_t n, double bytes) {
+    Data<0> data(n);
+    std::uint64_t step = 0;
+    for (auto _ : state) {
+        UpdateDecision const decision{.random_key = ops::random_key(0, ++step)};
+        host::update<AdamW>(
+            data.gradient.data(),
+            MasterPointers<float, bfloat16>{data.master.data(), data.parameter.data()},
+            decided(states, decision), n, 0.5F, AdamW::hyper({}, 1e-3, step));
+        benchmark::ClobberMemory();
+    }
+    bench::count_bytes(state, static_cast<double>(n) * bytes);
+}
+
+template <bool stochastic>
 void scaled_adamw(benchmark::State& state) {
     std::size_t const n = bench::share(state);
-    Data<0> data(n);
     bench::Array<float16> moments(2 * n);
     bench::Array<float> scales(2 * (n / 64 + 1), 1.0F);
     ScaledStatePointers<2> states;
     states.states = {moments.data(), moments.data() + n};
     states.scales = {scales.data(), scales.data() + n / 64 + 1};
-    std::uint64_t step = 0;
-    for (auto _ : state) {
-        host::update<AdamW>(
-            data.gradient.data(),
-            MasterPointers<float, bfloat16>{data.master.data(), data.parameter.data()}, states, n,
-            0.5F, AdamW::hyper({}, 1e-3, ++step));
-        benchmark::ClobberMemory();
+    if constexpr (stochastic) {
+        update_with(state, StochasticStates<ScaledStatePointers<2>>{states}, n, 22.25);
+    } else {
+        update_with(state, states, n, 22.25);
     }
-    bench::count_bytes(state, static_cast<double>(n) * 22.25);
+}
+
+template <bool stochastic>
+void bfloat16_adamw(benchmark::State& state) {
+    std::size_t const n = bench::share(state);
+    bench::Array<bfloat16> moments(2 * n);
+    StatePointers<2, bfloat16> const states{{moments.data(), moments.data() + n}};
+    if constexpr (stochastic) {
+        update_with(state, StochasticStates<StatePointers<2, bfloat16>>{states}, n, 22.0);
+    } else {
+        update_with(state, states, n, 22.0);
+    }
 }
 
 void stochastic_adamw(benchmark::State& state) {
@@ -157,8 +182,23 @@ BENCHMARK(split_adamw)
     ->Arg(middle)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
-BENCHMARK(scaled_adamw)
+BENCHMARK(scaled_adamw<true>)
     ->Name("update/two_states/adamw_scaled_states")
+    ->Arg(middle)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+BENCHMARK(scaled_adamw<false>)
+    ->Name("update/two_states/adamw_scaled_states_to_nearest")
+    ->Arg(middle)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+BENCHMARK(bfloat16_adamw<true>)
+    ->Name("update/two_states/adamw_bfloat16_states")
+    ->Arg(middle)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+BENCHMARK(bfloat16_adamw<false>)
+    ->Name("update/two_states/adamw_bfloat16_states_to_nearest")
     ->Arg(middle)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();

@@ -23,8 +23,6 @@ losses = trainer.train(group._get_backend(torch.device("cpu")),
                        dist.distributed_c10d._get_default_store())
 #train]
 
-losses = torch.tensor(losses, dtype=torch.float64) / dist.get_world_size()
-dist.all_reduce(losses)
 if dist.get_rank() == 0:
-    print(f"loss {losses[-1].item():.6f}, at first {losses[0].item():.6f}")
+    print(f"loss {losses[-1]:.6f}, at first {losses[0]:.6f}")
 dist.destroy_process_group()

@@ -13,7 +13,7 @@
 using Communicator = zero::torch::ProcessGroupCommunicator;
 using Zero = zero::ZeroStage<3, zero::AdamW, Communicator>;
 
-/// Returns the losses of this rank.
+/// Returns the mean losses of all ranks.
 std::vector<double> train(c10::intrusive_ptr<c10d::Backend> const& group,
                           c10::intrusive_ptr<c10d::Store> const& store) {
     zero::torch::ProcessGroupOptions options;
@@ -22,6 +22,7 @@ std::vector<double> train(c10::intrusive_ptr<c10d::Backend> const& group,
     Communicator communicator(group, options);
     std::vector<double> losses;
     zero::run_rank(communicator, [&](Communicator& ready) {
+        torch::manual_seed(1); // each process has its own generator
         Model model;
         zero::torch::Sharded<Zero> sharded(ready, *model, units_of(model));
         for (int step = 0; step < 20; ++step) {
@@ -31,7 +32,7 @@ std::vector<double> train(c10::intrusive_ptr<c10d::Backend> const& group,
             sharded.backward(loss);
             sharded->end_micro_step();
             sharded->step(0.003);
-            losses.push_back(loss.item<double>());
+            losses.push_back(zero::sum_over_ranks(ready, loss.item<double>()) / ready.size());
         }
     });
     return losses;

@@ -58,7 +58,7 @@ struct zero_engine {
     virtual void gather(void* block, std::size_t elements) = 0;
     virtual void set_learning_rate_factor(std::size_t group, double factor) = 0;
     virtual void save(char const* directory, std::uint64_t position) = 0;
-    virtual std::uint64_t load(char const* directory) = 0; ///< returns the position
+    virtual void load(char const* directory, std::uint64_t* position) = 0; ///< it may be null
     [[nodiscard]] virtual zero_memory memory() const = 0;
 };
 

@@ -375,12 +375,7 @@ zero_status zero_save(zero_engine* engine, char const* directory, uint64_t posit
 }
 
 zero_status zero_load(zero_engine* engine, char const* directory, uint64_t* position) {
-    return on(engine, [&](zero_engine& e) {
-        std::uint64_t const found = e.load(zero_c::directory_at(directory));
-        if (position != nullptr) {
-            *position = found;
-        }
-    });
+    return on(engine, [&](zero_engine& e) { e.load(zero_c::directory_at(directory), position); });
 }
 
 zero_status zero_has_checkpoint(char const* directory, int* has_checkpoint) {

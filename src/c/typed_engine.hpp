@@ -11,11 +11,13 @@
 #endif
 
 #include <algorithm>
-#include <cstdlib>
+#include <charconv>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -268,11 +270,18 @@ public:
 #endif
     }
 
-    std::uint64_t load([[maybe_unused]] char const* directory) override {
+    void load([[maybe_unused]] char const* directory,
+              [[maybe_unused]] std::uint64_t* position) override {
 #ifdef ZERO_C_HAS_CHECKPOINT
-        auto const extras = zero::load_checkpoint(*_engine, directory).extras;
-        auto const position = extras.find("position"); // a C++ program may have saved without it
-        return position == extras.end() ? 0 : std::strtoull(position->second.c_str(), nullptr, 10);
+        zero::LoadOptions options;
+        std::uint64_t found = 0;
+        if (position != nullptr) {
+            options.check_extras = [&](auto const& extras) { found = position_in(extras); };
+        }
+        zero::load_checkpoint(*_engine, directory, options);
+        if (position != nullptr) {
+            *position = found;
+        }
 #else
         refuse_checkpoints();
 #endif
@@ -285,6 +294,23 @@ public:
     TypedEngine& operator=(TypedEngine const&) = delete;
 
 private:
+    /// A C++ program may have saved without a position, or another one.
+    [[nodiscard]] static std::uint64_t
+    position_in(std::map<std::string, std::string> const& extras) {
+        auto const found = extras.find("position");
+        std::string const text = found == extras.end() ? "" : found->second;
+        std::uint64_t position = 0;
+        auto const result = std::from_chars(text.data(), text.data() + text.size(), position);
+        if (result.ec != std::errc() || result.ptr != text.data() + text.size()) {
+            throw zero::InvalidArgument(
+                "zero: the checkpoint has "
+                + (found == extras.end() ? std::string("no position")
+                                         : "the position '" + text + "', which is no number")
+                + ", so zero_save() did not write it; pass null as the position to load it.");
+        }
+        return position;
+    }
+
     void require_open(std::size_t unit, char const* call) const {
         if (unit >= _weights.size() || _weights[unit].empty()) {
             throw zero::OutOfOrder("zero: unit " + std::to_string(unit) + " is not open; call "

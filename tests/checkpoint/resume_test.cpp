@@ -5,6 +5,9 @@
 #include <zero/layout/whole_group_partitioner.hpp>
 #include <zero/policy/loss_scaler_presets.hpp>
 
+#include <array>
+#include <type_traits>
+
 // A run that is saved and continues in a fresh engine of another stage gives the same bits as one
 // that never stopped.
 
@@ -32,6 +35,34 @@ TEST_CASE("A run resumes with the same bits: optimizer states in 16 bits") {
     check_resume<ZeroStage<2, Scaled>, ZeroStage<3, Scaled>>();
     check_resume<ZeroStage<0, Scaled>, ZeroStage<1, Scaled>>();
     check_resume<ZeroStage<3, OptimizerState<bfloat16>>, ZeroStage<0, OptimizerState<bfloat16>>>();
+}
+
+TEST_CASE("A checkpoint does not depend on how 16-bit states are rounded") {
+    using Nearest = ZeroStage<3, OptimizerState<bfloat16, RoundToNearest>>;
+    using Stochastic = ZeroStage<2, OptimizerState<bfloat16>>;
+    auto const check = []<class Saves, class Loads>(std::type_identity<Saves>,
+                                                    std::type_identity<Loads>) {
+        TemporaryFolder const folder;
+        auto const seen = on_ranks<std::array<Bits, 4>>(
+            2, [&](LoopbackCommunicator& communicator) -> std::array<Bits, 4> {
+                Toy<Saves> saves(communicator, same_schedule<Saves>());
+                train(*saves.engine, communicator, 0, 3);
+                save_checkpoint(*saves.engine, folder.path());
+                Bits const saved = state_of(*saves.engine);
+                train(*saves.engine, communicator, 3, 4);
+                Toy<Loads> loads(communicator, same_schedule<Loads>());
+                load_checkpoint(*loads.engine, folder.path());
+                Bits const loaded = state_of(*loads.engine);
+                train(*loads.engine, communicator, 3, 4);
+                return {saved, loaded, state_of(*saves.engine), state_of(*loads.engine)};
+            });
+        for (auto const& [saved, loaded, after, other] : seen) {
+            CHECK(saved == loaded);
+            CHECK(after != other);
+        }
+    };
+    check(std::type_identity<Nearest>{}, std::type_identity<Stochastic>{});
+    check(std::type_identity<Stochastic>{}, std::type_identity<Nearest>{});
 }
 
 TEST_CASE("A run resumes with the same bits: a loss scaler between two growths, after a skip") {

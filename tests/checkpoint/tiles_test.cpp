@@ -18,10 +18,13 @@ namespace {
 
 using P = Parameters<bfloat16>;
 
+using Shape = std::vector<std::size_t>;
+
 template <class Stage>
-std::vector<float> saved(int world, std::size_t count, std::filesystem::path const& folder) {
+std::vector<float> saved(int world, std::size_t count, std::filesystem::path const& folder,
+                         Shape const& shape = {30, 11}) {
     return on_ranks<std::vector<float>>(world, [&](LoopbackCommunicator& communicator) {
-        Stage engine(communicator, tiled_model<bfloat16>(count));
+        Stage engine(communicator, tiled_model<bfloat16>(count, shape));
         for (std::uint64_t step = 0; step < 2; ++step) {
             run_tiled_step(engine, static_cast<std::uint64_t>(communicator.rank()), step);
         }
@@ -32,32 +35,34 @@ std::vector<float> saved(int world, std::size_t count, std::filesystem::path con
 }
 
 template <class Stage>
-std::vector<float> loaded(int world, std::size_t count, std::filesystem::path const& folder) {
+std::vector<float> loaded(int world, std::size_t count, std::filesystem::path const& folder,
+                          Shape const& shape) {
     return on_ranks<std::vector<float>>(world, [&](LoopbackCommunicator& communicator) {
-        Stage engine(communicator, tiled_model<bfloat16>(count));
+        Stage engine(communicator, tiled_model<bfloat16>(count, shape));
         load_checkpoint(engine, folder);
         return tiled_state(engine);
     })[0];
 }
 
 template <class Saves, class Loads>
-void check(std::size_t from, std::size_t to) {
+void check(std::size_t from, std::size_t to, Shape const& shape = {30, 11}) {
     INFO(from << " tiles into " << to);
     TemporaryFolder const folder;
-    auto const state = saved<Saves>(3, from, folder / "");
-    CHECK(loaded<Loads>(2, to, folder / "") == state);
+    auto const state = saved<Saves>(3, from, folder / "", shape);
+    CHECK(loaded<Loads>(2, to, folder / "", shape) == state);
     auto const manifest = Manifest::read(folder / "state");
     CHECK(manifest.parameters.size() == 3);
     CHECK(manifest.parameters[1].name == "weight");
-    CHECK(manifest.parameters[1].shape == std::vector<std::uint64_t>{30, 11});
+    CHECK(manifest.parameters[1].shape == std::vector<std::uint64_t>(shape.begin(), shape.end()));
 
     // a file of parameters is the same for all
     auto reader = CheckpointReader::of_file(folder / "weights.safetensors");
-    std::vector<float> weights(330);
+    std::size_t const elements = shape[0] * shape[1];
+    std::vector<float> weights(elements);
     reader.read_parameter("weight", 0, weights);
-    std::size_t const masters = 40 + 330 + 70; // behind the parameters
-    CHECK(weights
-          == std::vector<float>(state.begin() + masters + 40, state.begin() + masters + 370));
+    auto const begin = state.begin() + static_cast<std::ptrdiff_t>(40 + elements + 70 + 40);
+    CHECK(weights // the master weights are behind the parameters
+          == std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(elements)));
 }
 
 } // namespace
@@ -68,7 +73,9 @@ TEST_CASE("A checkpoint of tiles is loaded as a whole parameter, in other tiles,
     check<ZeroStage<3, P>, ZeroStage<3, P>>(7, 2);
     check<ZeroStage<1, P, SplitMasterWeights>, ZeroStage<3, P, SplitMasterWeights>>(7, no_tiles);
     using Scaled = BlockScaledState<float16>;
-    check<ZeroStage<3, P, Scaled>, ZeroStage<3, P, Scaled>>(5, 5);
+    check<ZeroStage<3, P, Scaled>, ZeroStage<3, P, Scaled>>(6, 6, {32, 12});
+    check<ZeroStage<3, P, Scaled>, ZeroStage<3, P, Scaled>>(6, 2, {32, 12});
+    check<ZeroStage<3, P, Scaled>, ZeroStage<3, P, Scaled>>(3, no_tiles, {32, 12});
 }
 
 TEST_CASE("Tiles are initialised from a file by the name of their parameter") {

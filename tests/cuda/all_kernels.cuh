@@ -96,6 +96,10 @@ inline std::vector<void const*> all_kernels() {
     list.add_update<AdamW, float, StochasticPointers<float16>, Moments>();
     list.add_update<AdamW, float, MasterPointers<float, bfloat16>, StatePointers<2, bfloat16>>();
     list.add_update<AdamW, float, MasterPointers<float, bfloat16>, ScaledStatePointers<2>>();
+    list.add_update<AdamW, float, MasterPointers<float, bfloat16>,
+                    StochasticStates<StatePointers<2, bfloat16>>>();
+    list.add_update<AdamW, float, MasterPointers<float, bfloat16>,
+                    StochasticStates<ScaledStatePointers<2>>>();
     list.add_update<AdamW, float, SplitPointers, ScaledStatePointers<2>>();
     list.add_update<Adam, float, MasterPointers<float, bfloat16>,
                     StatePointers<Adam::states, float>>();

@@ -3,6 +3,7 @@
 #include "comm/values.hpp"
 #include "support/ranks.hpp"
 
+#include <zero/comm/sum_over_ranks.hpp>
 #include <zero/cuda/backend.cuh>
 
 #include <cstdint>
@@ -149,6 +150,19 @@ TEST_CASE("The loopback on a device reduces more integers than fit into one rend
         expected.push_back(i);
     }
     CHECK(found == std::vector<std::vector<std::int64_t>>(3, expected));
+}
+
+TEST_CASE("A number is summed over the ranks of a device", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    auto const found =
+        on_ranks<std::vector<double>, DeviceLoopback>(3, [](DeviceLoopback& communicator) {
+            return std::vector<double>{
+                sum_over_ranks(communicator, 0.1 * (communicator.rank() + 1)),
+                static_cast<double>(sum_over_ranks(communicator, 2'000'000'000))};
+        });
+    CHECK(found == std::vector<std::vector<double>>(3, {0.1 + 0.2 + 0.1 * 3, 6e9}));
 }
 
 } // namespace zero::test::loopback_test

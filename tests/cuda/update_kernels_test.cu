@@ -205,6 +205,19 @@ struct ScaledStates : States<n, float16> {
     std::vector<Mirror<float>> scales;
 };
 
+/// States that are rounded stochastically.
+template <class Plain>
+struct Rounded : Plain {
+    using Pointers = StochasticStates<typename Plain::Pointers>;
+    using Plain::Plain;
+    Pointers host(Place const& at) {
+        return {Plain::host(at), (std::uint64_t{1} << 32U) - 1000 + at.begin, 0};
+    }
+    Pointers device(Place const& at) {
+        return {Plain::device(at), (std::uint64_t{1} << 32U) - 1000 + at.begin, 0};
+    }
+};
+
 /// @}
 
 /// Runs three steps on both sides.
@@ -282,6 +295,11 @@ TEST_CASE("A device keeps every form of states to the bits of the host", "[cuda]
     compare_updates<AdamW, float, Masters<float, bfloat16>, States<2, bfloat16>>();
     compare_updates<AdamW, float, Masters<float, bfloat16>, ScaledStates<2>>();
     compare_updates<AdamW, float, Split, ScaledStates<2>>();
+    compare_updates<AdamW, float, Masters<float, bfloat16>, Rounded<States<2, bfloat16>>>();
+    compare_updates<Adagrad, float, Masters<float, bfloat16>,
+                    Rounded<States<Adagrad::states, bfloat16>>>();
+    compare_updates<AdamW, float, Stochastic<bfloat16>, Rounded<States<2, bfloat16>>>();
+    compare_updates<AdamW, float, Masters<float, bfloat16>, Rounded<ScaledStates<2>>>();
 }
 
 TEST_CASE("A device runs every per-element optimizer to the bits of the host", "[cuda]") {

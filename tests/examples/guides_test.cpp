@@ -130,7 +130,8 @@ TEST_CASE("The code of the guides is that of the examples") {
     check_code("docs/guides/recipes.md", {"examples/recipes.cpp"}, 6);
     check_code("docs/guides/mixed_precision.md", {"examples/mixed_precision.cpp"}, 2);
     check_code("docs/guides/debug_a_divergence.md", {"examples/guides/debug.cpp"}, 2);
-    check_code("docs/guides/c_trainer.md", {"examples/c_trainer.c", "examples/c_resume.c"}, 7, "c");
+    check_code("docs/guides/c_trainer.md",
+               {"examples/c_trainer.c", "examples/c_resume.c", "examples/c_layers.c"}, 10, "c");
     check_code("docs/guides/large_model.md",
                {"examples/guides/large_model.cpp", "examples/tiled_linear.cpp"}, 4);
     check_code("docs/guides/own_optimizer.md",

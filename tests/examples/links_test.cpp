@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -112,4 +113,47 @@ TEST_CASE("A link to nothing does not resolve") {
     CHECK_FALSE(resolves("docs/design.md", "../README.md#no-such-heading"));
     CHECK(links_of("[a](b.md) ![c](d.svg)\n```\n[e](f)\n```\n`[h](i)` [g](https://h)")
           == std::vector<std::string>{"b.md", "d.svg"});
+}
+
+TEST_CASE("The page of errors names every exception of the library and every status of C") {
+    std::string const page = text_of("docs/errors.md");
+    std::set<std::string> exceptions{"Error"};
+    for (bool has_grown = true; has_grown;) { // until no class derives from one of them
+        std::size_t const before = exceptions.size();
+        for (auto const& entry :
+             fs::recursive_directory_iterator(ZERO_SOURCE_DIR "/include/zero")) {
+            if (entry.path().extension() != ".hpp") {
+                continue;
+            }
+            for (std::string const& line :
+                 lines_of(text_of(fs::relative(entry.path(), ZERO_SOURCE_DIR).generic_string()))) {
+                std::size_t const middle = line.find(" : public ");
+                if (line.rfind("class ", 0) != 0 || middle == std::string::npos) {
+                    continue;
+                }
+                std::string const base = line.substr(middle + 10, line.find(" {") - middle - 10);
+                if (exceptions.contains(base)) {
+                    exceptions.insert(line.substr(6, middle - 6));
+                }
+            }
+        }
+        has_grown = exceptions.size() != before;
+    }
+    CHECK(exceptions.size() > 15);
+    for (std::string const& name : exceptions) {
+        INFO(name);
+        CHECK((name == "Error" || page.find('`' + name + '`') != std::string::npos));
+    }
+    std::size_t statuses = 0;
+    std::string const header = text_of("include/zero_c.h");
+    std::string const list = header.substr(0, header.find("} zero_status;"));
+    for (std::size_t at = list.find("typedef enum zero_status"); at != std::string::npos;
+         at = list.find("\n    ZERO_", at + 1)) {
+        std::size_t const first = list.find("ZERO_", at);
+        std::string const name = list.substr(first, list.find(' ', first) - first);
+        INFO(name);
+        CHECK((name == "ZERO_OK" || page.find('`' + name + '`') != std::string::npos));
+        ++statuses;
+    }
+    CHECK(statuses >= 13);
 }

@@ -26,11 +26,14 @@ constexpr std::size_t block = 64;
 /// The states of one slice, read and written per element. Shares only the conversions with the
 /// library.
 struct ScaledArray {
+    using Type = float16;
     explicit ScaledArray(std::size_t n) : values(n), scales((n + block - 1) / block, 1.0F) {}
 
     [[nodiscard]] float at(std::size_t i) const { return to_float(values[i]) * scales[i / block]; }
 
-    void assign(std::vector<float> const& wide) {
+    /// @param round rounds element i to float16
+    template <class Round>
+    void assign(std::vector<float> const& wide, Round const& round) {
         for (std::size_t begin = 0; begin < wide.size(); begin += block) {
             std::size_t const end = std::min(wide.size(), begin + block);
             float largest = 0.0F;
@@ -45,7 +48,7 @@ struct ScaledArray {
                 values[i] =
                     vanishes
                         ? float16{static_cast<std::uint16_t>(wide[i] < 0.0F ? 0x8001U : 0x0001U)}
-                        : from_float<float16>(canonical(scaled));
+                        : round(canonical(scaled), i);
             }
         }
     }
@@ -56,11 +59,14 @@ struct ScaledArray {
 
 template <class S>
 struct PlainArray {
+    using Type = S;
     explicit PlainArray(std::size_t n) : values(n) {}
     [[nodiscard]] float at(std::size_t i) const { return to_float(values[i]); }
-    void assign(std::vector<float> const& wide) {
-        std::transform(wide.begin(), wide.end(), values.begin(),
-                       [](float x) { return from_float<S>(canonical(x)); });
+    template <class Round>
+    void assign(std::vector<float> const& wide, Round const& round) {
+        for (std::size_t i = 0; i < wide.size(); ++i) {
+            values[i] = round(canonical(wide[i]), i);
+        }
     }
     std::vector<S> values;
 };
@@ -86,8 +92,37 @@ bool same(PlainArray<S> const& a, PlainArray<S> const& b) {
     return same_bits(a.values, b.values);
 }
 
+/// Rounds the states of a step to nearest.
+struct Nearest {
+    template <class Pointers>
+    static Pointers const& pointers(Pointers const& at, std::uint64_t) {
+        return at;
+    }
+    template <class S>
+    static S round(float value, std::size_t, std::size_t, std::uint64_t) {
+        return from_float<S>(value);
+    }
+};
+
+/// Rounds them stochastically. Two states share 32 random bits of an element, the second one with
+/// the halves exchanged.
+struct Stochastic {
+    static constexpr std::uint64_t first = (std::uint64_t{5} << 32U) - 99;
+    template <class Pointers>
+    static StochasticStates<Pointers> pointers(Pointers const& at, std::uint64_t key) {
+        return {at, first, key};
+    }
+    template <class S>
+    static S round(float value, std::size_t state, std::size_t i, std::uint64_t key) {
+        std::uint32_t const random =
+            ops::random_bits(ops::random_key(key, 1 + state / 2), first + i);
+        return ops::round_stochastically<S>(value, state % 2 == 0 ? random
+                                                                  : random << 16U | random >> 16U);
+    }
+};
+
 /// Runs AdamW steps at each length with the kernel and the scalar loop. @return the differences
-template <class States, class A>
+template <class States, class A, class Rounding = Nearest>
 int differences(float gradient_size) {
     int wrong = 0;
     for (auto const set : instruction_sets) {
@@ -104,7 +139,7 @@ int differences(float gradient_size) {
                 host::update<AdamW>(
                     gradient.data(),
                     MasterPointers<float, bfloat16>{master.data(), parameter.data()},
-                    pointers(found), n, gradient_size, hyper);
+                    Rounding::pointers(pointers(found), 7000 + step), n, gradient_size, hyper);
                 std::array<std::vector<float>, 2> wide{std::vector<float>(n),
                                                        std::vector<float>(n)};
                 for (std::size_t i = 0; i < n; ++i) {
@@ -116,8 +151,12 @@ int differences(float gradient_size) {
                     wide[0][i] = state[0];
                     wide[1][i] = state[1];
                 }
-                expected[0].assign(wide[0]);
-                expected[1].assign(wide[1]);
+                for (std::size_t s = 0; s < 2; ++s) {
+                    expected[s].assign(wide[s], [&](float value, std::size_t i) {
+                        return Rounding::template round<typename States::Type>(value, s, i,
+                                                                               7000 + step);
+                    });
+                }
                 wrong += same(found[0], expected[0]) && same(found[1], expected[1]) ? 0 : 1;
                 wrong +=
                     same_bits(master, expected_master) && same_bits(parameter, expected_parameter)
@@ -163,6 +202,71 @@ TEST_CASE("States in scaled float16 give the bits of the functor applied element
     CHECK(differences<ScaledArray, float>(0.125F) == 0);
     CHECK(differences<ScaledArray, bfloat16>(1e-18F)
           == 0); // second moments far below the range of float16, some subnormal
+}
+
+TEST_CASE(
+    "States that are rounded stochastically take the random bits of the element, the state and "
+    "the step",
+    "[host][kernel]") {
+    CHECK(differences<PlainArray<bfloat16>, float, Stochastic>(0.125F) == 0);
+    CHECK(differences<PlainArray<bfloat16>, bfloat16, Stochastic>(1e-6F) == 0);
+    CHECK(differences<ScaledArray, float, Stochastic>(0.125F) == 0);
+    CHECK(differences<ScaledArray, bfloat16, Stochastic>(1e-18F) == 0);
+}
+
+/// An optimizer with three states, which are sums of the gradient.
+struct ThreeSums {
+    using policy_category = OptimizerCategory;
+    static constexpr std::size_t states = 3;
+    struct Hyper {};
+    template <class F>
+    void operator()(F gradient, F&, F (&state)[states], Hyper const&) const {
+        for (F& sum : state) {
+            sum = ops::add(sum, gradient);
+        }
+    }
+};
+
+TEST_CASE("Steps below half a unit survive on average in each of three states, rounded "
+          "independently, and a range may be cut anywhere",
+          "[host][kernel]") {
+    constexpr std::size_t n = 4096;
+    std::vector<float> const gradient(n, 0x1p-11F); // an eighth of half a unit of 1
+    std::vector<float> weight(n);
+    auto const run = [&](std::vector<std::size_t> const& cuts) {
+        std::vector<bfloat16> sums(3 * n, from_float<bfloat16>(1.0F));
+        for (std::uint64_t step = 1; step <= 100; ++step) {
+            for (std::size_t part = 0; part + 1 < cuts.size(); ++part) {
+                bfloat16* const at = sums.data() + cuts[part];
+                host::update<ThreeSums>(
+                    gradient.data(), MasterPointers<float, float>{weight.data(), nullptr},
+                    StochasticStates<StatePointers<3, bfloat16>>{
+                        {{at, at + n, at + 2 * n}}, 1000 + cuts[part], ops::random_key(0, step)},
+                    cuts[part + 1] - cuts[part], 1.0F, {});
+            }
+        }
+        return sums;
+    };
+    auto const sums = run({0, n});
+    CHECK(same_bits(sums, run({0, 3, 64, 65, 500, n})));
+    std::array<double, 3> mean{};
+    std::array<double, 3> together{};
+    for (std::size_t i = 0; i < n; ++i) {
+        std::array<double, 3> value{};
+        for (std::size_t s = 0; s < 3; ++s) {
+            value[s] = static_cast<double>(to_float(sums[s * n + i])) - 1.0 - 100 * 0x1p-11;
+            mean[s] += value[s] / n;
+        }
+        for (std::size_t s = 0; s < 3; ++s) {
+            together[s] += value[s] * value[(s + 1) % 3] / n;
+        }
+    }
+    // The variance of a sum is 100 * 2^-11 * (2^-7 - 2^-11); five standard deviations.
+    constexpr double variance = 100 * 0x1p-11 * (0x1p-7 - 0x1p-11);
+    for (std::size_t s = 0; s < 3; ++s) {
+        CHECK(std::fabs(mean[s]) < 5 * std::sqrt(variance / n));
+        CHECK(std::fabs(together[s]) < 5 * variance / std::sqrt(static_cast<double>(n)));
+    }
 }
 
 TEST_CASE(

@@ -116,7 +116,7 @@ struct HeldTensor {
         slice.rows = size.rows;
         slice.scratch = scratch.data();
         Optimizer::update_tensor(
-            host::Tensor(slice, factor),
+            host::Tensor(slice, UpdateDecision{.factor = factor}),
             Optimizer::hyper(options, learning_rate, static_cast<std::uint64_t>(t)));
         return std::count(scratch.end() - 64, scratch.end(), guard) == 64;
     }

@@ -85,6 +85,7 @@ struct EngineOptions {
     bool asynchronous;
     CurrentMemoryOf current_memory;
     std::vector<std::string> unit_names;
+    char const* backward_call;
     std::size_t extra_leases;
     void (*rebuild_buckets)(void*);
     std::size_t leases_until_rebuild;

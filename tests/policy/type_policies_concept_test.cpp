@@ -125,7 +125,44 @@ TEST_CASE("The shipped optimizer state policies model their concept") {
     STATIC_REQUIRE(OptimizerStatePolicy<OptimizerState<float>>);
     STATIC_REQUIRE(OptimizerStatePolicy<OptimizerState<bfloat16>>);
     STATIC_REQUIRE(OptimizerStatePolicy<BlockScaledState<float16>>);
+    STATIC_REQUIRE(OptimizerStatePolicy<OptimizerState<bfloat16, RoundToNearest>>);
+    STATIC_REQUIRE(OptimizerStatePolicy<BlockScaledState<float16, RoundToNearest>>);
     STATIC_REQUIRE(diagnose_optimizer_state<BlockScaledState<float16>>());
+}
+
+namespace {
+
+template <bool value>
+struct Rounded {
+    static constexpr bool rounds_stochastically = value;
+};
+
+} // namespace
+
+TEST_CASE(
+    "States in 16 bits are rounded stochastically unless their policy says to nearest, and float "
+    "states are not rounded") {
+    using zero::detail::rounds_states_stochastically;
+    STATIC_REQUIRE(rounds_states_stochastically<OptimizerState<bfloat16>>);
+    STATIC_REQUIRE(rounds_states_stochastically<BlockScaledState<float16>>);
+    STATIC_REQUIRE_FALSE(rounds_states_stochastically<OptimizerState<float>>);
+    STATIC_REQUIRE_FALSE(rounds_states_stochastically<OptimizerState<bfloat16, RoundToNearest>>);
+    STATIC_REQUIRE_FALSE(rounds_states_stochastically<BlockScaledState<float16, RoundToNearest>>);
+    using State = Category<OptimizerStateCategory>;
+    using Own = Archetype<State, AnyOptions, Scaled<false>, Named<bfloat16>>;
+    STATIC_REQUIRE_FALSE(rounds_states_stochastically<Own>);
+    using OwnRounded = Archetype<State, AnyOptions, Scaled<false>, Named<bfloat16>, Rounded<true>>;
+    STATIC_REQUIRE(OptimizerStatePolicy<OwnRounded>);
+    STATIC_REQUIRE(rounds_states_stochastically<OwnRounded>);
+    STATIC_REQUIRE(OptimizerStatePolicy<
+                   Archetype<State, AnyOptions, Scaled<false>, Named<float>, Rounded<false>>>);
+    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<
+                         Archetype<State, AnyOptions, Scaled<false>, Named<float>, Rounded<true>>>);
+    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<OptimizerState<float, RoundToNearest>>);
+    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<OptimizerState<bfloat16, int>>);
+    STATIC_REQUIRE_FALSE(
+        OptimizerStatePolicy<OptimizerState<bfloat16, RoundToNearest, RoundToNearest>>);
+    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<BlockScaledState<float16, StochasticRounding>>);
 }
 
 TEST_CASE("An optimizer state policy consists of its category, options and a storage type, with a "

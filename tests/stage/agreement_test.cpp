@@ -266,6 +266,9 @@ TEST_CASE("Ranks whose programs were compiled with different policies get a Layo
               named("'optimizer'"));
     check_all(construct_differently<Stage, Stage::with<OptimizerState<bfloat16>>>(),
               "LayoutMismatch", named("'optimizer'"));
+    check_all(construct_differently<Stage::with<OptimizerState<bfloat16>>,
+                                    Stage::with<OptimizerState<bfloat16, RoundToNearest>>>(),
+              "LayoutMismatch", named("'optimizer'"));
     check_all(construct_differently<Stage, Stage::with<StaticLossScaler>>(), "LayoutMismatch",
               named("'loss_scaler'"));
     using Half = ZeroStage<2, Parameters<bfloat16>>;

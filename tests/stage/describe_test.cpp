@@ -29,6 +29,13 @@ TEST_CASE("A composition is described in one line, defaults included") {
              "reduced by every_micro_step (the stage's default)");
 }
 
+TEST_CASE("A description says how 16-bit states are rounded") {
+    CHECK_THAT((describe<ZeroStage<1, OptimizerState<bfloat16>>>()),
+               contains_text("AdamW with OptimizerState<bfloat16> (rounded stochastically), "));
+    CHECK_THAT((describe<ZeroStage<1, OptimizerState<bfloat16, RoundToNearest>>>()),
+               contains_text("AdamW with OptimizerState<bfloat16, RoundToNearest>, "));
+}
+
 TEST_CASE("A description says when gradients are reduced, which differs between stages") {
     CHECK_THAT(describe<ZeroStage<1>>(),
                contains_text(", reduced by boundary (the stage's default)"));

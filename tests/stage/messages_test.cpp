@@ -80,6 +80,57 @@ TEST_CASE("Messages about buckets name their first parameter and the unit") {
                                       "(first parameter 'middle') finds no free gradient lease"));
 }
 
+TEST_CASE("The engine of an adapter names the adapter's call, not the calls that it makes") {
+    auto const messages =
+        on_ranks<std::vector<std::string>>(1, [](LoopbackCommunicator& communicator) {
+            std::vector<std::string> found;
+            ZeroStage<2, UnitBucketer, Sgd> engine(communicator, model(),
+                                                   {.unused_parameters = UnusedParameters::error,
+                                                    .backward_call = "adapter.backward(loss)"});
+            auto const add = [&](auto const& call) { found.push_back(outcome_of(call).message); };
+            std::vector<float> const gradient(64, 1.0F);
+            engine.begin_step();
+            add([&] { (void)engine.gradients(0); });
+            add([&] { (void)engine.hand_over(0, 0, std::span(gradient)); });
+            add([&] { engine.gradients_ready(0); });
+            engine.begin_micro_step(true);
+            (void)engine.gradients(0);
+            add([&] { (void)engine.gradients(1); });
+            engine.gradients_ready(0);
+            add([&] { (void)engine.gradients(0); });
+            add([&] { (void)engine.hand_over(0, 0, std::span(gradient)); });
+            add([&] { engine.end_micro_step(); });
+            engine.cancel_step();
+            return found;
+        })[0];
+    std::vector<std::string> const expected{
+        "adapter.backward(loss) outside a micro-step",
+        "adapter.backward(loss) outside a micro-step",
+        "adapter.backward(loss) outside a micro-step",
+        "list the units in the order in which the forward pass uses them, or set extra_leases",
+        "come from a second backward pass of this micro-step (rank 0); call adapter.backward(loss)",
+        "come from a second backward pass of this micro-step (rank 0); call adapter.backward(loss)",
+        "call adapter.backward(loss) on every rank, with a loss that depends on it, freeze"};
+    REQUIRE(messages.size() == expected.size());
+    for (std::size_t number = 0; number < expected.size(); ++number) {
+        INFO(messages[number]);
+        CHECK_THAT(messages[number], contains_text(expected[number]));
+        for (char const* const word : {"gradients_ready", "gradients(", "hand_over"}) {
+            CHECK(messages[number].find(word) == std::string::npos);
+        }
+    }
+    auto const none = on_ranks<Outcome>(1, [](LoopbackCommunicator& communicator) {
+        ZeroStage<2, Sgd> engine(communicator, model(),
+                                 {.backward_call = "adapter.backward(loss)"});
+        engine.begin_step();
+        engine.begin_micro_step(true);
+        engine.end_micro_step();
+        return outcome_of([&] { (void)engine.step(0.1).report(); });
+    })[0];
+    CHECK(none.type == "NoGradients");
+    CHECK_THAT(none.message, contains_text("; call adapter.backward(loss) in each micro-step"));
+}
+
 TEST_CASE("Another number of unit names than units is refused") {
     auto const outcome = on_ranks<Outcome>(1, [](LoopbackCommunicator& communicator) {
         return outcome_of(

@@ -15,6 +15,7 @@ struct Entry : TypePolicyEntry<float, State> {
 /// AdamW has two states. A new type of states is one line here.
 using Entries = std::tuple<Entry<OptimizerState<float>, true, 2 * 512 * 4>,
                            Entry<OptimizerState<bfloat16>, false, 2 * 512 * 2>,
+                           Entry<OptimizerState<bfloat16, RoundToNearest>, false, 2 * 512 * 2>,
                            Entry<BlockScaledState<float16>, false, 2 * (512 * 2 + 512 / 64 * 4)>>;
 
 } // namespace

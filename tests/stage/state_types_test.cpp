@@ -1,9 +1,14 @@
 #include "support/catch.hpp"
 #include "support/trained.hpp"
 
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/stage/training_state.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
 #include <vector>
 
 // The distance of 16-bit optimizer states from float ones. optimizer_state_conformance_test.cpp
@@ -52,6 +57,45 @@ TEST_CASE("Blocks of scaled states start elsewhere in an adopted block, whose pa
          == trained<ZeroStage<2, BlockScaledState<float16>>>(world)));
     CHECK((trained<ZeroStage<2, OptimizerState<bfloat16>>>(world, {.storage = Storage::adopted})
            == trained<ZeroStage<2, OptimizerState<bfloat16>>>(world)));
+}
+
+namespace {
+
+/// Returns all states after some steps in which all ranks have the same gradients, so that the
+/// world size does not change the mean.
+template <class Stage>
+std::vector<std::vector<float>> states_alike(int ranks) {
+    return on_ranks<std::vector<std::vector<float>>>(
+        ranks, [&](LoopbackCommunicator& communicator) {
+            Stage engine(communicator, registration<float>(toy_specs()));
+            for (std::uint64_t step = 0; step < 3; ++step) {
+                (void)run_step(engine, 0, step);
+            }
+            TrainingState state(engine);
+            std::vector<std::vector<float>> all;
+            for (std::string const& name : state.state_names()) {
+                for (std::size_t p = 0; p < engine.layout().parameters().size(); ++p) {
+                    if (engine.layout().parameter(p).trainable) {
+                        all.push_back(state.full_optimizer_state(p, name));
+                    }
+                }
+            }
+            return all;
+        })[0];
+}
+
+} // namespace
+
+TEST_CASE("Stochastically rounded states do not depend on the number of ranks") {
+    auto const expected = states_alike<ZeroStage<0, OptimizerState<bfloat16>>>(1);
+    CHECK((states_alike<ZeroStage<2, OptimizerState<bfloat16>>>(2) == expected));
+    CHECK((states_alike<ZeroStage<3, OptimizerState<bfloat16>>>(4) == expected));
+    CHECK((states_alike<ZeroStage<1, OptimizerState<bfloat16>, RoundRobinPartitioner>>(3)
+           == expected));
+    CHECK_FALSE(
+        (states_alike<ZeroStage<0, OptimizerState<bfloat16, RoundToNearest>>>(1) == expected));
+    auto const scaled = states_alike<ZeroStage<0, BlockScaledState<float16>>>(1);
+    CHECK((states_alike<ZeroStage<3, BlockScaledState<float16>>>(4) == scaled));
 }
 
 TEST_CASE("Four steps of 0.01 end near those with float optimizer states") {

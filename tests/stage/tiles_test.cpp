@@ -10,9 +10,11 @@
 #include <zero/stage/tiles.hpp>
 #include <zero/stage/zero_stage.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -84,10 +86,10 @@ TEST_CASE("Tiles point to their part of the parameter") {
 namespace {
 
 template <class Stage>
-std::vector<float> trained(std::size_t count) {
+std::vector<float> trained(std::size_t count, std::vector<std::size_t> const& shape = {30, 11}) {
     using T = typename Stage::ParameterType;
     return on_ranks<std::vector<float>>(3, [&](LoopbackCommunicator& communicator) {
-        Stage engine(communicator, tiled_model<T>(count), {.gradient_clipping = 1.0F});
+        Stage engine(communicator, tiled_model<T>(count, shape), {.gradient_clipping = 1.0F});
         for (std::uint64_t step = 0; step < 3; ++step) {
             run_tiled_step(engine, static_cast<std::uint64_t>(communicator.rank()), step);
         }
@@ -111,7 +113,45 @@ TEST_CASE("A parameter in tiles trains to the bits of the whole in every stage")
     in_every_stage([]<int N>() {
         check_bits<ZeroStage<N>>();
         check_bits<ZeroStage<N, Parameters<bfloat16>, StochasticRounding>>();
+        check_bits<ZeroStage<N, OptimizerState<bfloat16>>>();
     });
+}
+
+TEST_CASE("Tiles of any size train to the bits of the whole with block-scaled states, or are "
+          "refused because they cut a block") {
+    std::size_t refused = 0;
+    std::size_t compared = 0;
+    for (auto const& shape : std::vector<std::vector<std::size_t>>{
+             {30, 11}, {24, 16}, {12, 32}, {9, 64}, {5, 100}, {640}, {2, 5, 64}}) {
+        auto const whole = trained<ZeroStage<2, BlockScaledState<float16>>>(no_tiles, shape);
+        for (std::size_t count = 1; count <= 10 && count <= shape.front() * shape.back(); ++count) {
+            CAPTURE(shape, count);
+            std::size_t cuts = 0;
+            for (auto const& tile : tiles(shaped(shape), count)) {
+                cuts += tile.tile.begin % 64 == 0 ? 0 : 1;
+            }
+            auto const run = [&](auto stage) {
+                std::vector<float> state;
+                auto const seen = outcome_of(
+                    [&] { state = trained<typename decltype(stage)::type>(count, shape); });
+                if (cuts == 0) {
+                    CHECK(seen == Outcome{});
+                    CHECK(state == whole);
+                    ++compared;
+                } else {
+                    CHECK(seen.type == "InvalidArgument");
+                    CHECK_THAT(seen.message, contains_text("begins inside a block of 64 elements "
+                                                           "of 'weight'"));
+                    ++refused;
+                }
+            };
+            run(std::type_identity<ZeroStage<0, BlockScaledState<float16>>>{});
+            run(std::type_identity<ZeroStage<2, BlockScaledState<float16>>>{});
+            run(std::type_identity<ZeroStage<3, BlockScaledState<float16>>>{});
+        }
+    }
+    CHECK(compared >= 80);
+    CHECK(refused >= 60);
 }
 
 TEST_CASE("The norm of a parameter in tiles is that of the whole") {
@@ -175,6 +215,24 @@ TEST_CASE("A parameter in tiles is gathered and written by its name") {
     });
 }
 
+TEST_CASE("One tile is the parameter itself, under every name and with every optimizer") {
+    auto const whole = shaped({4, 3});
+    auto const one = tiles(whole, 1);
+    CHECK(names(one) == std::vector<std::string>{"w"});
+    CHECK(shapes(one) == shapes({whole}));
+    CHECK(one[0].tile == Tile{});
+    CHECK(one[0].units == whole.units);
+    auto const seen = on_ranks<std::vector<float>>(2, [&](LoopbackCommunicator& communicator) {
+        ZeroStage<1, Muon, BalancedPartitioner> engine(communicator, one);
+        auto weights = gather(engine, {"w"}, Gather::all_write_equally);
+        std::fill_n(weights.writable("w").begin(), 12, 5.0F);
+        weights.commit();
+        auto const written = gather(engine, {"w"});
+        return std::vector<float>(written.values("w").begin(), written.values("w").end());
+    });
+    CHECK(seen[1] == std::vector<float>(12, 5.0F));
+}
+
 namespace {
 
 template <class Stage = ZeroStage<3>>
@@ -222,6 +280,35 @@ TEST_CASE("Tiles that do not form a parameter are refused") {
     auto same_name = list;
     same_name[4].name = "weight";
     CHECK_THAT(outcome(same_name).message, contains_text("two parameters are named 'weight'"));
+}
+
+TEST_CASE("Tiles of a parameter that begins inside a block of an adopted block are refused with "
+          "block-scaled states") {
+    std::vector<float> block(40 + 640);
+    auto const adopted = [&](std::size_t first) {
+        auto before = shaped({first});
+        before.name = "before";
+        before.units = {0};
+        before.data = block.data();
+        auto whole = shaped({640});
+        whole.data = block.data() + first;
+        std::vector<Parameter<float>> list{before};
+        for (auto const& tile : tiles(whole, 10)) {
+            list.push_back(tile);
+        }
+        return on_ranks<Outcome>(1, [&](LoopbackCommunicator& communicator) {
+            return outcome_of([&] {
+                ZeroStage<2, BlockScaledState<float16>> engine(
+                    communicator, list,
+                    {.storage = Storage::adopted,
+                     .adopted_block = std::span<float>(block.data(), first + 640)});
+            });
+        })[0];
+    };
+    CHECK_THAT(adopted(40).message, contains_text("'w[64:128]' begins at element 104 of the "
+                                                  "adopted block"));
+    block.resize(64 + 640);
+    CHECK(adopted(64) == Outcome{});
 }
 
 TEST_CASE("An optimizer of whole parameters refuses tiles") {

@@ -27,7 +27,8 @@ using ShippedMasterWeights = std::tuple<MasterWeights<float>, MasterWeights<floa
                                         NoMasterWeights, SplitMasterWeights, StochasticRounding>;
 using ShippedOptimizers = std::tuple<AdamW, Adam, Sgd, Lion, Adagrad, Lamb, Muon>;
 using ShippedOptimizerStates =
-    std::tuple<OptimizerState<float>, OptimizerState<bfloat16>, BlockScaledState<float16>>;
+    std::tuple<OptimizerState<float>, OptimizerState<bfloat16>,
+               OptimizerState<bfloat16, RoundToNearest>, BlockScaledState<float16>>;
 using ShippedGradientReductions =
     std::tuple<GradientReduction<>, GradientReduction<float>, GradientReduction<void, float16>,
                GradientReduction<float, float, bfloat16>>;

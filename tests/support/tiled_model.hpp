@@ -16,15 +16,16 @@ inline constexpr std::size_t no_tiles = 0; ///< the matrix is registered as a wh
 
 /// Returns a matrix between two vectors, registered in tiles. Values depend on the element only.
 template <class T>
-std::vector<Parameter<T>> tiled_model(std::size_t count) {
+std::vector<Parameter<T>> tiled_model(std::size_t count,
+                                      std::vector<std::size_t> const& shape = {30, 11}) {
     std::vector<Parameter<T>> list;
     auto const parameter = [&](char const* name, std::size_t unit,
-                               std::vector<std::size_t> const& shape) {
+                               std::vector<std::size_t> const& sizes) {
         Parameter<T> made;
         made.name = name;
-        made.shape = shape;
+        made.shape = sizes;
         made.units = {unit};
-        std::size_t const key = shape.front();
+        std::size_t const key = sizes.front();
         made.initialise = [key](std::size_t begin, std::span<T> values) {
             for (std::size_t i = 0; i < values.size(); ++i) {
                 values[i] = from_float<T>(noise(1, key, begin + i));
@@ -35,7 +36,7 @@ std::vector<Parameter<T>> tiled_model(std::size_t count) {
     };
     std::size_t const tiles_used = count == no_tiles ? 1 : count;
     list.push_back(parameter("first", 0, {40}));
-    Parameter<T> const weight = parameter("weight", 1, {30, 11});
+    Parameter<T> const weight = parameter("weight", 1, shape);
     if (count == no_tiles) {
         list.push_back(weight);
     } else {

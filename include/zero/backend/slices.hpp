@@ -28,7 +28,8 @@ struct NormSlice {
 
 /// @brief A slice as the update reads and writes it.
 /// @tparam Weights pointers to the weights: `MasterPointers`, `SplitPointers`, `StochasticPointers`
-/// @tparam States pointers to the optimizer states: `StatePointers`, `ScaledStatePointers`
+/// @tparam States pointers to the optimizer states: `StatePointers`, `ScaledStatePointers`,
+/// or `StochasticStates` of either
 template <class A, class Weights, class States>
 struct UpdateSlice : Weights, States {
     A const* gradient = nullptr; ///< reduced gradients, before unscaling and clipping

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 namespace ZERO_NAMESPACE {
 
@@ -20,6 +21,15 @@ struct StatePointers {
 template <std::size_t States>
 struct ScaledStatePointers : StatePointers<States, float16> {
     std::array<float*, States> scales{}; ///< one array per state, with one scale per started block
+};
+
+/// @brief Pointers to states in 16 bits that are rounded stochastically.
+/// @tparam Pointers `StatePointers` or `ScaledStatePointers`
+template <class Pointers>
+struct StochasticStates : Pointers {
+    std::uint64_t first_index = 0; ///< index of the first element in registration order: the
+                                   ///< counter of its random numbers
+    std::uint64_t key = 0;         ///< key of the step; unset in a table of slices, see `decided`
 };
 
 } // namespace ZERO_NAMESPACE

@@ -26,13 +26,14 @@ ZERO_HOST_DEVICE constexpr float factor_of(Group const& group,
     }
 }
 
-/// @brief Returns the pointers to the weights, with the random key of the step if they have one.
-template <class Weights>
-constexpr Weights decided(Weights weights, UpdateDecision const& decision) noexcept {
-    if constexpr (requires { weights.key; }) {
-        weights.key = decision.random_key;
+/// @brief Returns the pointers to weights or states, with the random key of the step if they have
+/// one.
+template <class Pointers>
+constexpr Pointers decided(Pointers pointers, UpdateDecision const& decision) noexcept {
+    if constexpr (requires { pointers.key; }) {
+        pointers.key = decision.random_key;
     }
-    return weights;
+    return pointers;
 }
 
 /// @brief Returns whether the step leaves the slices of a row, a group or a parameter, as they are.

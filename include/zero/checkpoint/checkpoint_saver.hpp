@@ -77,7 +77,7 @@ public:
         _access.guard([&] { _access.wait_to_read(); });
         detail::SavePlan plan(_access, describe(*_stage), options);
         _keep_last = options.keep_last;
-        _lock = detail::begin_checkpoint(_access, _directory, plan.name);
+        _lock = detail::begin_checkpoint(_access, _directory, plan.name, plan.manifest);
         try {
             detail::on_every_rank(_access, "copy its state for the checkpoint", [&] {
                 _write.start(snapshot(plan.job(_directory.incomplete(plan.name), _access.rank())));

@@ -71,6 +71,10 @@ struct Manifest {
     ManifestScalars scalars;                       ///< scalars of the step, scaler and groups
     std::map<std::string, std::string> extras;     ///< caller-owned texts, in UTF-8
 
+    /// @brief Checks texts that the caller gives, before anything is written.
+    /// @throws CheckpointError that names an extra that is not UTF-8
+    void require_valid_extras() const;
+
     /// @brief Returns the JSON text, with a checksum of itself. O(size).
     /// @throws CheckpointError for a text that is not UTF-8
     [[nodiscard]] std::string to_json() const;

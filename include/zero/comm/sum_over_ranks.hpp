@@ -15,45 +15,6 @@
 
 namespace ZERO_NAMESPACE {
 
-namespace detail {
-
-/// @brief The type in which a number is added over ranks. 64 bits wide.
-template <class T>
-using RankSum =
-    std::conditional_t<std::is_floating_point_v<T>, double,
-                       std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
-
-/// @brief Adds the numbers of all ranks in the order of ranks, on every rank.
-template <class Sum, Communicator C>
-[[nodiscard]] Sum sum_gathered(C& communicator, Sum own, typename C::Backend::Queue queue) {
-    using Backend = typename C::Backend;
-    auto const world = static_cast<std::size_t>(communicator.size());
-    auto const rank = static_cast<std::size_t>(communicator.rank());
-    List<std::size_t> cuts(world + 1);
-    for (std::size_t cut = 0; cut <= world; ++cut) {
-        cuts[cut] = cut;
-    }
-    synchronise_collectives(communicator); // those of engines have other queues
-    List<std::int64_t> numbers(world);     // their bits, since transports gather no double
-    numbers[rank] = std::bit_cast<std::int64_t>(own);
-    Buffer<std::int64_t> memory(Backend::default_memory(), world, BufferKind::communicator);
-    Backend::copy_bytes(queue, memory.data() + rank, &numbers[rank], sizeof(std::int64_t));
-    communicator.all_gather(static_cast<std::int64_t const*>(memory.data() + rank), memory.data(),
-                            std::span<std::size_t const>(&cuts[0], world + 1), queue,
-                            CollectiveTag{"sum_over_ranks() of this rank's number"});
-    Backend::copy_bytes(queue, &numbers[0], memory.data(), world * sizeof(std::int64_t));
-    Backend::synchronise(Backend::record(queue));
-    Backend::rethrow_failure(queue);
-    synchronise_collectives(communicator); // an abort would also have ended the wait
-    Sum sum = 0;
-    for (std::size_t of = 0; of < world; ++of) {
-        sum += std::bit_cast<Sum>(numbers[of]);
-    }
-    return sum;
-}
-
-} // namespace detail
-
 /// @brief Returns the sum of a number over all ranks, on every rank: of a loss, for a log, or of a
 /// count. Collective; waits. It works over every transport, and between any two calls of an engine
 /// if all ranks make it at the same place.
@@ -73,16 +34,42 @@ template <Communicator C, class T>
         "zero::sum_over_ranks: the value must be a float, a double or an integer; convert "
         "a 16-bit number, or take the item of a tensor, loss.item<double>().");
     using Backend = typename C::Backend;
-    using Sum = detail::RankSum<T>;
+    using Sum =
+        std::conditional_t<std::is_floating_point_v<T>, double,
+                           std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
     using Result = std::conditional_t<std::is_same_v<T, float>, float, Sum>;
+
+    auto const world = static_cast<std::size_t>(communicator.size());
+    auto const rank = static_cast<std::size_t>(communicator.rank());
+    detail::List<std::size_t> cuts(world + 1);
+    for (std::size_t cut = 0; cut <= world; ++cut) {
+        cuts[cut] = cut;
+    }
+    detail::List<std::int64_t> numbers(world); // their bits, since transports gather no double
+    numbers[rank] = std::bit_cast<std::int64_t>(static_cast<Sum>(value));
+    detail::synchronise_collectives(communicator); // those of engines have other queues
+    auto const gather = [&](typename Backend::Queue queue) {
+        Buffer<std::int64_t> memory(Backend::default_memory(), world, BufferKind::communicator);
+        Backend::copy_bytes(queue, memory.data() + rank, &numbers[rank], sizeof(std::int64_t));
+        communicator.all_gather(static_cast<std::int64_t const*>(memory.data() + rank),
+                                memory.data(), std::span<std::size_t const>(&cuts[0], world + 1),
+                                queue, CollectiveTag{"sum_over_ranks() of this rank's number"});
+        Backend::copy_bytes(queue, &numbers[0], memory.data(), world * sizeof(std::int64_t));
+        Backend::synchronise(Backend::record(queue));
+        Backend::rethrow_failure(queue);
+        detail::synchronise_collectives(communicator); // an abort would also have ended the wait
+    };
     if constexpr (requires { requires Backend::is_device; }) {
         typename Backend::OwnedQueue queue;
-        return static_cast<Result>(detail::sum_gathered<Sum>(communicator, static_cast<Sum>(value),
-                                                             Backend::handle(queue)));
+        gather(Backend::handle(queue));
     } else {
-        return static_cast<Result>(detail::sum_gathered<Sum>(communicator, static_cast<Sum>(value),
-                                                             Backend::default_compute_queue()));
+        gather(Backend::default_compute_queue());
     }
+    Sum sum = 0;
+    for (std::size_t of = 0; of < world; ++of) {
+        sum += std::bit_cast<Sum>(numbers[of]);
+    }
+    return static_cast<Result>(sum);
 }
 
 } // namespace ZERO_NAMESPACE

@@ -150,13 +150,14 @@ struct HostBackend {
                 if (is_left(group)) {
                     continue;
                 }
-                float const factor = factor_of(group, *decision);
+                UpdateDecision of_group = *decision;
+                of_group.factor = factor_of(group, *decision);
                 if constexpr (Optimizer::whole_tensor) {
-                    Optimizer::update_tensor(host::Tensor(slice, factor), group.hyper);
+                    Optimizer::update_tensor(host::Tensor(slice, of_group), group.hyper);
                 } else {
-                    host::update<Optimizer>(slice.gradient, decided(slice.weights(), *decision),
-                                            slice.all_states(), slice.elements, factor,
-                                            group.hyper);
+                    host::update<Optimizer>(slice.gradient, decided(slice.weights(), of_group),
+                                            decided(slice.all_states(), of_group), slice.elements,
+                                            of_group.factor, group.hyper);
                 }
             }
         });

@@ -2,6 +2,7 @@
 
 #include "../backend/slices.hpp"
 #include "../backend/state_pointers.hpp"
+#include "../backend/update_decision.hpp"
 #include "../backend/weight_pointers.hpp"
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
@@ -10,26 +11,27 @@
 #include "../ops/exact_sum.hpp"
 #include "detail/master_weight_access.hpp"
 #include "detail/run.hpp"
-#include "detail/update_loop.hpp"
+#include "detail/run_update.hpp"
 #include "kernels.hpp"
 #include "update.hpp"
 
 #include <cstddef>
 #include <limits>
+#include <tuple>
 #include <type_traits>
 
 namespace ZERO_NAMESPACE::host {
 
 /// @brief One whole parameter on the host, as a whole-tensor optimizer sees it. Refers to a slice
 /// of the update table; `TensorArchetype` documents the functions.
-template <class A, class Weights, std::size_t States, class S>
+template <class A, class Weights, class Pointers>
 class Tensor {
 public:
     /// @brief The entry of the update table.
-    using Slice = UpdateSlice<A, Weights, StatePointers<States, S>>;
+    using Slice = UpdateSlice<A, Weights, Pointers>;
 
-    /// @param factor multiplies every gradient
-    Tensor(Slice const& slice, float factor) noexcept : _slice(&slice), _factor(factor) {}
+    Tensor(Slice const& slice, UpdateDecision const& decision) noexcept
+        : _slice(&slice), _decision(decision) {}
 
     [[nodiscard]] std::size_t elements() const noexcept { return _slice->elements; }
     [[nodiscard]] std::size_t rows() const noexcept { return _slice->rows; }
@@ -41,7 +43,7 @@ public:
     template <class Functor>
     void update(typename Functor::Hyper const& hyper) const noexcept {
         host::update<Functor>(_slice->gradient, _slice->weights(), states<Functor>(0), elements(),
-                              _factor, hyper);
+                              _decision.factor, hyper);
     }
 
     template <class Functor>
@@ -83,16 +85,23 @@ public:
     }
 
 private:
+    /// Pointers to the first states, as many as the functor has, from element `begin` on.
     template <class Functor>
-    [[nodiscard]] StatePointers<Functor::states, S> states(std::size_t begin) const noexcept {
-        static_assert(Functor::states <= States,
+    [[nodiscard]] auto states(std::size_t begin) const noexcept {
+        static_assert(Functor::states <= std::tuple_size_v<decltype(Pointers::states)>,
                       "zero: a functor of a whole-tensor optimizer uses more states than the "
                       "optimizer has.");
-        StatePointers<Functor::states, S> first;
+        using First = StatePointers<Functor::states, typename Pointers::Type>;
+        auto const from = decided(_slice->all_states(), _decision);
+        First first;
         for (std::size_t state = 0; state < Functor::states; ++state) {
-            first.states[state] = _slice->states[state] + begin;
+            first.states[state] = from.states[state] + begin;
         }
-        return first;
+        if constexpr (requires { from.key; }) {
+            return StochasticStates<First>{first, from.first_index + begin, from.key};
+        } else {
+            return first;
+        }
     }
 
     /// @param begin a multiple of 64
@@ -101,12 +110,8 @@ private:
                     typename Functor::Hyper const& hyper) const noexcept {
         auto const from = readable(_slice->weights(), begin);
         using Access = detail::RedirectedAccess<std::remove_const_t<decltype(from)>>;
-        detail::run(detail::UpdateLoop<Functor, A, Access, S>{_slice->gradient + begin,
-                                                              {from, to},
-                                                              states<Functor>(begin).states,
-                                                              n,
-                                                              _factor,
-                                                              hyper});
+        detail::run_update<Functor>(_slice->gradient + begin, Access{from, to},
+                                    states<Functor>(begin), n, _decision.factor, hyper);
     }
 
     template <class M, class P>
@@ -126,12 +131,7 @@ private:
     }
 
     Slice const* _slice;
-    float _factor;
+    UpdateDecision _decision;
 };
-
-/// @brief Deduces the types from the slice.
-template <class A, class Weights, std::size_t States, class S>
-Tensor(UpdateSlice<A, Weights, StatePointers<States, S>> const&, float)
-    -> Tensor<A, Weights, States, S>;
 
 } // namespace ZERO_NAMESPACE::host

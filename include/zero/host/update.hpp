@@ -21,9 +21,10 @@ namespace ZERO_NAMESPACE::host {
 /// the states as floats. The master weight becomes M(result) and, unless `parameter` is null, the
 /// parameter becomes P(result): each is rounded once, from the same float. Each state is rounded
 /// once as well: to its type, or with a scale (`ScaledStatePointers`) for each block of 64 elements
-/// as `ops::block_scale` specifies. If `parameter` is null, the parameter is its own master; then P
-/// must be M.
-/// @tparam States `StatePointers` or `ScaledStatePointers`
+/// as `ops::block_scale` specifies. `StochasticStates` are rounded by `ops::round_stochastically`;
+/// element i takes the random bits of `states.first_index + i` and `ops::state_random_key`. If
+/// `parameter` is null, the parameter is its own master; then P must be M.
+/// @tparam States `StatePointers`, `ScaledStatePointers`, or `StochasticStates` of either
 template <class Optimizer, StorageType A, StorageType M, StorageType P, class States>
 void update(A const* gradient, MasterPointers<M, P> const& weights, States const& states,
             std::size_t n, float factor, typename Optimizer::Hyper const& hyper) noexcept {
@@ -39,7 +40,8 @@ void update(A const* gradient, MasterPointers<M, P> const& weights, States const
         }
         return;
     }
-    if constexpr (detail::may_stream<States>) {
+    // With scales each block would wait for its stores.
+    if constexpr (!detail::has_scales<States>) {
         if (detail::is_worth_streaming(weights.parameter, n * element_bytes)) {
             detail::run_update<Optimizer>(gradient,
                                           MasterAccess<M, P, ParameterWrite::streamed>{weights},

@@ -194,6 +194,13 @@ public:
     /// @throws InvalidArgument if the number of names is neither 0 nor that of the units
     void name_units(std::vector<std::string> names);
 
+    /// @brief Names the call by which the program reports gradients, for messages; null:
+    /// `gradients_ready`. It is not part of the hash.
+    void name_backward_call(char const* call) noexcept { _backward_call = call; }
+
+    /// @brief Returns that name; null if the program calls `gradients_ready`.
+    [[nodiscard]] char const* backward_call() const noexcept { return _backward_call; }
+
     /// @brief Returns a text such as "unit 3" or, with a name, "unit 3 ('decoder.1')".
     [[nodiscard]] std::string unit_text(std::size_t unit) const;
 
@@ -235,6 +242,7 @@ private:
     std::vector<std::vector<std::size_t>> _unit_parameters;
     std::vector<std::vector<std::size_t>> _unit_buckets;
     std::vector<std::string> _unit_names;         ///< empty, or one for each unit
+    char const* _backward_call = nullptr;         ///< for messages; null: gradients_ready()
     std::vector<PiecePosition> _positions;        ///< by parameter, then by unit
     std::vector<std::size_t> _first_of_parameter; ///< by parameter: first position; and the end
     std::vector<std::size_t> _first_of_unit;      ///< by unit: first position; and the end

@@ -38,6 +38,7 @@ struct Adagrad {
     static constexpr std::size_t states = 1; ///< sum of squares
     /// Names of the states, for checkpoints and `TrainingState`.
     static constexpr char const* state_names[states] = {"sum"};
+    static constexpr bool nonnegative_states[states] = {true}; ///< sums of squares
     static constexpr bool whole_tensor = false; ///< element-wise: a parameter may be cut anywhere
 
     struct Hyper {

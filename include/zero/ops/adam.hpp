@@ -42,6 +42,7 @@ struct Adam {
     static constexpr std::size_t states = 2; ///< first and second moment
     /// Names of the states, for checkpoints and `TrainingState`.
     static constexpr char const* state_names[states] = {"exp_avg", "exp_avg_sq"};
+    static constexpr bool nonnegative_states[states] = {false, true}; ///< sums of squares
     static constexpr bool whole_tensor = false; ///< element-wise: a parameter may be cut anywhere
 
     struct Hyper {

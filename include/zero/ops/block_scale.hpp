@@ -19,7 +19,7 @@ inline constexpr std::size_t scaled_block_elements = 64;
 /// its inverse is a normal float. It is 1 if `largest` is 0. No quotient below 2^15 overflows
 /// float16 when rounded. Division and multiplication are exact, except for quotients below the
 /// smallest positive float16. A magnitude of 2^128 - 2^116 or more rounds to 2^128 and becomes
-/// infinite when loaded, as in bfloat16.
+/// infinite when loaded, as in bfloat16; rounded stochastically, one above 2^128 - 2^117 may.
 /// @param largest the largest finite magnitude of the block
 ZERO_HOST_DEVICE constexpr float block_scale(float largest) noexcept {
     std::uint32_t const exponent = std::bit_cast<std::uint32_t>(largest) >> 23U; // biased by 127

@@ -65,6 +65,21 @@ ZERO_HOST_DEVICE constexpr std::uint32_t random_bits(std::uint64_t key,
     return mix32(first ^ second_random_key(key, counter));
 }
 
+/// @brief Returns the key of the random numbers that round the optimizer states 2 * pair and
+/// 2 * pair + 1 in a step. The first state takes `random_bits` of the element, the second one the
+/// same bits with `swapped_halves`.
+/// @param key `random_key` of the step, with which the weights are rounded
+ZERO_HOST_DEVICE constexpr std::uint64_t state_random_key(std::uint64_t key,
+                                                          std::uint64_t pair) noexcept {
+    return random_key(key, pair + 1);
+}
+
+/// @brief Exchanges the upper and the lower 16 bits. Rounding to 16 bits depends on the upper ones,
+/// so two numbers are rounded independently by the same random bits.
+ZERO_HOST_DEVICE constexpr std::uint32_t swapped_halves(std::uint32_t random) noexcept {
+    return random >> 16U | random << 16U;
+}
+
 /// @brief A number in [0, 1) for a counter: a multiple of 2^-24. For initial values, with
 /// `random_key(seed, parameter)` as the key and the index of the element as the counter.
 ZERO_HOST_DEVICE constexpr float uniform(std::uint64_t key, std::uint64_t counter) noexcept {

@@ -68,6 +68,7 @@ struct Muon {
         2; ///< momentum; AdamW's second moment, unused by matrices
     /// Names of the states, for checkpoints and `TrainingState`.
     static constexpr char const* state_names[states] = {"momentum_buffer", "exp_avg_sq"};
+    static constexpr bool nonnegative_states[states] = {false, true}; ///< sums of squares
     static constexpr bool whole_tensor = true; ///< a matrix is orthogonalised as a whole
     /// Matrices have a rule of their own, so each registration says what is a matrix (`Update`).
     static constexpr bool updates_matrices = true;

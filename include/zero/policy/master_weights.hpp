@@ -17,8 +17,8 @@ struct MasterWeightsOptions {};
 ///
 /// T must keep more significant bits than the parameter type: float for 16-bit parameters (the
 /// default), or float16 for bfloat16 parameters. A float16 master has 11 significant bits instead
-/// of 8, at half the memory of a float master. Its range is smaller: a weight beyond 65504 becomes
-/// infinite, and a weight below 2^-25 becomes zero.
+/// of 8, at half the memory of a float master. An update below 2^-12 of a weight is lost. Its range
+/// is smaller: a weight beyond 65504 becomes infinite, and a weight below 2^-25 becomes zero.
 template <class T>
 struct MasterWeights {
     using policy_category = MasterWeightsCategory;

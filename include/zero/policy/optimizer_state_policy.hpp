@@ -8,13 +8,14 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief A policy that selects the storage type of optimizer states, and whether each block of
-/// them has a scale.
+/// @brief A policy that selects the storage type of optimizer states, how they are rounded to it,
+/// and whether each block of them has a scale.
 template <class P>
 concept OptimizerStatePolicy =
     std::same_as<typename P::policy_category, OptimizerStateCategory>
     && detail::OptimizerStateHasOptions<P> && detail::OptimizerStateHasType<P>
-    && detail::OptimizerStateHasScale<P> && detail::StateTypeFitsScale<P>;
+    && detail::OptimizerStateHasScale<P> && detail::StateTypeFitsScale<P>
+    && detail::StateRoundingFits<P>;
 
 /// @brief Reports each reason why `P` is not an `OptimizerStatePolicy` as one error.
 template <class P>
@@ -38,6 +39,11 @@ consteval bool diagnose_optimizer_state() {
                       "scale, without which second moments vanish; write "
                       "zero::OptimizerState<float>, zero::OptimizerState<zero::bfloat16> or "
                       "zero::BlockScaledState<zero::float16>.");
+        static_assert(!detail::StateTypeFitsScale<P> || detail::StateRoundingFits<P>,
+                      "zero: states in 16 bits are rounded stochastically, or to nearest with the "
+                      "second argument zero::RoundToNearest, and float states are not rounded; "
+                      "write zero::OptimizerState<zero::bfloat16, zero::RoundToNearest>, or "
+                      "leave the second argument out.");
     }
     return OptimizerStatePolicy<P>;
 }

@@ -349,6 +349,7 @@ public:
     /// @brief Sets the number of steps that were not skipped, on which optimizers with bias
     /// correction and stochastic rounding depend, and the number of updates of every parameter
     /// (`TrainingState::updates`). Pass the same on every rank; the next `step` compares it.
+    /// @throws InvalidArgument for more than 2^62
     void set_step_count(std::uint64_t count);
 
     /// @brief Returns the loss scaler's trackers. Waits.

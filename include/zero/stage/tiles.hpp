@@ -24,12 +24,13 @@ namespace ZERO_NAMESPACE {
 ///
 /// Tiles are cut between rows: along the first dimensions whose product is a multiple of `count`,
 /// otherwise as evenly as rows allow. To cut a matrix of `out` x `in` along its inputs as well,
-/// store it as {splits, out, in / splits}.
+/// store it as {splits, out, in / splits}. With `BlockScaledState` each tile must begin at a
+/// multiple of 64 elements.
 /// @param whole the parameter; its `units` list one unit for each tile, or the unit of the first
 /// tile, from which the others are numbered
-/// @param count number of tiles, from 1 to the number of elements
+/// @param count number of tiles, from 1 (the parameter itself) to the number of elements
 /// @throws InvalidArgument for another count, or another number of units. An engine refuses tiles
-/// if its optimizer needs whole parameters
+/// if its optimizer needs whole parameters, or if they cut blocks of `BlockScaledState`
 template <class T, class G>
 [[nodiscard]] std::vector<Parameter<T, G>> tiles(Parameter<T, G> const& whole, std::size_t count) {
     std::size_t const elements = detail::elements_of(whole.elements, whole.shape);
@@ -42,6 +43,9 @@ template <class T, class G>
         detail::throw_error<InvalidArgument>(
             {"zero: parameter '", whole.name, "' in ", count, " tiles lists ", whole.units.size(),
              " units; list one for each tile, or the first one only."});
+    }
+    if (count == 1) {
+        return {whole};
     }
     std::vector<std::size_t> shape = whole.shape;
     if (shape.empty() && whole.rows != 0 && elements % whole.rows == 0) {

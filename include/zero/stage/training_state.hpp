@@ -129,11 +129,14 @@ public:
     }
 
     /// @brief Replaces a state on every rank by the values of rank 0. Collective, between steps.
+    /// @throws InvalidArgument on every rank for a negative second moment; nothing was changed
     void set_full_optimizer_state(std::size_t parameter, std::string_view name,
                                   std::span<float const> values) {
         std::size_t const state = state_of(parameter, name);
         _access.wait_to_write("set_full_optimizer_state()");
-        _transfer.broadcast(ArrayKind::state, state, parameter, values, 1.0F);
+        _transfer.broadcast(
+            ArrayKind::state, state, parameter, values, 1.0F, 0, "",
+            [&](std::span<float const> all) { require_sign(parameter, state, 0, all); });
     }
 
     /// @brief Returns the slices of a state that this rank updates.
@@ -143,11 +146,12 @@ public:
     }
 
     /// @brief Replaces one slice of a state, between steps. Stage 0 holds each state on every rank:
-    /// write the same there.
+    /// write the same there. @throws InvalidArgument for a negative second moment
     void set_local_optimizer_state(std::size_t parameter, std::string_view name, std::size_t begin,
                                    std::span<float const> values) {
         std::size_t const state = state_of(parameter, name);
         _access.protocol().require_idle("set_local_optimizer_state()");
+        require_sign(parameter, state, begin, values);
         _transfer.set_local(ArrayKind::state, state, parameter, begin, values);
     }
 
@@ -168,6 +172,7 @@ public:
     void set_updates(std::size_t parameter, std::uint64_t updates) {
         require_trainable(parameter, "update");
         _access.protocol().require_idle("set_updates()");
+        _access.control().require_steps(updates, "number of updates");
         std::vector<std::uint64_t> all = _access.updates();
         all[parameter] = updates;
         _access.set_updates(detail::as_span(all));
@@ -297,6 +302,24 @@ private:
         detail::throw_error<InvalidArgument>({"zero: the optimizer has no state '", name,
                                               "'; its states are ", known, " (rank ",
                                               _access.rank(), ")."});
+    }
+
+    /// Refuses values whose square root the next step would take.
+    void require_sign(std::size_t parameter, std::size_t state, std::size_t begin,
+                      std::span<float const> values) const {
+        if constexpr (requires { Optimizer::nonnegative_states; }) {
+            for (std::size_t i = 0; Optimizer::nonnegative_states[state] && i < values.size();
+                 ++i) {
+                if (values[i] < 0.0F) {
+                    detail::throw_error<InvalidArgument>(
+                        {"zero: element ", begin + i, " of the state '",
+                         detail::state_name<Optimizer>(state), "' of parameter '",
+                         _access.layout().parameter(parameter).name, "' cannot be ",
+                         static_cast<double>(values[i]), "; it is a sum of squares (rank ",
+                         _access.rank(), ")."});
+                }
+            }
+        }
     }
 
     /// The factor by which `step` multiplies gradients, with the same rounding.

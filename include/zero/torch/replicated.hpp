@@ -7,6 +7,7 @@
 #include "detail/gradient_hooks.hpp"
 #include "detail/module_state.hpp"
 #include "detail/module_tensors.hpp"
+#include "paused.hpp"
 #include "scalar_type.hpp"
 #include "unit.hpp"
 
@@ -46,17 +47,19 @@ class Replicated : private detail::GradientReceiver {
 public:
     /// @brief Constructs the engine, and sets parameters and buffers to rank 0's. Collective;
     /// waits.
-    /// @param options options of the stage; `storage` and `unit_names` are set
+    /// @param options options of the stage; `storage` and the names for messages are set
     /// @param units parameters that are reduced together; by default one unit for each module
     /// with parameters of its own. Every parameter is in at least one unit
+    /// @param group_of the group of each parameter; by default 0
     /// @throws InvalidArgument for a parameter that is in no unit, of another type or device, a
     /// view, not contiguous, or shares its memory, and for stage 3; and what the stage's
     /// constructor throws
     Replicated(typename Zero::Communicator& communicator, ::torch::nn::Module& module,
-               typename Zero::Options options = {}, std::optional<std::vector<Unit>> units = {})
+               typename Zero::Options options = {}, std::optional<std::vector<Unit>> units = {},
+               GroupOf const& group_of = {})
         : _communicator(&communicator),
           _tensors(module, units ? *units : units_by_module(module), scalar_type_of<T>(),
-                   Device::type, communicator.rank()),
+                   Device::type, communicator.rank(), "replicated"),
           _queue(Device::compute_queue(options.compute_queue)) {
         if constexpr (requires { Zero::Composition::stage; }) {
             static_assert(Zero::Composition::stage < 3,
@@ -66,7 +69,9 @@ public:
         options.storage = Storage::scattered;
         options.compute_queue = _queue;
         options.unit_names = _tensors.unit_names();
-        _engine.emplace(communicator, detail::registrations_of<Zero>(_tensors, Storage::scattered),
+        options.backward_call = "replicated.backward(loss)";
+        _engine.emplace(communicator,
+                        detail::registrations_of<Zero>(_tensors, group_of, Storage::scattered),
                         options);
         _hooks = std::make_shared<detail::GradientHooks>(
             _tensors, static_cast<detail::GradientReceiver&>(*this));
@@ -79,9 +84,11 @@ public:
     /// @brief Multiplies the loss by the loss scale and runs its backward pass, in which each
     /// gradient is added to the engine's buckets. Once for each micro-step.
     /// @throws InvalidArgument if a parameter was replaced, given other memory or written in place,
-    /// or its gradient is sparse; LateGradient for a second backward pass; OutOfOrder if the
-    /// engine's `step` was called instead of `step`; what autograd throws. Afterwards no parameter
-    /// has a gradient, and `cancel_step` of the engine continues the training if all ranks call it.
+    /// or its gradient is sparse; LateGradient for a second backward pass in a micro-step;
+    /// OutOfOrder outside of a micro-step, if the engine's `step` was called instead of `step`,
+    /// while `paused` lives, and from another adapter that the loss reaches; what autograd throws.
+    /// Afterwards no parameter has a gradient, and `cancel_step` of the engine continues the
+    /// training if all ranks call it.
     void backward(at::Tensor const& loss) {
         Device::require_current(_queue);
         if (_engine->last_report().serial != _shown) {
@@ -89,17 +96,29 @@ public:
                 {"zero: the module's tensors do not hold the parameters of the last step (rank ",
                  _communicator->rank(), "); call replicated.step(), not step() of the engine."});
         }
-        auto const scale = static_cast<float>(_engine->loss_scale());
-        _hooks->backward(scale == 1.0F ? loss : loss * scale);
+        _hooks->backward(
+            detail::scaled(*_engine, loss, "replicated.backward(loss)", _tensors.rank()));
     }
+
+    /// @brief Keeps the module out of the losses whose forward pass runs while the returned object
+    /// lives, such as that of a generator, which runs through the discriminator. Not collective.
+    [[nodiscard]] Paused paused() { return Paused(_tensors); }
 
     /// @brief Ends the step, and writes the new parameters into the module's tensors. The arguments
     /// are those of the stage's `step`. Collective; waits.
     template <class... Arguments>
     StepReport step(Arguments&&... arguments) {
-        auto const ticket = _engine->step(std::forward<Arguments>(arguments)...);
-        show_parameters();
-        return ticket.report();
+        try {
+            auto const ticket = _engine->step(std::forward<Arguments>(arguments)...);
+            show_parameters();
+            return ticket.report();
+        } catch (...) {
+            try { // unless the engine is broken, the step changed no parameter
+                _shown = _engine->last_report().serial;
+            } catch (Error const&) { // the first exception says why
+            }
+            throw;
+        }
     }
 
     /// @brief Sets all parameters, and those buffers that `state` contains, to rank 0's values of

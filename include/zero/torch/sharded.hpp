@@ -7,6 +7,7 @@
 #include "detail/outputs.hpp"
 #include "detail/unit_engine.hpp"
 #include "detail/unit_runner.hpp"
+#include "paused.hpp"
 #include "scalar_type.hpp"
 #include "unit.hpp"
 
@@ -53,19 +54,24 @@ public:
     /// @brief Constructs the engine from the values of rank 0, broadcasts rank 0's buffers, and
     /// frees the memory of the module's parameters. Collective; waits.
     /// @param units in the order of the forward pass. Every parameter is in at least one.
-    /// @param options options of the stage; `storage` stays `owned`, and `unit_names` are set from
-    /// the units
+    /// @param options options of the stage; `storage` stays `owned`, and the names for messages are
+    /// set
+    /// @param group_of the group of each parameter; by default 0
     /// @throws InvalidArgument for a parameter that is in no unit, of another type or device, a
     /// view, not contiguous, or shares its memory; and what the stage's constructor throws
     Sharded(typename Zero::Communicator& communicator, ::torch::nn::Module& module,
-            std::vector<Unit> const& units, typename Zero::Options options = {})
-        : _communicator(&communicator),
-          _tensors(module, units, scalar_type_of<T>(), Device::type, communicator.rank()),
+            std::vector<Unit> const& units, typename Zero::Options options = {},
+            GroupOf const& group_of = {})
+        : _communicator(&communicator), _tensors(module, units, scalar_type_of<T>(), Device::type,
+                                                 communicator.rank(), "sharded"),
           _queue(Device::compute_queue(options.compute_queue)),
           _leaves_unused(options.unused_parameters == UnusedParameters::leave) {
         options.compute_queue = _queue;
         options.unit_names = _tensors.unit_names();
-        _engine.emplace(communicator, detail::registrations_of<Zero>(_tensors), options);
+        options.backward_call = "sharded.backward(loss)";
+        _engine.emplace(communicator,
+                        detail::registrations_of<Zero>(_tensors, group_of, Storage::owned),
+                        options);
         _handles.resize(units.size());
         _runner = std::make_shared<detail::UnitRunner>(
             _tensors, static_cast<detail::UnitEngine&>(*this),
@@ -107,15 +113,16 @@ public:
     /// adds gradients directly into the engine's buckets and complete units are reduced. Once for
     /// each micro-step.
     /// @throws InvalidArgument if a parameter of the module or its gradient was replaced;
-    /// LateGradient for a second backward pass through a unit, and for a parameter that was used
-    /// outside of its units; UnusedParameter, if the options ask for it; OutOfOrder between
-    /// `materialize` and `shard`; what autograd throws.
+    /// LateGradient for a second backward pass in a micro-step, and for a parameter that was used
+    /// outside of its units; UnusedParameter, if the options ask for it; OutOfOrder outside of a
+    /// micro-step, between `materialize` and `shard`, while `paused` lives, and from another
+    /// adapter that the loss reaches; what autograd throws.
     /// Afterwards no unit is held and no gradient is lent, and `cancel_step` of the engine
     /// continues the training if all ranks call it.
     void backward(at::Tensor const& loss) {
         Device::require_current(_queue);
-        auto const scale = static_cast<float>(_engine->loss_scale());
-        _runner->backward(scale == 1.0F ? loss : loss * scale);
+        _runner->backward(
+            detail::scaled(*_engine, loss, "sharded.backward(loss)", _tensors.rank()));
         for (std::size_t parameter = 0; _leaves_unused && parameter < _tensors.size();
              ++parameter) { // the engine sees only that the memory of a gradient was lent
             detail::ModuleTensor const& item = _tensors[parameter];
@@ -124,6 +131,12 @@ public:
             }
         }
     }
+
+    /// @brief Keeps the module out of the losses whose forward pass runs while the returned object
+    /// lives, such as that of a generator, which runs through the discriminator. Not collective.
+    /// The backward pass of that loss still needs the parameters, so in stage 3 it gathers them on
+    /// every rank.
+    [[nodiscard]] Paused paused() { return Paused(_tensors); }
 
     /// @brief Copies the whole parameters into the module's tensors: for `torch::save`, evaluation
     /// and export. Collective, between steps; waits. Needs memory for the model.
@@ -178,10 +191,13 @@ public:
     }
 
     /// @brief Returns the engine, for its other calls.
-    [[nodiscard]] Zero& engine() noexcept { return *_engine; }
+    [[nodiscard]] Zero& engine() noexcept {
+        _runner->end_foreign_backward(); // if it failed
+        return *_engine;
+    }
     [[nodiscard]] Zero const& engine() const noexcept { return *_engine; } ///< @copydoc engine
 
-    Zero* operator->() noexcept { return &*_engine; } ///< @copydoc engine
+    Zero* operator->() noexcept { return &engine(); } ///< @copydoc engine
 
 private:
     void acquire(std::size_t unit, std::vector<void*>& addresses) override {

@@ -3,6 +3,8 @@
 #include "../core/detail/namespace.hpp"
 #include "../layout/parameter_spec.hpp"
 
+#include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <torch/nn/module.h>
@@ -34,6 +36,10 @@ struct Unit {
     Unit(std::string unit_name, std::vector<at::Tensor> tensors)
         : name(std::move(unit_name)), parameters(std::move(tensors)) {}
 };
+
+/// @brief Returns the group of a parameter, given its name in the module and its tensor: an index
+/// into `groups` of the engine's options.
+using GroupOf = std::function<std::size_t(std::string const&, at::Tensor const&)>;
 
 /// @brief Returns a unit for each module that has parameters of its own: the given module, then its
 /// submodules in the order of registration.

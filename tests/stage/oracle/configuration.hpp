@@ -22,7 +22,7 @@ enum class Rule {
     products ///< a custom functor that adds products, of scalars as well
 };
 enum class Master { none, floats, float16, split, stochastic };
-enum class States { floats, bfloat16, scaled };
+enum class States { floats, bfloat16, scaled, scaled_to_nearest };
 
 /// The choices that are fixed at compile time: the policies of a stage.
 struct Row {
@@ -125,9 +125,10 @@ inline constexpr std::array<Row, 27> rows{{
     {"float, scaled states, size-capped", Number::float32, Number::float32, Number::float32,
      Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw,
      Master::none, States::scaled},
-    {"bfloat16, split master, scaled states, balanced, size-capped, dynamic scale",
+    {"bfloat16, split master, scaled states to nearest, balanced, size-capped, dynamic scale",
      Number::bfloat16, Number::bfloat16, Number::float32, Number::float32, Partition::balanced,
-     Bucketing::size_capped, Scaler::dynamic, Rule::adamw, Master::split, States::scaled},
+     Bucketing::size_capped, Scaler::dynamic, Rule::adamw, Master::split,
+     States::scaled_to_nearest},
     {"bfloat16 and float, split master, size-capped", Number::bfloat16, Number::bfloat16,
      Number::bfloat16, Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none,
      Rule::adamw, Master::split, States::floats, true},
@@ -297,6 +298,11 @@ constexpr std::uint64_t mixed(std::uint64_t x) noexcept {
     x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
     x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
     return x ^ (x >> 31U);
+}
+
+/// Whether a block of 64 states shares a scale.
+inline bool has_scaled_states(Configuration const& c) {
+    return c.types().states == States::scaled || c.types().states == States::scaled_to_nearest;
 }
 
 /// Returns a random number that depends only on the keys, with every compiler and standard library.

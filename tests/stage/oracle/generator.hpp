@@ -208,10 +208,9 @@ inline void choose_calls(Random& random, Configuration& c) {
                                Communication::threaded, Communication::delaying});
     std::size_t const memory = random.below(100);
     c.memory = memory < 60 ? Memory::owned : memory < 80 ? Memory::scattered : Memory::adopted;
-    bool const cuts_blocks =
-        // In an adopted block the blocks of scaled states start with the slices, and the oracle has
-        // no slices.
-        c.types().states == States::scaled;
+    // In an adopted block the blocks of scaled states start with the slices, and the oracle has no
+    // slices.
+    bool const cuts_blocks = has_scaled_states(c);
     if (c.memory == Memory::adopted
         && (c.types().partition != Partition::contiguous || cuts_blocks || c.types().has_floats)) {
         c.memory = Memory::scattered;
@@ -279,7 +278,8 @@ inline void choose_gathering(Random& random, Configuration& c) {
 }
 
 /// Cuts one parameter into tiles, in units of their own. The tiles are parameters of the case. The
-/// library also knows the parameter that they belong to, which must not change any result.
+/// library also knows the parameter that they belong to, which must not change any result. It
+/// refuses tiles that cut blocks of scaled states.
 inline void cut_into_tiles(Random& random, Configuration& c) {
     std::size_t const count = random.pick(std::array<std::size_t, 5>{2, 2, 3, 4, 4});
     std::size_t const cut = random.below(c.shapes.size() + 1);
@@ -288,6 +288,11 @@ inline void cut_into_tiles(Random& random, Configuration& c) {
         return;
     }
     Shape const whole = c.shapes[cut];
+    for (std::size_t tile = 0; tile < count; ++tile) {
+        if (has_scaled_states(c) && whole.trainable && tile * whole.elements / count % 64 != 0) {
+            return;
+        }
+    }
     std::vector<Shape> tiles(count, whole);
     for (std::size_t tile = 0; tile < count; ++tile) {
         std::size_t const begin = tile * whole.elements / count;

@@ -22,6 +22,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -383,19 +384,23 @@ inline std::uint64_t rounding_seed(Configuration const& c) {
     return mixed(c.seed + c.index);
 }
 
-/// Returns 32 random bits for one element of the model in one step: SplitMix64 generates the key of
-/// the step, and two rounds of "lowbias32" hash the element with it.
-inline std::uint32_t rounding_bits(Configuration const& c, std::uint64_t count,
-                                   std::uint64_t element) {
-    constexpr std::uint64_t golden = 0x9e3779b97f4a7c15U;
+/// Returns the key of the random numbers of a step, which SplitMix64 generates. Only weights have a
+/// seed.
+inline std::uint64_t rounding_key(Configuration const& c, std::uint64_t count) {
+    std::uint64_t const seed = c.types().master == Master::stochastic ? rounding_seed(c) : 0;
+    return mixed(mixed(seed)
+                 + (count - 1) * 0x9e3779b97f4a7c15U); // `mixed` adds the constant once more
+}
+
+/// Returns 32 random bits for one element of the model: two rounds of "lowbias32" hash the element
+/// with the key.
+inline std::uint32_t rounding_bits(std::uint64_t key, std::uint64_t element) {
     auto const low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x & 0xffffffffU); };
     auto const mix = [&](std::uint32_t x) {
         x = (x ^ (x >> 16U)) * 0x7feb352dU;
         x = (x ^ (x >> 15U)) * 0x846ca68bU;
         return x ^ (x >> 16U);
     };
-    std::uint64_t const key = mixed(mixed(rounding_seed(c))
-                                    + (count - 1) * golden); // `mixed` adds the constant once more
     return mix(mix(low(element) ^ low(key))
                ^ (low(key >> 32U) + low(element >> 32U) * 0x9e3779b9U));
 }
@@ -411,9 +416,28 @@ inline float rounded_stochastically(float value, std::uint32_t random) {
     return std::bit_cast<float>((bits & 0xffff0000U) + (is_away ? 0x10000U : 0U));
 }
 
+/// Rounds a magnitude below 2^15 to float16: away from zero with the probability of its distance
+/// from the lower neighbour, of which 13 bits count, or 32 below the smallest normal number.
+inline float rounded_to_half(float value, std::uint32_t random) {
+    if (!std::isfinite(value) || value == 0.0F) {
+        return value;
+    }
+    auto const magnitude = static_cast<double>(std::abs(value));
+    bool const is_normal = magnitude >= 0x1p-14;
+    double const unit = is_normal ? std::ldexp(1.0, std::ilogb(magnitude) - 10) : 0x1p-24;
+    double const lower = std::floor(magnitude / unit);
+    double const distance = magnitude / unit - lower;
+    bool const is_away =
+        is_normal ? times(distance, 0x1p13) + static_cast<double>(random >> 19U) >= 0x1p13
+                  : static_cast<double>(random) < std::floor(times(distance, 0x1p32));
+    return std::copysign(static_cast<float>((lower + (is_away ? 1.0 : 0.0)) * unit), value);
+}
+
 /// Rounds a block of up to 64 states to float16 numbers times a power of two. The scale brings the
 /// largest finite magnitude into [2^14, 2^15).
-inline void round_block(float* values, std::size_t count) {
+/// @param random returns the random bits of an element of the block; empty: to nearest
+inline void round_block(float* values, std::size_t count,
+                        std::function<std::uint32_t(std::size_t)> const& random) {
     float largest = 0.0F;
     for (std::size_t i = 0; i < count; ++i) {
         largest = std::isfinite(values[i]) ? std::max(largest, std::abs(values[i])) : largest;
@@ -423,18 +447,35 @@ inline void round_block(float* values, std::size_t count) {
     float const scale = largest == 0.0F ? 1.0F : std::ldexp(1.0F, std::max(exponent - 15, -126));
     for (std::size_t i = 0; i < count; ++i) {
         bool const vanishes = values[i] != 0.0F && std::abs(values[i] / scale) < 0x1p-24F;
+        float const scaled = values[i] / scale;
         values[i] = scale
                     * (vanishes ? std::copysign(0x1p-24F, values[i])
-                                : rounded(Number::float16, values[i] / scale));
+                       : random ? rounded_to_half(scaled, random(i))
+                                : rounded(Number::float16, scaled));
     }
 }
 
-inline void round_states(States kept, Values& values) {
-    for (std::size_t begin = 0; kept == States::scaled && begin < values.size(); begin += 64) {
-        round_block(values.data() + begin, std::min<std::size_t>(64, values.size() - begin));
+/// Rounds the moments of a parameter. The second moments take the random bits of the first ones
+/// with the halves exchanged.
+/// @param key of the step, @param first number of the parameter's first element in the model
+inline void round_states(States kept, std::size_t state, std::uint64_t key, std::uint64_t first,
+                         Values& values) {
+    std::uint64_t const own_key = mixed(mixed(key));
+    auto const random = [&](std::size_t i) {
+        std::uint32_t const bits = rounding_bits(own_key, first + i);
+        return state == 0 ? bits : bits / 0x10000U + bits % 0x10000U * 0x10000U;
+    };
+    bool const is_scaled = kept == States::scaled || kept == States::scaled_to_nearest;
+    for (std::size_t begin = 0; is_scaled && begin < values.size(); begin += 64) {
+        std::function<std::uint32_t(std::size_t)> of_block;
+        if (kept == States::scaled) {
+            of_block = [&random, begin](std::size_t i) { return random(begin + i); };
+        }
+        round_block(values.data() + begin, std::min<std::size_t>(64, values.size() - begin),
+                    of_block);
     }
-    for (float& value : values) {
-        value = kept == States::bfloat16 ? rounded(Number::bfloat16, value) : value;
+    for (std::size_t i = 0; kept == States::bfloat16 && i < values.size(); ++i) {
+        values[i] = rounded_stochastically(values[i], random(i));
     }
 }
 
@@ -525,6 +566,7 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
     auto const factor = static_cast<float>(times(base, coefficient));
     if (!report.is_skipped) {
         snapshot.step_count += 1;
+        std::uint64_t const key = rounding_key(c, snapshot.step_count);
         for (std::size_t parameter = 0; parameter < c.shapes.size(); ++parameter) {
             Shape const& shape = c.shapes[parameter];
             for (std::size_t i = 0; shape.trainable && i < shape.elements; ++i) {
@@ -541,15 +583,15 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
                 case Master::none: master = kept; break;
                 case Master::float16: master = rounded(Number::float16, value); break;
                 case Master::stochastic:
-                    master = kept =
-                        rounded_stochastically(value, rounding_bits(c, snapshot.step_count,
-                                                                    first_elements[parameter] + i));
+                    master = kept = rounded_stochastically(
+                        value, rounding_bits(key, first_elements[parameter] + i));
                     break;
                 default: break;
                 }
             }
-            for (auto& state : snapshot.states) {
-                round_states(c.types().states, state[parameter]);
+            for (std::size_t state = 0; state < snapshot.states.size(); ++state) {
+                round_states(c.types().states, state, key, first_elements[parameter],
+                             snapshot.states[state][parameter]);
             }
         }
     }

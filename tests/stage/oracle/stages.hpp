@@ -70,7 +70,7 @@ struct Policies {
     using Master = choose_t<row.master, NoMasterWeights, MasterWeights<float>,
                             MasterWeights<float16>, SplitMasterWeights, StochasticRounding>;
     using States = choose_t<row.states, OptimizerState<float>, OptimizerState<bfloat16>,
-                            BlockScaledState<float16>>;
+                            BlockScaledState<float16>, BlockScaledState<float16, RoundToNearest>>;
 };
 
 template <int N, std::size_t R, class Communicator = LoopbackCommunicator>

@@ -21,17 +21,6 @@ namespace ZERO_NAMESPACE {
 
 namespace detail {
 
-/// Returns the number type of stored items; nothing for bits and bytes.
-ZERO_COLD_INLINE std::optional<DType> number_dtype(std::string const& dtype) noexcept {
-    if (dtype == "F32") {
-        return DType::float32;
-    }
-    if (dtype == "BF16") {
-        return DType::bfloat16;
-    }
-    return dtype == "F16" ? std::optional(DType::float16) : std::nullopt;
-}
-
 /// Calls `visit(interval, begin, end)` for the parts of a range, cut at multiples of `state_chunk`
 /// elements in their interval.
 template <class Visitor>
@@ -230,6 +219,13 @@ ZERO_COLD_INLINE void CheckpointReader::read_values(std::size_t parameter, std::
     auto const found = find_array(parameter, array);
     auto const dtype =
         found ? detail::number_dtype(array_of(parameter, *found).dtype) : std::nullopt;
+    if (found && !dtype) {
+        detail::throw_error<CheckpointError>(
+            {"zero: '", array, "' of '", _manifest.parameters[parameter].name, "' in '",
+             (_is_file ? _checkpoint / _manifest.files.front().name : _checkpoint).string(),
+             "' is stored as ", array_of(parameter, *found).dtype,
+             ", and values are read from F32, BF16 and F16; convert it."});
+    }
     if (!dtype || array_of(parameter, *found).item_elements != 1) {
         detail::throw_error<CheckpointError>({"zero: the checkpoint '", _checkpoint.string(),
                                               "' has no numbers '", array, "' of parameter '",

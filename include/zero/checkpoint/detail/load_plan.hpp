@@ -59,10 +59,9 @@ private:
     };
 
     void add(std::size_t parameter, std::vector<std::string>& problems);
-    void add_weights(std::size_t parameter, std::size_t stored);
-    void add_states(std::size_t parameter, std::size_t stored);
+    void add_weights(std::size_t parameter, std::size_t stored, std::vector<std::string>& problems);
+    void add_states(std::size_t parameter, std::size_t stored, std::vector<std::string>& problems);
     void add_dropped(std::size_t parameter, std::size_t stored);
-    [[nodiscard]] bool has_states(std::size_t type) const;
     [[nodiscard]] bool has_same_form(std::size_t array, std::size_t parameter,
                                      std::size_t stored) const;
     [[nodiscard]] bool add_raw(std::vector<std::size_t> const& arrays, std::size_t parameter,

@@ -89,7 +89,8 @@ ZERO_COLD_INLINE void LoadPlan::add(std::size_t parameter, std::vector<std::stri
     auto const found = _checkpoint->find(stored_name(spec));
     if (!found) {
         _differences.push_back(text({"the checkpoint has no parameter '", stored_name(spec), "'"}));
-        _lacks_states[parameter] = spec.trainable && spec.elements != 0 && has_states(spec.type);
+        _lacks_states[parameter] = spec.trainable && spec.elements != 0
+                                   && _table->find(spec.type, ArrayKind::state) != _names->size();
         return;
     }
     auto const& stored = _checkpoint->manifest().parameters[*found];
@@ -106,38 +107,30 @@ ZERO_COLD_INLINE void LoadPlan::add(std::size_t parameter, std::vector<std::stri
     if (spec.elements == 0) {
         return;
     }
-    add_weights(parameter, *found);
+    add_weights(parameter, *found, problems);
     if (_options.scope == LoadScope::everything && spec.trainable) {
-        add_states(parameter, *found);
+        add_states(parameter, *found, problems);
     } else if (_options.scope == LoadScope::everything && stored.trainable
                && !spec.tile.is_later()) {
         add_dropped(parameter, *found);
     }
 }
 
-/// Whether parameters of a type have states in the engine.
-ZERO_COLD_INLINE bool LoadPlan::has_states(std::size_t type) const {
-    return _table->find(type, ArrayKind::state) != _table->arrays().size();
-}
-
 /// Lists the states of a parameter that is frozen now. No option has to accept them: freezing is
 /// the caller's decision, and only a later unfreezing would need them.
 ZERO_COLD_INLINE void LoadPlan::add_dropped(std::size_t parameter, std::size_t stored) {
-    auto const& manifest = _checkpoint->manifest();
+    auto const& spec = _layout->parameter(parameter);
     std::string names;
-    for (ManifestArray const& array : manifest.types[manifest.parameters[stored].type]) {
-        for (std::size_t own = 0; own < _table->arrays().size(); ++own) {
-            HeldArray const& held = _table->arrays()[own];
-            if (held.type == _layout->parameter(parameter).type
-                && held.form.kind == ArrayKind::state && (*_names)[own] == array.name) {
-                names += (names.empty() ? "'" : ", '") + array.name + "'";
-            }
+    for (std::size_t array = 0; array < _names->size(); ++array) {
+        HeldArray const& held = _table->arrays()[array];
+        if (held.type == spec.type && held.form.kind == ArrayKind::state
+            && _checkpoint->find_array(stored, (*_names)[array])) {
+            names += (names.empty() ? "'" : ", '") + (*_names)[array] + "'";
         }
     }
     if (!names.empty()) {
-        _dropped.push_back(
-            text({"parameter '", stored_name(_layout->parameter(parameter)),
-                  "' is frozen, so its states ", names, " of the checkpoint are dropped"}));
+        _dropped.push_back(text({"parameter '", stored_name(spec), "' is frozen, so its states ",
+                                 names, " of the checkpoint are dropped"}));
     }
 }
 
@@ -208,7 +201,15 @@ ZERO_COLD_INLINE std::string LoadPlan::stored_weight_dtype(std::size_t stored) c
     return arrays[*_checkpoint->find_array(stored, "parameter")].dtype;
 }
 
-ZERO_COLD_INLINE void LoadPlan::add_weights(std::size_t parameter, std::size_t stored) {
+/// Returns the problem of items that are neither copied nor numbers that can be read.
+ZERO_COLD_INLINE std::string unreadable(std::string_view what, std::string const& parameter,
+                                        std::string const& dtype) {
+    return text({what, " of parameter '", parameter, "' are stored as ", dtype,
+                 ", and values are read from F32, BF16 and F16; convert them"});
+}
+
+ZERO_COLD_INLINE void LoadPlan::add_weights(std::size_t parameter, std::size_t stored,
+                                            std::vector<std::string>& problems) {
     auto const& spec = _layout->parameter(parameter);
     std::vector<std::size_t> arrays{_table->find(spec.type, ArrayKind::parameter)};
     std::string dtype = dtype_text(_table->arrays()[arrays.front()].form);
@@ -230,6 +231,10 @@ ZERO_COLD_INLINE void LoadPlan::add_weights(std::size_t parameter, std::size_t s
         return;
     }
     std::string const from = stored_weight_dtype(stored);
+    if (!number_dtype(from)) {
+        problems.push_back(unreadable("the weights", spec.name, from));
+        return;
+    }
     if (dtype != "F32" && dtype != from && !_options.may_round) {
         _roundings.push_back(text({"the weights of parameter '", spec.name, "' are stored as ",
                                    from, ", which ", dtype, " rounds"}));
@@ -241,7 +246,8 @@ ZERO_COLD_INLINE void LoadPlan::add_weights(std::size_t parameter, std::size_t s
     _items.push_back(item);
 }
 
-ZERO_COLD_INLINE void LoadPlan::add_states(std::size_t parameter, std::size_t stored) {
+ZERO_COLD_INLINE void LoadPlan::add_states(std::size_t parameter, std::size_t stored,
+                                           std::vector<std::string>& problems) {
     auto const& spec = _layout->parameter(parameter);
     auto const& manifest = _checkpoint->manifest();
     auto const& stored_arrays = manifest.types[manifest.parameters[stored].type];
@@ -266,6 +272,11 @@ ZERO_COLD_INLINE void LoadPlan::add_states(std::size_t parameter, std::size_t st
             arrays.push_back(scales);
         }
         if (is_scaled == was_scaled && add_raw(arrays, parameter, stored)) {
+            continue;
+        }
+        if (!number_dtype(stored_arrays[*found].dtype)) {
+            problems.push_back(unreadable(text({"the states '", (*_names)[array], "'"}), spec.name,
+                                          stored_arrays[*found].dtype));
             continue;
         }
         bool const is_exact =

@@ -43,12 +43,15 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
     Buffer<std::byte> staging;
     on_every_rank(access, "load the checkpoint", [&] {
         reader.emplace(open());
+        if (options.check_extras) {
+            options.check_extras(reader->manifest().extras);
+        }
         std::string const optimizer = type_name<Optimizer>();
         plan.emplace(access.layout(), table, names, optimizer, *reader, options);
         if (options.scope == LoadScope::everything) {
             // settings of another optimizer have other names
-            scalars.emplace(access, reader->manifest(), source,
-                            options.settings && optimizer == reader->manifest().optimizer,
+            scalars.emplace(access, *reader, source,
+                            options.settings && optimizer == reader->manifest().optimizer, options,
                             plan->lacks_states());
         }
         staging = staging_buffer<typename StateAccess<Config>::Backend>();
@@ -73,6 +76,10 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
         if (plan->lacks_states()[parameter] != 0) {
             report.without_states.push_back(access.layout().parameter(parameter).name);
         }
+    }
+    if (scalars) {
+        report.differences.insert(report.differences.end(), scalars->differences.begin(),
+                                  scalars->differences.end());
     }
     report.bytes_read = reader->bytes_read();
 }

@@ -2,14 +2,17 @@
 
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
-#include "../../core/detail/text.hpp"
 #include "../../stage/detail/state_access.hpp"
+#include "../checkpoint_reader.hpp"
+#include "../load_options.hpp"
 #include "../manifest.hpp"
+#include "group_sources.hpp"
 #include "plan_manifest.hpp"
 #include "scalar_fields.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,35 +26,58 @@ public:
     using Scaler = typename Config::LossScaler;
     using Optimizer = typename Config::Optimizer;
 
+    /// @brief The settings of groups follow the parameters: each group of the engine gets those of
+    /// the group in which the checkpoint has its parameters, whatever their numbers are.
     /// @param lacks_states by parameter: its states are not loaded
-    /// @throws CheckpointError if one is missing; InvalidArgument if a policy rejects its value
-    LoadedScalars(StateAccess<Config> const& access, Manifest const& manifest,
-                  std::string const& source, bool with_settings,
+    /// @throws CheckpointError if one is missing, or lists groups that were merged or divided,
+    /// unless `options` accept it; InvalidArgument if a policy rejects its value
+    LoadedScalars(StateAccess<Config> const& access, CheckpointReader const& checkpoint,
+                  std::string const& source, bool with_settings, LoadOptions const& options,
                   std::vector<char> const& lacks_states) {
-        FieldReader const fields{&manifest.scalars, "", source};
+        ManifestScalars const& scalars = checkpoint.manifest().scalars;
+        FieldReader const fields{&scalars, "", source};
         fields("step_count", _step_count);
+        fields("skipped_in_a_row", _skipped_in_a_row);
+        access.control().require_steps(_step_count, "step count of the checkpoint");
+        access.control().require_steps(_skipped_in_a_row, "skipped_in_a_row of the checkpoint");
         _updates = access.updates();
         for (std::size_t parameter = 0; parameter < _updates.size(); ++parameter) {
             auto const& spec = access.layout().parameter(parameter);
             if (!spec.trainable) {
                 _updates[parameter] = _step_count; // it has none
             } else if (lacks_states[parameter] == 0) {
-                _updates[parameter] = stored_updates(manifest.scalars, spec, _step_count);
+                _updates[parameter] = stored_updates(scalars, spec, _step_count);
+                access.control().require_steps(_updates[parameter],
+                                               "number of updates of a parameter");
             }
         }
-        fields("skipped_in_a_row", _skipped_in_a_row);
         _scaler = access.control().settled().scaler;
-        for_each_tracker<Scaler>(_scaler, FieldReader{&manifest.scalars, "loss_scaler.", source});
+        for_each_tracker<Scaler>(_scaler, FieldReader{&scalars, "loss_scaler.", source});
         access.control().require_valid(_scaler);
-        for (std::size_t group = 0; with_settings && group < access.control().group_count();
-             ++group) {
-            FieldReader const own{&manifest.scalars, text({"groups.", group, "."}), source};
+        _groups.resize(access.control().group_count());
+        if (!with_settings) {
+            return;
+        }
+        ManifestScalars own; // as a checkpoint of this engine would have them
+        for (std::size_t group = 0; group < _groups.size(); ++group) {
+            write_group<Optimizer>(access.control(), group, own);
+        }
+        GroupSources const sources(access.layout(), checkpoint, own, _groups.size());
+        if (!sources.differences.empty() && !options.may_differ) {
+            sources.refuse(source);
+        }
+        differences = sources.differences;
+        for (std::size_t group = 0; group < _groups.size(); ++group) {
+            if (!sources.stored[group]) {
+                continue; // it keeps its own
+            }
+            FieldReader const from{&scalars, group_prefix(*sources.stored[group]), source};
             Group loaded{1.0, access.control().hyper_parameters(group)};
-            own("learning_rate_factor", loaded.learning_rate_factor);
+            from("learning_rate_factor", loaded.learning_rate_factor);
             access.protocol().require_rate(loaded.learning_rate_factor, "learning rate factor");
-            for_each_option<Optimizer>(loaded.options, own);
+            for_each_option<Optimizer>(loaded.options, from);
             Optimizer::validate(loaded.options);
-            _groups.push_back(loaded);
+            _groups[group] = loaded;
         }
     }
 
@@ -61,10 +87,14 @@ public:
         access.control().set_skipped_in_a_row(_skipped_in_a_row);
         access.control().set_scaler_state(_scaler);
         for (std::size_t group = 0; group < _groups.size(); ++group) {
-            access.control().set_learning_rate(group, _groups[group].learning_rate_factor);
-            access.control().set_hyper_parameters(group, _groups[group].options);
+            if (_groups[group]) {
+                access.control().set_learning_rate(group, _groups[group]->learning_rate_factor);
+                access.control().set_hyper_parameters(group, _groups[group]->options);
+            }
         }
     }
+
+    std::vector<std::string> differences; ///< of groups; `LoadOptions::may_differ` accepted them
 
 private:
     struct Group {
@@ -76,7 +106,7 @@ private:
     std::vector<std::uint64_t> _updates; ///< by parameter
     std::uint64_t _skipped_in_a_row = 0;
     typename Scaler::State _scaler{};
-    std::vector<Group> _groups;
+    std::vector<std::optional<Group>> _groups; ///< empty: the engine keeps its own
 };
 
 } // namespace ZERO_NAMESPACE::detail

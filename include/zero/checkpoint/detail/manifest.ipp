@@ -246,6 +246,22 @@ ZERO_COLD_INLINE std::string tensor_name(ManifestArray const& array,
     return name;
 }
 
+ZERO_COLD_INLINE void Manifest::require_valid_extras() const {
+    for (auto const& [name, content] : extras) {
+        try {
+            (void)detail::Json(name).dump();
+            (void)detail::Json(content).dump();
+        } catch (detail::Json::exception const& error) {
+            using Handler = detail::Json::error_handler_t;
+            detail::throw_error<CheckpointError>(
+                {"zero: the extra ", detail::Json(name).dump(-1, ' ', false, Handler::replace),
+                 " is not text in UTF-8, and only texts are saved; encode bytes, for instance as "
+                 "hexadecimal digits. ",
+                 error.what(), "."});
+        }
+    }
+}
+
 ZERO_COLD_INLINE std::string Manifest::to_json() const {
     using detail::Json;
     detail::JsonTree tree;

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +24,9 @@ namespace ZERO_NAMESPACE::detail {
 [[nodiscard]] inline char const* dtype_text(DType dtype) noexcept {
     return dtype_text(ArrayForm{ArrayKind::parameter, 0, dtype, size_of(dtype)});
 }
+
+/// @brief Returns the number type of stored items; nothing for bits, bytes and other types.
+[[nodiscard]] std::optional<DType> number_dtype(std::string const& dtype) noexcept;
 
 /// @brief The place of a layout's parameter in a manifest, where the tiles of a parameter are one.
 struct StoredPlace {

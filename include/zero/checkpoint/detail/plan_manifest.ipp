@@ -19,6 +19,16 @@ ZERO_COLD_INLINE char const* dtype_text(ArrayForm const& form) noexcept {
     return form.item_bytes == 2 ? "U16" : "U8";
 }
 
+ZERO_COLD_INLINE std::optional<DType> number_dtype(std::string const& dtype) noexcept {
+    if (dtype == "F32") {
+        return DType::float32;
+    }
+    if (dtype == "BF16") {
+        return DType::bfloat16;
+    }
+    return dtype == "F16" ? std::optional(DType::float16) : std::nullopt;
+}
+
 ZERO_COLD_INLINE std::uint64_t item_bytes_of(std::string const& dtype) noexcept {
     if (dtype == "F32") {
         return 4;

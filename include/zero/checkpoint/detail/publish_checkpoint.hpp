@@ -21,10 +21,11 @@ namespace ZERO_NAMESPACE::detail {
 template <class Access>
 [[nodiscard]] FolderLock begin_checkpoint(Access const& access,
                                           CheckpointDirectory const& directory,
-                                          std::string const& name) {
+                                          std::string const& name, Manifest const& manifest) {
     FolderLock lock; // of rank 0
     on_every_rank(access, "begin the checkpoint", [&] {
         if (access.rank() == 0) {
+            manifest.require_valid_extras();
             directory.begin(name);
             lock = FolderLock(directory.incomplete(name));
         }

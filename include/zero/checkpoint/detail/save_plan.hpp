@@ -121,10 +121,7 @@ private:
             fields("master_weights.seed", access.options().master_weights.seed);
         }
         for (std::size_t group = 0; group < access.control().group_count(); ++group) {
-            FieldWriter const own{&manifest.scalars, text({"groups.", group, "."})};
-            own("learning_rate_factor", access.control().learning_rate_factor(group));
-            auto const options = access.control().hyper_parameters(group);
-            for_each_option<Optimizer>(options, own);
+            write_group<Optimizer>(access.control(), group, manifest.scalars);
         }
     }
 

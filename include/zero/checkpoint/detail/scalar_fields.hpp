@@ -115,4 +115,18 @@ void for_each_option(Options& options, Fields const& fields) {
     }
 }
 
+/// @brief Returns the beginning of the names of a group's settings.
+[[nodiscard]] inline std::string group_prefix(std::uint64_t group) {
+    return text({"groups.", group, "."});
+}
+
+/// @brief Adds the settings of a group: its learning rate factor and hyper-parameters.
+template <class Optimizer, class Control>
+void write_group(Control const& control, std::size_t group, ManifestScalars& scalars) {
+    FieldWriter const fields{&scalars, group_prefix(group)};
+    fields("learning_rate_factor", control.learning_rate_factor(group));
+    auto const options = control.hyper_parameters(group);
+    for_each_option<Optimizer>(options, fields);
+}
+
 } // namespace ZERO_NAMESPACE::detail

@@ -5,11 +5,14 @@
 #include "../../core/storage_types.hpp"
 #include "../../ops/arithmetic.hpp"
 #include "../../ops/block_scale.hpp"
+#include "../../ops/counter_random.hpp"
+#include "../../ops/stochastic_round.hpp"
 #include "config.cuh"
 #include "launch.cuh"
 #include "pack.cuh"
 
 #include <cstddef>
+#include <cstdint>
 
 /// Access of an update to the optimizer's states on the device: eight at a time, in packs or by
 /// whole warps, as `for_packs` calls a body. The update kernels choose an access by the overloads
@@ -17,13 +20,70 @@
 namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
+/// @brief Rounds states to nearest and writes them.
+struct NearestStates {
+    template <bool whole, std::size_t states, class S>
+    __device__ void store_states(StatePointers<states, S> const& at, std::size_t begin,
+                                 std::size_t count,
+                                 float const (&values)[states][pack_elements]) const {
+#pragma unroll
+        for (std::size_t s = 0; s < states; ++s) {
+            store_results<whole>(at.states[s] + begin, count, values[s]);
+        }
+    }
+};
+
+/// @brief Rounds states stochastically and writes them. Two states share the random bits of an
+/// element.
+template <std::size_t states>
+struct StochasticallyRoundedStates {
+    std::uint64_t first_index;
+    std::uint64_t keys[(states + 1) / 2];
+
+    /// @param key of the step
+    __device__ StochasticallyRoundedStates(std::uint64_t first, std::uint64_t key)
+        : first_index(first) {
+#pragma unroll
+        for (std::size_t pair = 0; pair < (states + 1) / 2; ++pair) {
+            keys[pair] = ops::state_random_key(key, pair);
+        }
+    }
+
+    template <bool whole, class S>
+    __device__ void store_states(StatePointers<states, S> const& at, std::size_t begin,
+                                 std::size_t count,
+                                 float const (&values)[states][pack_elements]) const {
+#pragma unroll
+        for (std::size_t s = 0; s < states; s += 2) {
+            S rounded[2][pack_elements];
+#pragma unroll
+            for (std::size_t i = 0; i < pack_elements; ++i) {
+                std::uint32_t const random =
+                    ops::random_bits(keys[s / 2], first_index + begin + i * stride<whole>);
+                rounded[0][i] =
+                    ops::round_stochastically<S>(with_canonical_nan(values[s][i]), random);
+                if (s + 1 < states) {
+                    rounded[1][i] = ops::round_stochastically<S>(
+                        with_canonical_nan(values[s + 1][i]), ops::swapped_halves(random));
+                }
+            }
+            store<whole>(at.states[s] + begin, count, rounded[0]);
+            if (s + 1 < states) {
+                store<whole>(at.states[s + 1] + begin, count, rounded[1]);
+            }
+        }
+    }
+};
+
 /// @brief Accesses states of type S.
-template <std::size_t states, class S>
+/// @tparam Rounding `NearestStates` or `StochasticallyRoundedStates`
+template <std::size_t states, class S, class Rounding = NearestStates>
 struct StateAccess {
     static constexpr bool is_all_packs = true;
     static constexpr bool needs_warp = false; ///< threads of a warp cooperate on neighbouring packs
 
     StatePointers<states, S> at;
+    [[no_unique_address]] Rounding rounding;
 
     __device__ bool is_aligned() const {
         bool result = true;
@@ -45,24 +105,25 @@ struct StateAccess {
     template <bool whole>
     __device__ void store_states(std::size_t begin, std::size_t count,
                                  float const (&values)[states][pack_elements]) const {
-#pragma unroll
-        for (std::size_t s = 0; s < states; ++s) {
-            store_results<whole>(at.states[s] + begin, count, values[s]);
-        }
+        rounding.template store_states<whole>(at, begin, count, values);
     }
 };
 
 /// @brief Accesses states in float16 with a scale per block of 64 elements. A block consists of the
 /// packs of eight consecutive threads, or of two numbers of each thread of a warp.
-template <std::size_t states>
+/// @tparam Rounding `NearestStates` or `StochasticallyRoundedStates`
+template <std::size_t states, class Rounding>
 struct ScaledStateAccess {
     static constexpr bool is_all_packs = false; // scales are accessed one by one
     static constexpr bool needs_warp = true;
 
     ScaledStatePointers<states> const* at; ///< stays in the table: pointers in registers would
                                            ///< leave too few registers for the numbers
+    [[no_unique_address]] Rounding rounding;
 
-    __device__ bool is_aligned() const { return StateAccess<states, float16>{*at}.is_aligned(); }
+    __device__ bool is_aligned() const {
+        return StateAccess<states, float16>{*at, {}}.is_aligned();
+    }
 
     template <bool whole>
     __device__ void load_states(std::size_t begin, std::size_t count,
@@ -86,9 +147,9 @@ struct ScaledStateAccess {
     template <bool whole>
     __device__ void store_states(std::size_t begin, std::size_t count,
                                  float const (&values)[states][pack_elements]) const {
+        float scaled[states][pack_elements];
 #pragma unroll
         for (std::size_t s = 0; s < states; ++s) {
-            float scaled[pack_elements];
 #pragma unroll
             for (std::size_t first = 0; first < pack_elements; first += in_block<whole>) {
                 float const scale =
@@ -96,14 +157,15 @@ struct ScaledStateAccess {
                 float const inverse = ops::inverse_block_scale(scale);
 #pragma unroll
                 for (std::size_t i = first; i < first + in_block<whole>; ++i) {
-                    scaled[i] = ops::keep_from_zero(ops::mul(values[s][i], inverse), values[s][i]);
+                    scaled[s][i] =
+                        ops::keep_from_zero(ops::mul(values[s][i], inverse), values[s][i]);
                 }
                 if (first < count && begin % ops::scaled_block_elements == 0) {
                     *scale_of<whole>(s, begin, first) = scale;
                 }
             }
-            store_results<whole>(at->states[s] + begin, count, scaled);
         }
+        rounding.template store_states<whole>(*at, begin, count, scaled);
     }
 
 private:
@@ -137,13 +199,26 @@ private:
     }
 };
 
+/// @param key of the step, for stochastic rounding
 template <std::size_t states, class S>
-__device__ StateAccess<states, S> access(StatePointers<states, S> const& at) {
-    return {at};
+__device__ StateAccess<states, S> access(StatePointers<states, S> const& at,
+                                         std::uint64_t /*key*/) {
+    return {at, {}};
 }
 template <std::size_t states>
-__device__ ScaledStateAccess<states> access(ScaledStatePointers<states> const& at) {
-    return {&at};
+__device__ ScaledStateAccess<states, NearestStates> access(ScaledStatePointers<states> const& at,
+                                                           std::uint64_t /*key*/) {
+    return {&at, {}};
+}
+template <std::size_t states, class S>
+__device__ StateAccess<states, S, StochasticallyRoundedStates<states>>
+access(StochasticStates<StatePointers<states, S>> const& at, std::uint64_t key) {
+    return {at, {at.first_index, key}};
+}
+template <std::size_t states>
+__device__ ScaledStateAccess<states, StochasticallyRoundedStates<states>>
+access(StochasticStates<ScaledStatePointers<states>> const& at, std::uint64_t key) {
+    return {&at, {at.first_index, key}};
 }
 
 } // namespace ZERO_CUDA_NAMESPACE

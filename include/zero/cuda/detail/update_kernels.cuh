@@ -74,7 +74,7 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 2)
         return;
     }
     auto const weights = access(decided(slice.weights(), *decision));
-    auto const states = access(slice.all_states());
+    auto const states = access(slice.all_states(), decision->random_key);
     std::size_t const begin = std::size_t{chunk.index} * chunk_elements;
     std::size_t const elements = elements_in(chunk, slice);
     bool const is_aligned =

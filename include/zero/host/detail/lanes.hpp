@@ -35,6 +35,21 @@ struct Lanes {
         bool lane[size];
     };
 
+    /// `ops::random_bits` of consecutive counters.
+    struct RandomBits {
+        RandomBits(std::uint64_t key, std::uint64_t counter) noexcept {
+            for (std::size_t i = 0; i < size; ++i) {
+                bits[i] = ops::random_bits(key, counter + i);
+            }
+        }
+        void swap_halves() noexcept {
+            for (auto& random : bits) {
+                random = ops::swapped_halves(random);
+            }
+        }
+        std::uint32_t bits[size];
+    };
+
     Lanes() noexcept = default;
     Lanes(float value) noexcept { // NOLINT(google-explicit-constructor): functors mix
                                   // hyper-parameters and packs
@@ -115,11 +130,11 @@ struct Lanes {
             [&](std::size_t i) { return ops::keep_from_zero(scaled._lane[i], value._lane[i]); });
     }
 
-    /// Rounds stochastically and stores; lane i takes the random bits of counter + i.
+    /// Rounds a pack whose only NaN is the canonical one stochastically, and stores it.
     template <StorageType T>
-    void store_stochastic(T* to, std::uint64_t key, std::uint64_t counter) const noexcept {
+    void store_stochastic(T* to, RandomBits const& random) const noexcept {
         for (std::size_t i = 0; i < size; ++i) {
-            to[i] = ops::round_stochastically<T>(_lane[i], ops::random_bits(key, counter + i));
+            to[i] = ops::round_stochastically<T>(_lane[i], random.bits[i]);
         }
     }
 

@@ -28,6 +28,7 @@ namespace ZERO_NAMESPACE::host::detail {
 template <>
 struct Lanes<InstructionSet::avx2> {
     static constexpr std::size_t size = 8;
+    using RandomBits = RandomBitsAvx2;
 
     // NOLINTBEGIN(modernize-use-equals-default): a defaulted function would be one for the baseline
     struct Mask {
@@ -207,21 +208,19 @@ struct Lanes<InstructionSet::avx2> {
         return result;
     }
 
-    /// Rounds stochastically and stores a pack whose only NaN is the canonical one; lane i takes
-    /// the random bits of counter + i.
-    ZERO_HOST_AVX2 void store_stochastic(bfloat16* to, std::uint64_t key,
-                                         std::uint64_t counter) const noexcept {
-        RandomBitsAvx2 const random(key, counter);
+    /// Rounds a pack whose only NaN is the canonical one stochastically, and stores it.
+    ZERO_HOST_AVX2 void store_stochastic(bfloat16* to, RandomBits const& random) const noexcept {
         Bits8 const bits = (Bits8)_value;
         Int8 const is_beyond = (Int8)(bits & 0x7fffffffU) > 0x7f7f0000; // then rounded to nearest
-        Bits8 const added = (random.bits >> 16 & ~(Bits8)is_beyond)
-                            | (((bits >> 16 & 1U) + 0x7fffU) & (Bits8)is_beyond);
+        Bits8 added = random.bits >> 16;
+        if (__builtin_ia32_movmskps256((Float8)is_beyond) != 0) {
+            added =
+                (added & ~(Bits8)is_beyond) | (((bits >> 16 & 1U) + 0x7fffU) & (Bits8)is_beyond);
+        }
         Half8 const half = __builtin_convertvector((bits + added) >> 16, Half8);
         __builtin_memcpy(static_cast<void*>(to), &half, sizeof half);
     }
-    ZERO_HOST_AVX2 void store_stochastic(float16* to, std::uint64_t key,
-                                         std::uint64_t counter) const noexcept {
-        RandomBitsAvx2 const random(key, counter);
+    ZERO_HOST_AVX2 void store_stochastic(float16* to, RandomBits const& random) const noexcept {
         Bits8 const bits = (Bits8)_value;
         Int8 const magnitude = (Int8)(bits & 0x7fffffffU);
         Int8 const is_special =

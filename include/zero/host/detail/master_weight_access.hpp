@@ -146,7 +146,8 @@ struct StochasticAccess {
 
     template <bool, class F>
     [[gnu::always_inline]] void store(std::size_t begin, F const& value) const noexcept {
-        value.store_stochastic(at.parameter + begin, at.key, at.first_index + begin);
+        value.store_stochastic(at.parameter + begin,
+                               typename F::RandomBits(at.key, at.first_index + begin));
     }
 
     template <std::size_t size>

@@ -15,12 +15,14 @@ namespace ZERO_NAMESPACE::host::detail {
 struct RandomBitsAvx2 {
     ZERO_HOST_AVX2 RandomBitsAvx2(std::uint64_t key, std::uint64_t counter) noexcept {
         auto const first = static_cast<std::uint32_t>(counter);
+        std::uint32_t const second = ops::second_random_key(key, counter);
         Bits8 const lower = first + Bits8{0, 1, 2, 3, 4, 5, 6, 7};
-        Bits8 const is_carried = (Bits8)(lower < first); // there the upper half is one larger
-        Bits8 const second = ops::second_random_key(key, counter) + (is_carried & ops::golden32);
         bits = lower ^ static_cast<std::uint32_t>(key);
         mix();
         bits ^= second;
+        if (first > 0xfffffff8U) { // the upper half of some counters is one larger
+            bits ^= (Bits8)(lower < first) & (second ^ (second + ops::golden32));
+        }
         mix();
     }
 
@@ -31,6 +33,8 @@ struct RandomBitsAvx2 {
         bits *= 0x846ca68bU;
         bits ^= bits >> 16;
     }
+
+    ZERO_HOST_AVX2 void swap_halves() noexcept { bits = bits >> 16 | bits << 16; }
 
     Bits8 bits;
 };

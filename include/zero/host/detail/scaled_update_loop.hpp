@@ -17,34 +17,34 @@ namespace ZERO_NAMESPACE::host::detail {
 ///
 /// Block by block the states are converted to floats that stay in the L1 cache, updated by
 /// `UpdateLoop`, and stored with a new scale.
-template <class Optimizer, StorageType A, class Weights>
+/// @tparam Pointers `ScaledStatePointers`, or `StochasticStates` of them
+template <class Optimizer, StorageType A, class Weights, class Pointers>
 struct ScaledUpdateLoop {
     static constexpr std::size_t states = Optimizer::states;
     static constexpr std::size_t block = ops::scaled_block_elements;
 
     A const* gradient;
     Weights weights;
-    ScaledStatePointers<states> state;
+    Pointers state;
     std::size_t n;
     float factor;
     typename Optimizer::Hyper hyper;
 
     template <class F>
     [[gnu::always_inline]] void operator()() const noexcept {
+        StateRounding<Pointers> const rounding(state);
         for (std::size_t begin = 0; begin < n; begin += block) {
             std::size_t const count = n - begin < block ? n - begin : block;
             alignas(32) float wide[states][block];
-            std::array<float*, states> at;
+            StatePointers<states, float> at;
             for (std::size_t s = 0; s < states; ++s) {
                 read<F>(wide[s], state.states[s] + begin, count, state.scales[s][begin / block]);
-                at[s] = wide[s];
+                at.states[s] = wide[s];
             }
-            UpdateLoop<Optimizer, A, Weights, float>{
+            UpdateLoop<Optimizer, A, Weights, StatePointers<states, float>>{
                 gradient + begin, weights.from(begin), at, count, factor, hyper}
                 .template operator()<F>();
-            for (std::size_t s = 0; s < states; ++s) {
-                state.scales[s][begin / block] = write<F>(state.states[s] + begin, wide[s], count);
-            }
+            write<F>(wide, begin, count, rounding);
         }
     }
 
@@ -61,19 +61,32 @@ private:
         }
     }
 
-    /// @return the scale of the block
     template <class F>
-    [[gnu::always_inline]] static float write(float16* to, float const* from,
-                                              std::size_t count) noexcept {
-        float const scale = ops::block_scale(largest_finite<F>(from));
-        if (count == block) {
-            write_block<F>(to, from, scale);
-        } else {
-            float16 rest[block];
-            write_block<F>(rest, from, scale);
-            copy_elements(to, rest, count);
+    [[gnu::always_inline]] void write(float const (&wide)[states][block], std::size_t begin,
+                                      std::size_t count,
+                                      StateRounding<Pointers> const& rounding) const noexcept {
+        float16 rest[states][block];
+        std::array<float16*, states> to;
+        float inverse[states];
+        for (std::size_t s = 0; s < states; ++s) {
+            float const scale = ops::block_scale(largest_finite<F>(wide[s]));
+            state.scales[s][begin / block] = scale;
+            inverse[s] = ops::inverse_block_scale(scale);
+            to[s] = count == block ? state.states[s] + begin : rest[s];
         }
-        return scale;
+        for (std::size_t i = 0; i < block; i += F::size) {
+            F scaled[states];
+            std::array<float16*, states> at;
+            for (std::size_t s = 0; s < states; ++s) {
+                F const value = F::load(wide[s] + i);
+                scaled[s] = F::keep_from_zero(F::mul(value, F(inverse[s])), value);
+                at[s] = to[s] + i;
+            }
+            rounding.store(scaled, at, begin + i);
+        }
+        for (std::size_t s = 0; count != block && s < states; ++s) {
+            copy_elements(state.states[s] + begin, rest[s], count);
+        }
     }
 
     template <class F>
@@ -82,18 +95,6 @@ private:
         F const factor(scale);
         for (std::size_t i = 0; i < block; i += F::size) {
             F::mul(F::load(from + i), factor).store(to + i);
-        }
-    }
-
-    template <class F>
-    [[gnu::always_inline]] static void write_block(float16* to, float const* from,
-                                                   float scale) noexcept {
-        F const factor(ops::inverse_block_scale(scale));
-        for (std::size_t i = 0; i < block; i += F::size) {
-            F const value = F::load(from + i);
-            F::keep_from_zero(F::mul(value, factor), value)
-                .with_canonical_nan()
-                .store_number(to + i);
         }
     }
 

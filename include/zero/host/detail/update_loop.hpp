@@ -1,27 +1,78 @@
 #pragma once
 
+#include "../../backend/state_pointers.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/storage_types.hpp"
 #include "../../ops/arithmetic.hpp"
+#include "../../ops/counter_random.hpp"
 #include "cast_loops.hpp"
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <tuple>
 
 namespace ZERO_NAMESPACE::host::detail {
 
+/// Rounds the states of an update and writes them: to nearest.
+template <class States>
+struct StateRounding {
+    explicit StateRounding(States const&) noexcept {}
+
+    /// @param values one pack per state
+    template <class F, std::size_t n, StorageType S, std::size_t states>
+    [[gnu::always_inline]] void store(F const (&values)[n], std::array<S*, states> const& to,
+                                      std::size_t /*begin*/) const noexcept {
+        for (std::size_t s = 0; s < states; ++s) {
+            values[s].with_canonical_nan().store_number(to[s]);
+        }
+    }
+};
+
+/// Rounds stochastically.
+template <class Pointers>
+struct StateRounding<StochasticStates<Pointers>> {
+    static constexpr std::size_t states = std::tuple_size_v<decltype(Pointers::states)>;
+
+    explicit StateRounding(StochasticStates<Pointers> const& at) noexcept
+        : first_index(at.first_index) {
+        for (std::size_t pair = 0; pair < keys.size(); ++pair) {
+            keys[pair] = ops::state_random_key(at.key, pair);
+        }
+    }
+
+    /// @param begin offset of the packs from the first element
+    template <class F, std::size_t n, StorageType S>
+    [[gnu::always_inline]] void store(F const (&values)[n], std::array<S*, states> const& to,
+                                      std::size_t begin) const noexcept {
+        for (std::size_t s = 0; s < states; s += 2) {
+            typename F::RandomBits random(keys[s / 2], first_index + begin);
+            values[s].with_canonical_nan().store_stochastic(to[s], random);
+            if (s + 1 < states) {
+                random.swap_halves();
+                values[s + 1].with_canonical_nan().store_stochastic(to[s + 1], random);
+            }
+        }
+    }
+
+    std::uint64_t first_index;
+    std::array<std::uint64_t, (states + 1) / 2> keys;
+};
+
 /// One step of an optimizer over a range. Used by `run_update`.
 /// @tparam Weights how the weights are read and written, see master_weight_access.hpp
-template <class Optimizer, StorageType A, class Weights, StorageType S>
+/// @tparam Pointers `StatePointers`, or `StochasticStates` of them
+template <class Optimizer, StorageType A, class Weights, class Pointers>
 struct UpdateLoop {
     static constexpr std::size_t states = Optimizer::states;
     static constexpr bool streams = Weights::streams;
+    using S = typename Pointers::Type;
     using States = std::array<S*, states>;
     using Hyper = typename Optimizer::Hyper;
 
     A const* gradient;
     Weights weights;
-    States state;
+    Pointers state;
     std::size_t n;
     float factor;
     Hyper hyper;
@@ -30,7 +81,8 @@ struct UpdateLoop {
     [[gnu::always_inline]] void operator()() const noexcept {
         auto const constants =
             hyper; // a local copy: the stores below cannot change it, so it stays in registers
-        auto const to_state = state;
+        States const to_state = state.states;
+        StateRounding<Pointers> const rounding(state);
         auto const to_weights = weights;
         A const* const from = gradient;
         F const scale(factor);
@@ -47,7 +99,7 @@ struct UpdateLoop {
                     F::prefetch(at[s]);
                 }
             }
-            one<streams, F>(from + i, to_weights, i, at, scale, constants);
+            one<streams, F>(from + i, to_weights, i, at, i, rounding, scale, constants);
         }
         if constexpr (streams) {
             F::finish_streams();
@@ -63,7 +115,8 @@ struct UpdateLoop {
                 copy_elements(state_rest[s], to_state[s] + whole, count);
                 at[s] = state_rest[s];
             }
-            one<false, F>(gradient_rest, weights_rest.access(), 0, at, scale, constants);
+            one<false, F>(gradient_rest, weights_rest.access(), 0, at, whole, rounding, scale,
+                          constants);
             weights_rest.write_to(to_weights, whole, count);
             for (std::size_t s = 0; s < states; ++s) {
                 copy_elements(to_state[s] + whole, state_rest[s], count);
@@ -73,9 +126,10 @@ struct UpdateLoop {
 
 private:
     template <bool past_caches, class F>
-    [[gnu::always_inline]] static void one(A const* gradient, Weights const& weights,
-                                           std::size_t begin, States const& state, F const& scale,
-                                           Hyper const& hyper) noexcept {
+    [[gnu::always_inline]] static void
+    one(A const* gradient, Weights const& weights, std::size_t begin, States const& state,
+        std::size_t index, StateRounding<Pointers> const& rounding, F const& scale,
+        Hyper const& hyper) noexcept {
         F value = weights.template load<F>(begin);
         F values[states == 0 ? 1 : states];
         for (std::size_t s = 0; s < states; ++s) {
@@ -84,9 +138,7 @@ private:
         F const unscaled = F::mul(F::load(gradient), scale);
         F::call(Optimizer{}, unscaled, value, values, hyper);
         weights.template store<past_caches>(begin, value.with_canonical_nan());
-        for (std::size_t s = 0; s < states; ++s) {
-            values[s].with_canonical_nan().store_number(state[s]);
-        }
+        rounding.store(values, state, index);
     }
 };
 

@@ -53,6 +53,7 @@ template <class Config>
     Hash optimizer;
     optimizer.add(Config::Optimizer::states)
         .add(dtype_of<typename Config::OptimizerState::Type>())
+        .add(Config::rounds_states)
         .add(hash_of_options<typename Config::Optimizer>(options.optimizer));
     Hash groups;
     for (auto const& group : options.groups) {

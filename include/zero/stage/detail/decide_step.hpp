@@ -113,6 +113,8 @@ struct DecideStep {
             ++s.step_count;
             if constexpr (Config::MasterWeights::form == MasterForm::stochastic) {
                 s.decision.random_key = ops::random_key(s.master_options.seed, s.step_count);
+            } else if constexpr (Config::rounds_states) {
+                s.decision.random_key = ops::random_key(0, s.step_count);
             }
             for (std::size_t group = 0; group < group_count; ++group) {
                 groups[group].factor =

@@ -203,6 +203,7 @@ auto Engine<Config>::hyper_parameters(std::size_t group) const ->
 template <class Config>
 void Engine<Config>::set_step_count(std::uint64_t count) {
     _protocol.require_idle("set_step_count()");
+    _control.require_steps(count, "step count");
     require_healthy();
     try {
         _control.set_step_count(count);

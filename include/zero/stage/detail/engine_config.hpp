@@ -3,6 +3,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/dtype.hpp"
 #include "../../core/storage_types.hpp"
+#include "../../policy/detail/optimizer_state_requirements.hpp"
 
 #include <cstddef>
 #include <tuple>
@@ -24,6 +25,9 @@ struct EngineConfig {
     using MasterWeights = MasterWeightsPolicy; ///< the chosen policy; each type set names the
                                                ///< master weights of its parameters
     using BucketerOptions = BucketerOptionsType;
+
+    /// Whether 16-bit states are rounded stochastically.
+    static constexpr bool rounds_states = rounds_states_stochastically<OptimizerState>;
 
     static constexpr std::size_t types = sizeof...(TypeSets);
     template <std::size_t Type>

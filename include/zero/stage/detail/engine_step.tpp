@@ -95,7 +95,7 @@ auto Engine<Config>::acquire(std::size_t unit, std::optional<Queue> reader) -> W
 template <class Config>
 auto Engine<Config>::gradients(std::size_t unit, std::optional<Queue> writer, bool is_zeroed)
     -> Gradients<Engine> {
-    _protocol.require_micro_step("gradients()");
+    _protocol.require_gradient_call("gradients()");
     _protocol.require_not_ready(_gradients.readiness(), unit);
     Queue const queue = usable(writer.value_or(_compute));
     require_healthy();
@@ -111,7 +111,7 @@ template <class Config>
 auto Engine<Config>::hand_over(std::size_t unit, std::size_t parameter, void const* gradient,
                                std::size_t elements, DType type, std::optional<Queue> writer)
     -> Event {
-    _protocol.require_micro_step("hand_over()");
+    _protocol.require_gradient_call("hand_over()");
     _protocol.require_member(unit, parameter);
     with_types(_layout.parameter(parameter).type, [&]<class Types>(Types) {
         if (constexpr DType own = dtype_of<typename Types::Gradient>(); own != type) {
@@ -133,7 +133,7 @@ auto Engine<Config>::hand_over(std::size_t unit, std::size_t parameter, void con
 
 template <class Config>
 void Engine<Config>::gradients_ready(std::size_t unit, std::optional<Queue> writer) {
-    _protocol.require_micro_step("gradients_ready()");
+    _protocol.require_gradient_call("gradients_ready()");
     _protocol.require_unit(unit);
     Queue const queue = usable(writer.value_or(_compute));
     if (_gradients.readiness().is_unit_ready(unit)) {

@@ -1,6 +1,9 @@
 #pragma once
 
+#include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
+
+#include <cstddef>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -16,5 +19,19 @@ struct GroupState {
     float factor =
         1.0F; ///< multiplies the gradients of the current step: unscales, averages, clips
 };
+
+/// @brief Returns the groups as the options of an engine set them.
+template <class Group, class Options>
+[[nodiscard]] List<Group> initial_groups(Options const& options, std::size_t count) {
+    List<Group> groups(count);
+    for (std::size_t group = 0; group < count; ++group) {
+        bool const is_listed = group < options.groups.size();
+        groups[group].options = is_listed ? options.groups[group].optimizer : options.optimizer;
+        groups[group].learning_rate_factor =
+            is_listed ? options.groups[group].learning_rate_factor : 1.0;
+        groups[group].is_clipped = !is_listed || options.groups[group].is_clipped;
+    }
+    return groups;
+}
 
 } // namespace ZERO_NAMESPACE::detail

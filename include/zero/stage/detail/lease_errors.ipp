@@ -12,8 +12,11 @@ ZERO_COLD_INLINE void throw_late_gradient(FlatLayout const& layout, std::size_t 
     throw_error<LateGradient>(
         {"zero: a gradient for parameter '", layout.parameter(parameter).name,
          "' comes after the reduction of its ", layout.bucket_text(bucket),
-         " was enqueued in this micro-step (rank ", rank,
-         "); call gradients_ready() only after the last gradient of the unit."});
+         " was enqueued in this micro-step (rank ", rank, "); call ",
+         (layout.backward_call() != nullptr ? layout.backward_call() : "gradients_ready()"),
+         (layout.backward_call() != nullptr
+              ? " once for each micro-step, with the sum of all its losses."
+              : " only after the last gradient of the unit.")});
 }
 
 ZERO_COLD_INLINE void throw_no_gradient_lease(FlatLayout const& layout, std::size_t unit,
@@ -22,8 +25,11 @@ ZERO_COLD_INLINE void throw_no_gradient_lease(FlatLayout const& layout, std::siz
         {"zero: ", layout.unit_text(unit), " comes out of order: its ",
          layout.bucket_text(layout.unit_buckets(unit).front()),
          " finds no free gradient lease on rank ", rank,
-         "; call gradients_ready() of a unit before gradients() of the next (even if the unit has "
-         "none), register parameters in order of use, or set extra_leases."});
+         (layout.backward_call() != nullptr
+              ? "; list the units in the order in which the forward pass uses them, or set "
+                "extra_leases."
+              : "; call gradients_ready() of a unit before gradients() of the next (even if the "
+                "unit has none), register parameters in order of use, or set extra_leases.")});
 }
 
 ZERO_COLD_INLINE void throw_no_parameter_lease(FlatLayout const& layout, std::size_t unit,

@@ -69,12 +69,16 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
                                  options.gather.max_persistent_elements};
     auto const finish = [&](FlatLayout layout) {
         layout.name_units(options.unit_names);
+        layout.name_backward_call(options.backward_call);
         return layout;
     };
     if (options.storage == Storage::adopted) {
         auto const block = options.adopted_block;
         std::vector<std::size_t> const offsets =
             offsets_in_block(parameters, block.data(), block.size(), sizeof(block[0]));
+        if constexpr (Engine::OptimizerState::is_block_scaled) {
+            require_tiles_of_blocks(parameters, as_span(offsets));
+        }
         std::vector<ParameterSpec> specs = specs_of(parameters);
         using Types = typename Engine::template TypesAt<0>;
         if constexpr (is_exact_conversion<typename Types::Accumulation, typename Types::Gradient>) {
@@ -91,6 +95,9 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
             groups.push_back(group.update);
         }
         decide_updates(specs, as_span(groups), type_name<typename Engine::Optimizer>());
+    }
+    if constexpr (Engine::OptimizerState::is_block_scaled) {
+        require_tiles_of_blocks(parameters, {});
     }
     return finish(make_layout<Partitioner, Bucketer>(std::move(specs), geometry, options.bucketer));
 }

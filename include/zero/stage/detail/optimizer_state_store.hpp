@@ -5,6 +5,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../layout/detail/count_blocks.hpp"
+#include "../../layout/flat_layout.hpp"
 #include "../../layout/piece.hpp"
 #include "../../ops/block_scale.hpp"
 #include "drain.hpp"
@@ -34,15 +35,16 @@ public:
     using S = typename Config::OptimizerState::Type;
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
-    using Pointers =
+    using Plain =
         std::conditional_t<is_scaled, ScaledStatePointers<states>, StatePointers<states, S>>;
+    using Pointers = std::conditional_t<Config::rounds_states, StochasticStates<Plain>, Plain>;
     static_assert(block_elements == ops::scaled_block_elements);
     static constexpr std::size_t bytes = states * sizeof(S);
     static constexpr std::size_t bytes_per_block = is_scaled ? states * sizeof(float) : 0;
 
     [[gnu::cold]] explicit OptimizerStateStore(TypeContext<Config> const& context)
-        : _queue(context.queue), _poison(context.options->poison), _limit(context.queue),
-          _drain(context.queue) {
+        : _layout(context.layout), _queue(context.queue), _poison(context.options->poison),
+          _limit(context.queue), _drain(context.queue) {
         float const unset = _poison ? std::numeric_limits<float>::quiet_NaN() : 0.0F;
         for (auto& state : _states) {
             state = placed_for_optimizer<S>(context, BufferKind::optimizer_state);
@@ -58,6 +60,9 @@ public:
 
     [[nodiscard]] Pointers place(std::size_t bucket, Piece const& piece) {
         Pointers at;
+        if constexpr (Config::rounds_states) {
+            at.first_index = _layout->first_element(piece.parameter) + piece.parameter_begin;
+        }
         for (std::size_t state = 0; state < states; ++state) {
             at.states[state] = _states[state].at(bucket, piece.bucket_begin);
             if (_poison) { // what remains poisoned is padding
@@ -82,6 +87,7 @@ public:
     }
 
 private:
+    FlatLayout const* _layout;
     Queue _queue;
     bool _poison;
     EnqueueLimit<Backend> _limit;

@@ -71,6 +71,9 @@ public:
     void require_step(char const* call) const;
     void require_micro_step(char const* call) const;
 
+    /// @brief The same for a call that reports gradients, which an adapter makes for the program.
+    void require_gradient_call(char const* call) const;
+
     /// @param is_only whether a step must have one micro-step
     void require_may_begin_micro_step(bool is_only) const;
 

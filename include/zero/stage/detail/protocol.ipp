@@ -43,6 +43,11 @@ ZERO_INLINE void Protocol::require_micro_step(char const* call) const {
             "begin_micro_step() and end_micro_step()");
 }
 
+ZERO_INLINE void Protocol::require_gradient_call(char const* call) const {
+    char const* const of_adapter = _layout->backward_call();
+    require_micro_step(of_adapter != nullptr ? of_adapter : call);
+}
+
 ZERO_INLINE void Protocol::require_may_begin_micro_step(bool is_only) const {
     require(is_in_step(), "begin_micro_step()",
             " (or micro_steps()) outside a step; call begin_step() first");
@@ -191,6 +196,14 @@ ZERO_INLINE void Protocol::require_member(std::size_t unit, std::size_t paramete
 ZERO_INLINE void Protocol::require_not_ready(Readiness const& readiness, std::size_t unit) const {
     require_unit(unit);
     if (readiness.is_unit_ready(unit)) {
+        if (char const* const call = _layout->backward_call()) {
+            throw_error<LateGradient>(
+                {"zero: gradients of ", member_text(unit),
+                 " come from a second backward pass of this micro-step (", rank_text(), "); call ",
+                 call,
+                 " once for each micro-step, with the sum of all its losses. Call cancel_step() to "
+                 "go on."});
+        }
         throw_error<LateGradient>(
             {"zero: gradients of ", member_text(unit), " come after gradients_ready(", unit,
              ") in this micro-step (", rank_text(),
@@ -258,14 +271,19 @@ ZERO_INLINE void Protocol::require_all_used(std::span<std::uint64_t const> first
     }
     if (missing < count) {
         ParameterSpec const& spec = _layout->parameter(missing);
+        char const* const call = _layout->backward_call();
+        std::string const remedy =
+            call != nullptr
+                ? text({"call ", call, " on every rank, with a loss that depends on it"})
+                : text({"call gradients_ready() for ",
+                        (spec.units.size() > 1 ? "each of units " : "unit "), units_of(spec),
+                        " after its backward pass"});
         throw_error<UnusedParameter>(
             {"zero: parameter '", spec.name,
              "' got no gradient in this micro-step, or it was not reported (", rank_text(),
-             (first_unused.size() > 1 ? text({"; ", ranks}) : std::string()),
-             "); call gradients_ready() for ", (spec.units.size() > 1 ? "each of units " : "unit "),
-             units_of(spec),
-             " after its backward pass, freeze the parameter, or set unused_parameters to "
-             "UnusedParameters::zero or UnusedParameters::leave."});
+             (first_unused.size() > 1 ? text({"; ", ranks}) : std::string()), "); ", remedy,
+             ", freeze the parameter, or set unused_parameters to UnusedParameters::zero or "
+             "UnusedParameters::leave."});
     }
 }
 

@@ -46,7 +46,7 @@ struct ReportedFigures {
 
     /// @brief The address of the minima of the parameters.
     [[nodiscard]] constexpr std::int64_t* unused() const noexcept {
-        return exchanged + summed() + StepIntegers::minima(true);
+        return exchanged == nullptr ? nullptr : exchanged + summed() + StepIntegers::minima(true);
     }
 
     /// @brief The address of the number of zeros.

@@ -60,6 +60,11 @@ inline void divide_changed(std::vector<float>& values, float factor,
 template <class Config>
 class StateTransfer {
 public:
+    /// Accepts all values.
+    struct NoCheck {
+        void operator()(std::span<float const>) const noexcept {}
+    };
+
     using Access = StateAccess<Config>;
     using Backend = typename Access::Backend;
 
@@ -170,11 +175,13 @@ public:
     /// @brief Divides the values of one rank, `root`, and stores them on every rank that holds
     /// them. Collective.
     /// @param form in which the caller gives the values; "" where there is only one
-    /// @throws InvalidArgument on every rank for a wrong number of values, or another parameter;
-    /// CollectiveMismatch if ranks set another array, or in another form
+    /// @throws InvalidArgument on every rank for a wrong number of values, or another parameter,
+    /// and what `check(values)` throws on every rank for those of `root`; CollectiveMismatch if
+    /// ranks set another array, or in another form
+    template <class Check = NoCheck>
     void broadcast(ArrayKind kind, std::size_t state, std::size_t parameter,
                    std::span<float const> values, float divisor, std::size_t root = 0,
-                   char const* form = "") {
+                   char const* form = "", Check const& check = {}) {
         auto const& spec = _access.layout().parameter(parameter);
         std::string const to_set =
             tag_text(kind, state, form, "parameter and size of values to set");
@@ -200,8 +207,9 @@ public:
                         CollectiveTag{what.c_str(), parameter, spec.name.c_str(), name.c_str()});
                 });
             }
-            store(kind, state, parameter, 0, {shared.data(), shared.size()});
         });
+        check(std::span<float const>(shared.data(), shared.size()));
+        _access.guard([&] { store(kind, state, parameter, 0, {shared.data(), shared.size()}); });
     }
 
 private:

@@ -125,10 +125,9 @@ public:
         Backend::run(_queue, ClearInspection<Config>{state, evidence, order});
         auto* values = reinterpret_cast<std::int64_t*>(&state->integers);
         std::size_t sums = StepIntegers::sums;
-        std::int64_t* const unused = used.empty() ? nullptr : _report.figures().unused();
+        auto* const unused = _counts.note_unused(used, _report.figures().unused());
         std::size_t const minima =
             StepIntegers::minima(order.is_compared || !used.empty()) + used.size();
-        _counts.note_unused(used, unused);
         if (_report.is_exchanged()) {
             _report.measure(_queue, shard, state, is_inspected);
             values = _report.figures().exchanged;
@@ -158,7 +157,6 @@ public:
 
     [[nodiscard]] Group const* rows() const noexcept { return _counts.rows(_groups.data()); }
     [[nodiscard]] UpdateCounts<Config> const& counts() const noexcept { return _counts; }
-
     /// @brief Returns the factor of a group's gradients in the last decided step. Does not wait.
     [[nodiscard]] float factor_of_group(std::size_t group) const {
         return _report.leaves_out() ? Backend::load(&_groups.data()[group].factor)
@@ -196,13 +194,21 @@ public:
         return Backend::load(&_groups.data()[group].options);
     }
 
+    /// @throws InvalidArgument for a number of steps that no training reaches: it would overflow
+    static void require_steps(std::uint64_t count, char const* what) {
+        constexpr std::uint64_t most = std::uint64_t{1} << 62U;
+        if (count > most) {
+            throw_error<InvalidArgument>(
+                {"zero: the ", what, " ", count, " is larger than 2^62; it counts steps from 0."});
+        }
+    }
+
     void set_step_count(std::uint64_t count) {
         _settings.set_step_count(count);
         Backend::run(_queue, Assign<std::uint64_t>{&_state.data()->step_count, count});
         _counts.clear();
     }
 
-    /// @brief Sets each parameter's number of updates, as `UpdateCounts::set_unequal`. Waits.
     [[gnu::cold]] bool set_updates(std::span<std::uint64_t const> updates, MemoryResource& memory) {
         _settings.set_updates(updates);
         return _counts.set_unequal(memory, updates, settled().step_count);
@@ -338,7 +344,7 @@ private:
         bool const is_cleared =
             std::exchange(_evidence, GradientEvidence::delivered) == GradientEvidence::cleared;
         if (!report(_serial, Backend::record(_queue)).has_gradients) {
-            throw_no_gradients(is_cleared, _communicator->rank());
+            throw_no_gradients(is_cleared, _options->backward_call, _communicator->rank());
         }
     }
 
@@ -359,7 +365,7 @@ private:
         requires(typename Config::LossScaler::Options options) { options.at_minimum; };
 
     [[gnu::cold]] void set_initial_state() {
-        List<Group> groups(group_count());
+        auto const groups = initial_groups<Group>(*_options, group_count());
         StepState<Config> state;
         Drain<Backend> const drain(_queue); // commands use both, even after a throw
         state.scaler_options = _options->loss_scaler;
@@ -368,12 +374,6 @@ private:
         state.captured_scale = state.scaler.scale;
         Backend::copy_bytes(_queue, _state.data(), &state, sizeof(state));
         for (std::size_t group = 0; group < group_count(); ++group) {
-            bool const is_listed = group < _options->groups.size();
-            groups[group].options =
-                is_listed ? _options->groups[group].optimizer : _options->optimizer;
-            groups[group].learning_rate_factor =
-                is_listed ? _options->groups[group].learning_rate_factor : 1.0;
-            groups[group].is_clipped = !is_listed || _options->groups[group].is_clipped;
             _settings.set_initial_factor(group, groups[group].learning_rate_factor);
         }
         Backend::copy_bytes(_queue, _groups.data(), groups.data(), _groups.size_bytes());

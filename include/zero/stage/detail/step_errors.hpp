@@ -17,7 +17,8 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @throws NoGradients with the causes and their remedies
 /// @param is_cleared whether gradients were reported in memory that the engine cleared
-[[noreturn, gnu::cold]] void throw_no_gradients(bool is_cleared, int rank);
+/// @param call the adapter's call that reports gradients; null: the engine's own calls
+[[noreturn, gnu::cold]] void throw_no_gradients(bool is_cleared, char const* call, int rank);
 
 /// @throws NonFiniteGradients naming the first element
 [[noreturn, gnu::cold]] void throw_non_finite(FlatLayout const& layout, StepReport const& report,

@@ -31,7 +31,7 @@ ZERO_COLD_INLINE void throw_report_overwritten(std::uint64_t serial, std::size_t
                              " further steps are enqueued."});
 }
 
-ZERO_COLD_INLINE void throw_no_gradients(bool is_cleared, int rank) {
+ZERO_COLD_INLINE void throw_no_gradients(bool is_cleared, char const* call, int rank) {
     if (is_cleared) {
         throw_error<NoGradients>(
             {"zero: every gradient of the first step is exactly zero on every rank, and "
@@ -39,6 +39,13 @@ ZERO_COLD_INLINE void throw_no_gradients(bool is_cleared, int rank) {
              "pass, or pass is_zeroed = false if the trainer clears that memory itself; the first "
              "step changed nothing (rank ",
              rank, ")."});
+    }
+    if (call != nullptr) {
+        throw_error<NoGradients>(
+            {"zero: no backward pass reached a trained parameter in this step, which changed "
+             "nothing (rank ",
+             rank, "); call ", call,
+             " in each micro-step, on a loss that depends on the parameters."});
     }
     throw_error<NoGradients>(
         {"zero: no rank reported a gradient in this step, which changed nothing (rank ", rank,

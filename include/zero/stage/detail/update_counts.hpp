@@ -121,7 +121,8 @@ public:
 
     /// @brief Enqueues this rank's minima of the parameters. @param used as
     /// `GradientDeliveries::noted`
-    void note_unused(std::vector<char> const& used, std::int64_t* to) const {
+    /// @return `to`, or null if `used` is empty
+    std::int64_t* note_unused(std::vector<char> const& used, std::int64_t* to) const {
         for (std::size_t begin = 0; begin < used.size(); begin += NoteUnused::capacity) {
             NoteUnused note{to + begin, smaller(NoteUnused::capacity, used.size() - begin), {}};
             for (std::size_t i = 0; i < note.count; ++i) {
@@ -129,6 +130,7 @@ public:
             }
             Backend::run(_queue, note);
         }
+        return used.empty() ? nullptr : to;
     }
 
     /// @brief Enqueues the decision for each parameter. @param unused the reduced minima, or null

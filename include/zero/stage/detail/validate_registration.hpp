@@ -32,6 +32,13 @@ namespace ZERO_NAMESPACE::detail {
                                   std::span<std::optional<Update> const> groups,
                                   std::string const& optimizer);
 
+/// @brief Checks that each tile begins where the whole parameter begins a block of states, so that
+/// both train to the same bits. For states with a scale per block.
+/// @param offsets of the parameters in an adopted block, in elements; empty: none is adopted
+/// @throws InvalidArgument naming the tile
+[[gnu::cold]] void require_tiles_of_blocks(std::span<AnyParameter const> parameters,
+                                           std::span<std::size_t const> offsets);
+
 } // namespace ZERO_NAMESPACE::detail
 
 #if !defined(ZERO_COMPILED)

@@ -4,6 +4,7 @@
 
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
+#include "../../layout/detail/count_blocks.hpp"
 #include "../../layout/detail/shape.hpp"
 
 #include <string>
@@ -108,6 +109,31 @@ ZERO_COLD_INLINE void decide_updates(std::vector<ParameterSpec>& specs,
             {"zero: none of the ", trained, " trainable parameters is a matrix, so ", optimizer,
              " would orthogonalise nothing; set 'update' of those that are to "
              "zero::Update::matrix, or use AdamW."});
+    }
+}
+
+ZERO_COLD_INLINE void require_tiles_of_blocks(std::span<AnyParameter const> parameters,
+                                              std::span<std::size_t const> offsets) {
+    for (std::size_t index = 0; index < parameters.size(); ++index) {
+        ParameterSpec const& spec = parameters[index].spec;
+        if (!spec.trainable || !spec.tile.is_later()) {
+            continue;
+        }
+        if (spec.tile.begin % block_elements != 0) {
+            throw_error<InvalidArgument>(
+                {"zero: tile '", spec.name, "' begins inside a block of ", block_elements,
+                 " elements of '", spec.tile.of,
+                 "' whose states share a scale, so it would not train to the bits of the whole "
+                 "parameter; choose a number of tiles that begin at multiples of ",
+                 block_elements, ", or use OptimizerState<bfloat16>."});
+        }
+        if (!offsets.empty() && offsets[index] % block_elements != 0) {
+            throw_error<InvalidArgument>(
+                {"zero: tile '", spec.name, "' begins at element ", offsets[index],
+                 " of the adopted block, which is no multiple of the ", block_elements,
+                 " elements whose states share a scale, so it would not train to the bits of the "
+                 "whole parameter; use Storage::scattered, or OptimizerState<bfloat16>."});
+        }
     }
 }
 

@@ -67,10 +67,7 @@ ZERO_INLINE void GradientHooks::on_gradient(std::size_t parameter) {
     ModuleTensor const& item = (*_tensors)[parameter];
     at::Tensor gradient = std::exchange(item.tensor.mutable_grad(), at::Tensor());
     if (!_is_running) {
-        zero::detail::throw_error<OutOfOrder>(
-            {"zero: the backward pass reached parameter '", item.name,
-             "' outside of replicated.backward() (rank ", _tensors->rank(),
-             "); call replicated.backward(loss) instead of loss.backward()."});
+        _tensors->refuse_foreign_backward("parameter '" + item.name + '\'');
     }
     if (gradient.layout() != at::kStrided || gradient.requires_grad()) {
         zero::detail::throw_error<InvalidArgument>({"zero: the gradient of parameter '", item.name,
@@ -95,6 +92,7 @@ ZERO_INLINE void GradientHooks::backward(at::Tensor const& loss) {
     _missing = _trainable;
     _is_running = true;
     try {
+        RunningBackward const running;
         loss.backward();
         for (std::size_t unit = _missing.size(); unit-- > 0;) {
             if (_missing[unit] != 0 && _missing[unit] != _trainable[unit]) {

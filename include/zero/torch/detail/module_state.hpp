@@ -36,8 +36,8 @@ consteval bool is_supported() {
 /// @brief Returns the parameters for the constructor of an engine that owns them, or of one that
 /// trains them in place.
 template <class Zero>
-std::vector<typename Zero::Registration> registrations_of(ModuleTensors const& tensors,
-                                                          Storage storage = Storage::owned) {
+std::vector<typename Zero::Registration>
+registrations_of(ModuleTensors const& tensors, GroupOf const& group_of, Storage storage) {
     using T = typename Zero::ParameterType;
     std::vector<typename Zero::Registration> registrations(tensors.size());
     for (std::size_t parameter = 0; parameter < tensors.size(); ++parameter) {
@@ -53,9 +53,27 @@ std::vector<typename Zero::Registration> registrations_of(ModuleTensors const& t
         registration.units = item.units;
         registration.trainable = item.is_trainable;
         registration.update = item.update;
+        registration.group = group_of ? group_of(item.name, item.tensor) : 0;
         registration.shape.assign(item.tensor.sizes().begin(), item.tensor.sizes().end());
     }
     return registrations;
+}
+
+/// @brief Returns a loss multiplied by the loss scale of the step.
+/// @param call the adapter's call, for messages, as `rank`
+/// @throws OutOfOrder outside of a step
+template <class Zero>
+at::Tensor scaled(Zero& engine, at::Tensor const& loss, char const* call, int rank) {
+    double scale = 1.0;
+    try {
+        scale = static_cast<double>(engine.loss_scale());
+    } catch (OutOfOrder const&) {
+        zero::detail::throw_error<OutOfOrder>(
+            {"zero: ", call,
+             " outside a step; call begin_step() first, and then the micro-steps (rank ", rank,
+             ")."});
+    }
+    return scale == 1.0 ? loss : loss * static_cast<float>(scale);
 }
 
 /// @brief Sets the module's buffers to rank 0's. Collective; waits.

@@ -25,6 +25,7 @@ struct ModuleTensor {
     std::vector<std::size_t> units{}; ///< ascending, each once
     bool is_trainable = true;
     std::optional<Update> update{}; ///< of its units, if it has two or more dimensions
+    bool required_gradient = true;  ///< before `pause`
     c10::intrusive_ptr<c10::TensorImpl> whole{};
     c10::intrusive_ptr<c10::TensorImpl> released{};
     std::size_t holders = 0;   ///< acquired units that use it
@@ -34,6 +35,25 @@ struct ModuleTensor {
     std::uint32_t version = 0; ///< version of `gradient` when lent; each addition raises it
     std::uint32_t written = 0; ///< version of `tensor`, if it is trained in place, at the last
                                ///< `accept_values`
+};
+
+/// @brief Lives during a backward pass that an adapter runs on this thread.
+class RunningBackward {
+public:
+    RunningBackward() noexcept { ++count(); }
+    RunningBackward(RunningBackward const&) = delete;
+    RunningBackward& operator=(RunningBackward const&) = delete;
+    ~RunningBackward() { --count(); }
+
+    /// @brief Whether one is running. Autograd also runs hooks on threads of devices, where this
+    /// is unknown and the answer is false.
+    [[nodiscard]] static bool is_known() noexcept { return count() != 0; }
+
+private:
+    [[nodiscard]] static int& count() noexcept {
+        static thread_local int running = 0;
+        return running;
+    }
 };
 
 /// @brief The parameters of a module in the order of its units, and the memory that their tensors
@@ -46,8 +66,9 @@ public:
     /// @brief Finds names by identity and checks every tensor.
     /// @throws InvalidArgument naming a parameter that is in no unit, of another type or device, a
     /// view, not contiguous, no leaf, or shares memory with another one
+    /// @param adapter name of the adapter in messages: "sharded"
     ModuleTensors(::torch::nn::Module& module, std::vector<Unit> const& units, at::ScalarType type,
-                  at::DeviceType device, int rank);
+                  at::DeviceType device, int rank, char const* adapter);
     ModuleTensors(ModuleTensors const&) = delete;
     ModuleTensors& operator=(ModuleTensors const&) = delete;
     ~ModuleTensors() = default;
@@ -65,6 +86,20 @@ public:
     [[nodiscard]] std::string unit_text(std::size_t unit) const;
     [[nodiscard]] int rank() const noexcept { return _rank; }
     [[nodiscard]] ::torch::nn::Module& module() const noexcept { return *_module; }
+
+    /// @name Pauses, which may be nested
+    /// @{
+    /// @brief Takes all parameters out of the graphs that are made from now on.
+    void pause();
+    /// @brief Ends a pause; the last one restores `requires_grad`.
+    void resume() noexcept;
+    /// @brief Whether graphs that are made now do not train the module: it is paused, or frozen.
+    [[nodiscard]] bool is_paused() const noexcept { return _pauses != 0 || !_is_trained; }
+    /// @}
+
+    /// @brief Refuses a backward pass that reached `what` and is not that of the adapter. @throws
+    /// OutOfOrder
+    [[noreturn]] void refuse_foreign_backward(std::string const& what) const;
 
     /// @brief Frees the memory of all tensors.
     void release_all();
@@ -89,7 +124,7 @@ public:
     bool take_gradient(std::size_t parameter) noexcept;
 
     /// @brief Compares the module with its registered tensors. O(parameters). @throws
-    /// InvalidArgument
+    /// InvalidArgument; OutOfOrder while it is paused
     void require_unchanged() const;
 
     /// @brief Requires that each tensor still shows the memory that it had at registration, and
@@ -113,6 +148,9 @@ private:
 
     ::torch::nn::Module* _module;
     int _rank;
+    char const* _adapter;
+    std::size_t _pauses = 0;
+    bool _is_trained = false; ///< whether a parameter is trainable
     std::vector<ModuleTensor> _tensors;
     std::map<c10::TensorImpl const*, std::size_t>
         _numbers; ///< numbers of the parameters, by identity

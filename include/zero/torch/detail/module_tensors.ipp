@@ -48,8 +48,8 @@ inline std::string released_text(ModuleTensor const& item, int rank) {
 
 ZERO_COLD_INLINE ModuleTensors::ModuleTensors(::torch::nn::Module& module,
                                               std::vector<Unit> const& units, at::ScalarType type,
-                                              at::DeviceType device, int rank)
-    : _module(&module), _rank(rank), _members(units.size()) {
+                                              at::DeviceType device, int rank, char const* adapter)
+    : _module(&module), _rank(rank), _adapter(adapter), _members(units.size()) {
     std::map<c10::TensorImpl const*, std::string> names;
     for (auto const& parameter : module.named_parameters()) {
         names.emplace(parameter.value().unsafeGetTensorImpl(), parameter.key());
@@ -117,6 +117,7 @@ ZERO_COLD_INLINE void ModuleTensors::add(std::size_t unit, at::Tensor const& ten
     _tensors.push_back({tensor, name});
     _tensors.back().units.push_back(unit);
     _tensors.back().is_trainable = tensor.requires_grad();
+    _is_trained = _is_trained || tensor.requires_grad();
 }
 
 ZERO_COLD_INLINE void ModuleTensors::prepare(ModuleTensor& item) const {
@@ -216,7 +217,47 @@ ZERO_INLINE bool ModuleTensors::take_gradient(std::size_t parameter) noexcept {
     return found.is_same(item.gradient);
 }
 
+ZERO_COLD_INLINE void ModuleTensors::pause() {
+    if (_pauses++ == 0) {
+        for (ModuleTensor& item : _tensors) {
+            item.required_gradient = item.tensor.requires_grad();
+            item.tensor.set_requires_grad(false);
+        }
+    }
+}
+
+ZERO_COLD_INLINE void ModuleTensors::resume() noexcept {
+    if (--_pauses == 0) {
+        for (ModuleTensor& item : _tensors) {
+            item.tensor.set_requires_grad(item.required_gradient);
+        }
+    }
+}
+
+ZERO_COLD_INLINE void ModuleTensors::refuse_foreign_backward(std::string const& what) const {
+    std::string const pause = zero::detail::text(
+        {"keep 'auto const paused = ", _adapter,
+         ".paused();' of its adapter alive during the forward pass of the loss"});
+    if (RunningBackward::is_known()) {
+        zero::detail::throw_error<OutOfOrder>(
+            {"zero: the backward pass of another adapter reached ", what, " of ", _module->name(),
+             " (rank ", _rank, "). If that loss must not train it, ", pause,
+             "; if one loss trains both modules, register both in one module, and train that."});
+    }
+    zero::detail::throw_error<OutOfOrder>(
+        {"zero: the backward pass reached ", what, " of ", _module->name(), " outside of ",
+         _adapter, ".backward() (rank ", _rank, "); call ", _adapter,
+         ".backward(loss) instead of loss.backward(). If the loss trains another module, ", pause,
+         "."});
+}
+
 ZERO_COLD_INLINE void ModuleTensors::require_unchanged() const {
+    if (_pauses != 0) {
+        zero::detail::throw_error<OutOfOrder>(
+            {"zero: ", _adapter, ".backward() while ", _adapter, ".paused() lives (rank ", _rank,
+             "), so the loss does not depend on its parameters; end that scope before the forward "
+             "pass."});
+    }
     auto const parameters = _module->named_parameters();
     for (auto const& parameter : parameters) {
         if (!_numbers.contains(parameter.value().unsafeGetTensorImpl())) {
@@ -259,9 +300,9 @@ ZERO_COLD_INLINE void ModuleTensors::require_no_stray_gradient() const {
             zero::detail::throw_error<LateGradient>(
                 {"zero: parameter '", item.name,
                  "' got a gradient outside of the backward pass of ", unit_text(item.units.front()),
-                 " (rank ", _rank,
-                 "), which dropped it; call sharded.backward(loss) once for each micro-step, and "
-                 "use the parameter only in the units that list it. Call cancel_step() to go on."});
+                 " (rank ", _rank, "), which dropped it; call ", _adapter,
+                 ".backward(loss) once for each micro-step, and use the parameter only in the "
+                 "units that list it. Call cancel_step() to go on."});
         }
     }
 }

@@ -39,6 +39,10 @@ public:
     /// gradient lent.
     void backward(at::Tensor const& loss);
 
+    /// @brief Releases the units that the backward pass of another adapter uses. It does so itself
+    /// at its end, unless it failed.
+    void end_foreign_backward() noexcept;
+
     /// @brief Whether the tensors hold whole parameters of their own, so that no unit is acquired.
     bool is_whole = false;
 
@@ -51,12 +55,14 @@ private:
         std::size_t unit;
         std::shared_ptr<Call> outer{}; ///< the call in which it was made
         std::uint64_t pass = 0;        ///< the backward pass that reached it
+        bool is_paused = false;        ///< it trains nothing: backward passes of others reach it
     };
 
     void on_gradient(std::shared_ptr<Call> const& call);
     void hold(std::size_t unit);
     void drop(std::size_t unit) noexcept;
     void open(std::shared_ptr<Call> const& call);
+    void open_paused(std::shared_ptr<Call> const& call);
     void close_to(Call const* outer);
     void lend(std::size_t unit);
     void complete(std::size_t unit);

@@ -5,6 +5,7 @@
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/grad_mode.h>
 #include <utility>
 
@@ -23,12 +24,14 @@ ZERO_INLINE void UnitRunner::enter(std::size_t unit) {
              " units (rank ", _tensors->rank(), ")."});
     }
     auto call = std::make_shared<Call>(Call{unit});
+    call->is_paused = _tensors->is_paused();
+    bool const is_backward = _is_running || !_open.empty(); // it may be that of another adapter
     if (!_forward.empty()) {
         call->outer = _forward.back();
-    } else if (_is_running) { // an activation is recomputed
+    } else if (is_backward) { // an activation is recomputed
         call->outer = _last_outer[unit].lock();
     }
-    if (!_is_running) {
+    if (!is_backward) {
         _last_outer[unit] = call->outer;
     }
     _forward.reserve(_forward.size() + 1);
@@ -54,6 +57,9 @@ ZERO_INLINE void UnitRunner::watch(std::vector<at::Tensor> const& outputs) {
         return;
     }
     std::shared_ptr<Call> const& call = _forward.back();
+    if (is_whole && call->is_paused) {
+        return;
+    }
     bool is_watched = false;
     for (at::Tensor const& output : outputs) {
         if (output.defined() && output.requires_grad()) {
@@ -69,17 +75,18 @@ ZERO_INLINE void UnitRunner::watch(std::vector<at::Tensor> const& outputs) {
             is_watched = true;
         }
     }
-    if (is_watched) {
+    if (is_watched && !call->is_paused) {
         _calls[call->unit].push_back(call);
     }
 }
 
 ZERO_INLINE void UnitRunner::on_gradient(std::shared_ptr<Call> const& call) {
+    if (call->is_paused) {
+        open_paused(call);
+        return;
+    }
     if (!_is_running) {
-        zero::detail::throw_error<OutOfOrder>(
-            {"zero: the backward pass reached ", _tensors->unit_text(call->unit),
-             " outside of sharded.backward() (rank ", _tensors->rank(),
-             "); call sharded.backward(loss) instead of loss.backward()."});
+        _tensors->refuse_foreign_backward(_tensors->unit_text(call->unit));
     }
     if (call->pass != _pass) { // otherwise this is another output of the same call
         open(call);
@@ -131,6 +138,35 @@ ZERO_INLINE void UnitRunner::open(std::shared_ptr<Call> const& call) {
     lend(call->unit);
 }
 
+/// The backward pass, usually of another adapter, reads the parameters of a call and trains none.
+ZERO_INLINE void UnitRunner::open_paused(std::shared_ptr<Call> const& call) {
+    for (std::shared_ptr<Call> const& open : _open) {
+        if (open == call) { // this is another of its outputs
+            return;
+        }
+    }
+    if (is_whole) {
+        return;
+    }
+    if (!_is_running && _open.empty()) { // the first one
+        ::torch::autograd::Engine::get_default_engine().queue_callback([runner = weak_from_this()] {
+            if (auto const alive = runner.lock()) {
+                alive->end_foreign_backward();
+            }
+        });
+    }
+    close_to(call->outer.get());
+    _open.reserve(_open.size() + 1);
+    hold(call->unit);
+    _open.push_back(call);
+}
+
+ZERO_INLINE void UnitRunner::end_foreign_backward() noexcept {
+    for (; !_is_running && !_open.empty(); _open.pop_back()) {
+        drop(_open.back()->unit);
+    }
+}
+
 ZERO_INLINE void UnitRunner::lend(std::size_t unit) {
     std::vector<std::size_t> const& members = _tensors->members(unit);
     _addresses.assign(members.size(), nullptr);
@@ -148,9 +184,10 @@ ZERO_INLINE void UnitRunner::lend(std::size_t unit) {
 ZERO_INLINE void UnitRunner::close_to(Call const* outer) {
     while (!_open.empty() && _open.back().get() != outer) {
         std::size_t const unit = _open.back()->unit;
+        bool const is_trained = !_open.back()->is_paused;
         _open.pop_back();
         drop(unit);
-        if (!has_calls_left(unit)) {
+        if (is_trained && !has_calls_left(unit)) {
             complete(unit);
         }
     }
@@ -159,7 +196,7 @@ ZERO_INLINE void UnitRunner::close_to(Call const* outer) {
 /// Whether a call of a unit is open, or alive and not reached by this backward pass.
 ZERO_INLINE bool UnitRunner::has_calls_left(std::size_t unit) const {
     for (std::shared_ptr<Call> const& call : _open) {
-        if (call->unit == unit) {
+        if (call->unit == unit && !call->is_paused) {
             return true;
         }
     }
@@ -231,12 +268,14 @@ ZERO_INLINE void UnitRunner::backward(at::Tensor const& loss) {
     }
     _tensors->require_unchanged();
     _tensors->require_no_stray_gradient();
+    end_foreign_backward();
     ++_pass;
     _is_running = true;
     for (std::size_t parameter = 0; parameter < _tensors->size(); ++parameter) {
         (*_tensors)[parameter].is_used = false;
     }
     try {
+        RunningBackward const running;
         loss.backward();
         close_to(nullptr);
         for (std::size_t unit = _is_begun.size(); unit-- > 0;) {
