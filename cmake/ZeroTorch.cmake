@@ -6,7 +6,7 @@ if(NOT ZERO_TORCH)
 endif()
 
 include("${CMAKE_CURRENT_LIST_DIR}/ZeroTorchTarget.cmake")
-if(IS_DIRECTORY "${ZERO_TORCH}")
+if(NOT ZERO_TORCH MATCHES "${zero_torch_by_package}")
     zero_import_torch("${ZERO_TORCH}")
 else()
     find_package(Torch 2.4 REQUIRED)

@@ -14,8 +14,14 @@ function(zero_define_torch library)
     endif()
 endfunction()
 
+# The values of ZERO_TORCH that ask for LibTorch's own CMake package. Others name a folder.
+set(zero_torch_by_package "^([Oo][Nn]|[Yy][Ee][Ss]|[Tt][Rr][Uu][Ee]|[Yy]|[1-9][0-9]*)$")
+
 # zero_import_torch(<folder>): defines zero::torch from the host part of the LibTorch in a folder, for instance <site-packages>/torch.
 function(zero_import_torch root)
+    if(TARGET zero::torch)
+        return()
+    endif()
     foreach(file IN ITEMS include/torch/csrc/api/include/torch/torch.h lib/libtorch_cpu.so lib/libc10.so share/cmake/Torch/TorchConfig.cmake)
         if(NOT EXISTS "${root}/${file}")
             message(FATAL_ERROR "zero: ZERO_TORCH names ${root}, which has no ${file}; name the root of LibTorch, or the folder 'torch' of the Python package")

@@ -1,5 +1,6 @@
 #include "host/memory_twin.hpp"
 
+#include <zero/backend/update_decision.hpp>
 #include <zero/host/kernels.hpp>
 #include <zero/host/update.hpp>
 #include <zero/ops/adagrad.hpp>

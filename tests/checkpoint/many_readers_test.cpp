@@ -66,4 +66,35 @@ TEST_CASE("A rank of 64 reads at most 1.05 times what it needs of a checkpoint o
     }
 }
 
+TEST_CASE("Rank 0 lists the intervals of all ranks for the manifest, another rank only its own") {
+    struct Seen {
+        std::size_t listed = 0;
+        std::size_t own = 0;
+    };
+    auto const seen = on_ranks<Seen>(5, [&](LoopbackCommunicator& communicator) {
+        std::vector<Parameter<bfloat16>> parameters;
+        for (std::size_t index = 0; index < 200; ++index) {
+            parameters.push_back({.name = std::to_string(index), .elements = 400 + index});
+        }
+        Stage engine(communicator, parameters);
+        auto const access = detail::access_to(engine);
+        detail::SavePlan const plan(access, "", {});
+        Seen counted;
+        for (ManifestParameter const& parameter : plan.manifest.parameters) {
+            for (ManifestInterval const& interval : parameter.intervals) {
+                ++counted.listed;
+                counted.own += interval.file == access.rank() ? 1U : 0U;
+            }
+        }
+        return counted;
+    });
+    std::size_t all = 0;
+    for (std::size_t rank = 0; rank < seen.size(); ++rank) {
+        CHECK(seen[rank].own > 0);
+        CHECK((rank == 0 || seen[rank].listed == seen[rank].own));
+        all += seen[rank].own;
+    }
+    CHECK(seen[0].listed == all);
+}
+
 } // namespace zero::test::many_readers_test

@@ -46,6 +46,9 @@ std::vector<Buckets> gradients_in_flight(FlatLayout const& layout, bool in_index
         return true;
     };
     for (std::size_t const unit : layout.unit_order()) {
+        if (layout.unit_parameters(unit).empty()) {
+            continue; // a number that was left out is no step
+        }
         for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
             if (is_in(layout, bucket, unit)) {
                 open.insert(bucket);
@@ -73,11 +76,18 @@ std::vector<Buckets> gradients_in_flight(FlatLayout const& layout, bool in_index
 std::vector<Buckets> parameters_in_flight(FlatLayout const& layout) {
     std::vector<Buckets> steps;
     std::vector<std::size_t> order;
+    auto const add = [&](std::size_t unit) {
+        if (!layout.unit_parameters(unit).empty()) {
+            order.push_back(unit);
+        }
+    };
     for (std::size_t unit = 0; unit < layout.units(); ++unit) {
-        order.push_back(unit);
+        add(unit);
     }
-    order.insert(order.end(), layout.unit_order().begin(), layout.unit_order().end());
-    order.push_back(0); // the first unit of the next micro-step
+    for (std::size_t const unit : layout.unit_order()) {
+        add(unit);
+    }
+    order.push_back(order.front()); // the first unit of the next micro-step
     for (std::size_t position = 0; position < order.size(); ++position) {
         steps.emplace_back();
         for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {

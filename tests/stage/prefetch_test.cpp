@@ -198,8 +198,8 @@ TEST_CASE("Gathers that are not used are dropped by the step, and counted") {
     CHECK(seen.report.first_change == OrderChange{2, 1, 0, 1});
 }
 
-TEST_CASE("A unit that is held twice is gathered once, and an evaluation adds nothing to the "
-          "order") {
+TEST_CASE("A unit that is acquired twice is gathered twice, whether it is held or not, and an "
+          "evaluation adds nothing to the order") {
     auto const seen = observe(equal, {}, [](Model& model) {
         auto const nested = [&] {
             model.read(0);
@@ -216,11 +216,12 @@ TEST_CASE("A unit that is held twice is gathered once, and an evaluation adds no
         model.log.add("|");
         model.step(nested);
     });
-    CHECK(seen.text
-          == "gather2 use2 free2 | gather0 gather1 use0 free0 gather2 use1 use2 free2 free1 "
-             "gather2 gather1 use2 reduce2 free2 gather0 use1 reduce1 free1 use0 reduce0 free0");
+    CHECK(
+        seen.text
+        == "gather2 use2 free2 | gather0 gather1 use0 free0 gather1 gather2 use1 use2 free1 free2 "
+           "gather2 gather1 use2 reduce2 free2 gather0 use1 reduce1 free1 use0 reduce0 free0");
     CHECK(seen.report.changed_orders == 0);
-    CHECK(seen.report.units[1] == UnitGathers{2, 2, 2, 0});
+    CHECK(seen.report.units[1] == UnitGathers{2, 4, 0, 0});
 }
 
 TEST_CASE("A unit that is unused in backward keeps the recorded order of the others") {

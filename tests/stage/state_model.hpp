@@ -73,7 +73,11 @@ struct Toy {
                            options);
         } else {
             using T = typename Stage::ParameterType;
-            auto parameters = registration<T, typename Stage::GradientType>(toy_specs());
+            auto specs = toy_specs();
+            if constexpr (MatrixOptimizer<typename Stage::Composition::EngineConfig::Optimizer>) {
+                specs[1].rows = 20; // 20 x 25
+            }
+            auto parameters = registration<T, typename Stage::GradientType>(specs);
             if (options.storage != Storage::owned) {
                 memory.emplace(parameters);
             }

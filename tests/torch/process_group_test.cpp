@@ -47,8 +47,9 @@ TEST_CASE("A process group broadcasts every type") {
     check_broadcasts_of<GlooFixture, float, bfloat16, float16, std::int64_t, unsigned char>();
 }
 
-TEST_CASE("A process group reduces integers exactly") {
+TEST_CASE("A process group reduces integers exactly, and sums single numbers") {
     check_integer_reductions<GlooFixture>();
+    check_number_sums<GlooFixture>();
 }
 
 TEST_CASE("A process group moves what is larger than its buffers in several rounds") {

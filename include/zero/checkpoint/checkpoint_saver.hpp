@@ -145,7 +145,7 @@ private:
     std::optional<std::string> complete() {
         auto plan = *std::exchange(_plan, std::nullopt);
         auto const lock = std::move(_lock);
-        std::vector<std::uint64_t> const checksums = detail::on_every_rank(
+        std::vector<std::uint64_t> const checksums = detail::on_files(
             _access, "write its file of the checkpoint", [&] { return _write.wait(); });
         detail::publish_checkpoint(_access, _directory, plan.name, plan.manifest, checksums,
                                    _keep_last);

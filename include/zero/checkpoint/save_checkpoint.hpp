@@ -43,7 +43,7 @@ std::string save_checkpoint(Stage& stage, std::filesystem::path const& directory
     CheckpointDirectory const checkpoints(directory);
     auto const lock = detail::begin_checkpoint(access, checkpoints, name, plan.manifest);
     std::vector<std::uint64_t> const checksums =
-        detail::on_every_rank(access, "write its file of the checkpoint", [&] {
+        detail::on_files(access, "write its file of the checkpoint", [&] {
             return detail::write_held(access,
                                       plan.job(checkpoints.incomplete(name), access.rank()));
         });

@@ -67,8 +67,8 @@ void save_parameters(Stage& stage, std::filesystem::path const& file,
             return std::uint64_t{0};
         });
     }
-    detail::on_every_rank(access, "complete the file of parameters",
-                          [&] { return writer ? writer->finish() : std::uint64_t{0}; });
+    detail::on_files(access, "complete the file of parameters",
+                     [&] { return writer ? writer->finish() : std::uint64_t{0}; });
 }
 
 } // namespace ZERO_NAMESPACE

@@ -30,6 +30,7 @@ public:
     /// @brief The entry of the update table.
     using Slice = UpdateSlice<A, Weights, Pointers>;
 
+    /// @param decision its factor multiplies every gradient; its key rounds the states
     Tensor(Slice const& slice, UpdateDecision const& decision) noexcept
         : _slice(&slice), _decision(decision) {}
 

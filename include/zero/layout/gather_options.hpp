@@ -22,7 +22,9 @@ enum class ChangedOrder {
 /// in which the last micro-step acquired units; the first micro-step only records it, so it gathers
 /// every unit on demand. Memory is planned for a forward pass that visits the units by number and a
 /// backward pass that visits them in the unit order of the layout. In another order a unit that
-/// finds no room is gathered on demand or released early.
+/// finds no room is gathered on demand or released early. What is gathered does not depend on when
+/// a rank releases a unit, as long as that is before it acquires the unit after the next one; a
+/// program that holds units longer does so on every rank.
 struct GatherOptions {
     /// Means "without a limit" or "all units".
     static constexpr std::size_t all = static_cast<std::size_t>(-1);

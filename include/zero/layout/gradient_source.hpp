@@ -2,6 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "flat_layout.hpp"
+#include "piece_position.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +22,15 @@ GradientSource gradient_source(FlatLayout const& layout, std::size_t bucket);
 /// @brief Returns whether the gradients lie in one caller-owned block. `make_stage_layout` decides
 /// this for all trainable parameters at once.
 bool has_gradient_block(FlatLayout const& layout);
+
+/// @brief Returns the elements behind a bucket's own in its lease, padding included: room for the
+/// whole gradients of the parameters that lie in several buckets, this one the last of them, and
+/// whose gradients are not caller-owned. Only an adopted block has such parameters.
+std::size_t whole_gradient_elements(FlatLayout const& layout, std::size_t bucket);
+
+/// @brief Returns the part of them that belongs to the parameter of a piece: all if this is its
+/// last piece, otherwise 0.
+std::size_t whole_gradient_elements(FlatLayout const& layout, PiecePosition at);
 
 /// @brief Returns the size of the largest bucket of a type whose gradients are copied before their
 /// reduction, padding included. The engine has one buffer for such copies.

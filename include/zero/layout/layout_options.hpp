@@ -15,7 +15,7 @@ struct LayoutOptions {
     std::vector<std::size_t> further_element_bytes{}; ///< bytes per element of the second parameter
                                                       ///< type, the third, ...
     std::vector<std::size_t> unit_order{}; ///< order in which units finish their backward pass,
-                                           ///< each once; empty: reverse registration order
+                                           ///< each once; empty: by descending number
     std::size_t persistence_threshold = 0; ///< as in `GatherOptions`; stage 3 only
     std::size_t max_persistent_elements = static_cast<std::size_t>(-1); ///< as in `GatherOptions`
 

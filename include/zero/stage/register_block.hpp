@@ -48,4 +48,13 @@ template <class T, class G, class Names>
     return registrations;
 }
 
+/// @brief The same for gradients in the engine's buckets, in the type of the parameters. (Name both
+/// types where they differ: `register_block<bfloat16, float>(parameters, nullptr, sizes, names)`.)
+template <class T, class Names>
+[[nodiscard]] std::vector<Parameter<T>> register_block(T* parameters, std::nullptr_t,
+                                                       std::span<std::size_t const> sizes,
+                                                       Names const& names) {
+    return register_block(parameters, static_cast<T*>(nullptr), sizes, names);
+}
+
 } // namespace ZERO_NAMESPACE

@@ -11,6 +11,7 @@
 #include "detail/held_array.hpp"
 #include "detail/state_access.hpp"
 #include "detail/state_transfer.hpp"
+#include "detail/step_settings.hpp"
 #include "engine.hpp"
 #include "local_values.hpp"
 
@@ -172,7 +173,7 @@ public:
     void set_updates(std::size_t parameter, std::uint64_t updates) {
         require_trainable(parameter, "update");
         _access.protocol().require_idle("set_updates()");
-        _access.control().require_steps(updates, "number of updates");
+        detail::require_steps(updates, "number of updates");
         std::vector<std::uint64_t> all = _access.updates();
         all[parameter] = updates;
         _access.set_updates(detail::as_span(all));

@@ -41,7 +41,7 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
     std::optional<LoadPlan> plan;
     std::optional<LoadedScalars<Config>> scalars;
     Buffer<std::byte> staging;
-    on_every_rank(access, "load the checkpoint", [&] {
+    on_files(access, "load the checkpoint", [&] {
         reader.emplace(open());
         if (options.check_extras) {
             options.check_extras(reader->manifest().extras);
@@ -61,9 +61,13 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
         return std::uint64_t{0};
     });
     access.guard([&] {
-        report.bytes_needed = plan->load(
-            [&](void* to, void const* from, std::size_t bytes) { access.copy(to, from, bytes); },
-            staging.data());
+        on_files(access, "load its part of the checkpoint", [&] {
+            report.bytes_needed =
+                plan->load([&](void* to, void const* from,
+                               std::size_t bytes) { access.copy(to, from, bytes); },
+                           staging.data());
+            return std::uint64_t{0};
+        });
         if (scalars) {
             scalars->set(access);
         }

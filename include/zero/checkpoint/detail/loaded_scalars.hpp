@@ -3,6 +3,7 @@
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../stage/detail/state_access.hpp"
+#include "../../stage/detail/step_settings.hpp"
 #include "../checkpoint_reader.hpp"
 #include "../load_options.hpp"
 #include "../manifest.hpp"
@@ -38,8 +39,8 @@ public:
         FieldReader const fields{&scalars, "", source};
         fields("step_count", _step_count);
         fields("skipped_in_a_row", _skipped_in_a_row);
-        access.control().require_steps(_step_count, "step count of the checkpoint");
-        access.control().require_steps(_skipped_in_a_row, "skipped_in_a_row of the checkpoint");
+        require_steps(_step_count, "step count of the checkpoint");
+        require_steps(_skipped_in_a_row, "skipped_in_a_row of the checkpoint");
         _updates = access.updates();
         for (std::size_t parameter = 0; parameter < _updates.size(); ++parameter) {
             auto const& spec = access.layout().parameter(parameter);
@@ -47,8 +48,7 @@ public:
                 _updates[parameter] = _step_count; // it has none
             } else if (lacks_states[parameter] == 0) {
                 _updates[parameter] = stored_updates(scalars, spec, _step_count);
-                access.control().require_steps(_updates[parameter],
-                                               "number of updates of a parameter");
+                require_steps(_updates[parameter], "number of updates of a parameter");
             }
         }
         _scaler = access.control().settled().scaler;

@@ -1,18 +1,86 @@
 #pragma once
 
+#include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../stage/detail/gather_on_host.hpp"
 #include "../checkpoint_error.hpp"
+#include "file_thread.hpp"
 #include "gather_texts.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
+
+/// @brief How a call ended on this rank.
+struct RankOutcome {
+    std::exception_ptr failure{};
+    std::string text{}; ///< of the failure
+    std::uint64_t value = 0;
+
+    /// @brief Calls `run()`, which returns a number.
+    template <class Run>
+    [[nodiscard]] static RankOutcome of(Run& run) {
+        RankOutcome outcome;
+        try {
+            outcome.value = run();
+        } catch (std::exception const& error) {
+            outcome.failure = std::current_exception();
+            outcome.text = error.what();
+        } catch (...) {
+            outcome.failure = std::current_exception();
+            outcome.text = "an exception that is not a std::exception";
+        }
+        return outcome;
+    }
+};
+
+/// @brief The state of a call on a rank, as ranks exchange it.
+enum class RankState : std::uint8_t { busy, succeeded, failed };
+
+/// @brief Returns the numbers of all ranks if all have succeeded, and throws on all of them
+/// otherwise. Collective.
+/// @param all state, number and one more word of each rank
+template <class Access>
+std::vector<std::uint64_t> agree(Access const& access, char const* what, RankOutcome const& own,
+                                 std::vector<std::uint64_t> const& all) {
+    std::vector<std::uint64_t> values;
+    std::size_t failed = all.size();
+    for (std::size_t rank = 0; 3 * rank < all.size(); ++rank) {
+        if (all[3 * rank] == static_cast<std::uint64_t>(RankState::failed)) {
+            failed = smaller(failed, rank);
+        }
+        values.push_back(all[3 * rank + 1]);
+    }
+    if (failed == all.size()) {
+        return values;
+    }
+    auto const texts = gather_texts(access, own.text, what);
+    if (own.failure) {
+        std::rethrow_exception(own.failure);
+    }
+    throw_error<CheckpointError>({"zero: rank ", failed, " could not ", what,
+                                  ", so the call failed on every rank (rank ", access.rank(),
+                                  "). Its error is: ", texts[failed]});
+}
+
+/// @brief Exchanges the state of a call, its number and one more word. Collective.
+template <class Access>
+std::vector<std::uint64_t> exchange_states(Access const& access, char const* what, RankState state,
+                                           std::uint64_t value, std::uint64_t word) {
+    std::vector<std::uint64_t> all;
+    access.guard([&] {
+        all = gather_on_host(access.communicator(), access.queue(), access.memory(),
+                             {static_cast<std::uint64_t>(state), value, word}, what);
+    });
+    return all;
+}
 
 /// @brief Runs `run()` on this rank and then learns whether it succeeded on all. Collective; waits.
 ///
@@ -22,41 +90,64 @@ namespace ZERO_NAMESPACE::detail {
 /// @return the number that `run` returned on each rank
 template <class Access, class Run>
 std::vector<std::uint64_t> on_every_rank(Access const& access, char const* what, Run&& run) {
-    std::exception_ptr failure;
-    std::string text;
-    std::uint64_t value = 0;
-    try {
-        value = run();
-    } catch (std::exception const& error) {
-        failure = std::current_exception();
-        text = error.what();
-    } catch (...) {
-        failure = std::current_exception();
-        text = "an exception that is not a std::exception";
-    }
-    std::vector<std::uint64_t> all;
-    access.guard([&] {
-        all = gather_on_host(access.communicator(), access.queue(), access.memory(),
-                             {std::uint64_t{failure != nullptr}, value}, what);
-    });
-    std::vector<std::uint64_t> values;
-    std::size_t failed = all.size();
-    for (std::size_t rank = 0; 2 * rank < all.size(); ++rank) {
-        if (all[2 * rank] != 0) {
-            failed = smaller(failed, rank);
+    RankOutcome const own = RankOutcome::of(run);
+    return agree(access, what, own,
+                 exchange_states(access, what,
+                                 own.failure ? RankState::failed : RankState::succeeded, own.value,
+                                 0));
+}
+
+/// @brief The time that ranks wait for one another's files, whatever the time-out of the
+/// communicator is.
+inline constexpr std::chrono::milliseconds longest_file_wait = std::chrono::minutes(30);
+
+/// @brief The same for calls that wait for files, for instance until they are durable. While a rank
+/// does, all meet in short intervals, so that none of them waits in a collective for long.
+///
+/// On a host `run` is called on a thread of its own, so it must not use the communicator. On a
+/// device, whose copies belong to the calling thread, and on a single rank it is called here.
+/// @param limit of the wait @throws CheckpointError on every rank when it is over, as soon as the
+/// call of this rank has ended
+template <class Access, class Run>
+std::vector<std::uint64_t> on_files(Access const& access, char const* what, Run&& run,
+                                    std::chrono::milliseconds limit = longest_file_wait) {
+    if constexpr (requires { requires Access::Backend::is_device; }) {
+        return on_every_rank(access, what, run);
+    } else {
+        if (access.communicator().size() == 1) {
+            return on_every_rank(access, what, run);
         }
-        values.push_back(all[2 * rank + 1]);
+        constexpr std::chrono::milliseconds between_meetings{100};
+        auto const start = std::chrono::steady_clock::now();
+        RankOutcome own; // the thread's until it is done
+        std::vector<std::uint64_t> all;
+        auto const work = [&] { own = RankOutcome::of(run); };
+        {
+            FileThread thread(work);
+            for (bool is_busy = true; is_busy;) {
+                bool const is_done = thread.wait_for(between_meetings);
+                bool const is_over = std::chrono::steady_clock::now() - start > limit;
+                all = exchange_states(access, what,
+                                      !is_done      ? RankState::busy
+                                      : own.failure ? RankState::failed
+                                                    : RankState::succeeded,
+                                      is_done ? own.value : 0, is_over ? 1 : 0);
+                std::size_t rank = 0;
+                while (3 * rank < all.size()
+                       && all[3 * rank] != static_cast<std::uint64_t>(RankState::busy)) {
+                    ++rank;
+                }
+                is_busy = 3 * rank < all.size();
+                if (is_busy && all[2] != 0) { // rank 0 decides for all
+                    throw_error<CheckpointError>(
+                        {"zero: rank ", rank, " did not ", what, " within ", limit.count(),
+                         " ms, so the call failed on every rank (rank ", access.rank(),
+                         "). Look whether its file system hangs."});
+                }
+            }
+        }
+        return agree(access, what, own, all);
     }
-    if (failed == all.size()) {
-        return values;
-    }
-    auto const texts = gather_texts(access, text, what);
-    if (failure) {
-        std::rethrow_exception(failure);
-    }
-    throw_error<CheckpointError>({"zero: rank ", failed, " could not ", what,
-                                  ", so the call failed on every rank (rank ", access.rank(),
-                                  "). Its error is: ", texts[failed]});
 }
 
 } // namespace ZERO_NAMESPACE::detail

@@ -52,9 +52,11 @@ void add_updates(ManifestScalars& scalars, FlatLayout const& layout,
 [[nodiscard]] std::uint64_t stored_updates(ManifestScalars const& scalars,
                                            ParameterSpec const& spec, std::uint64_t steps);
 
-/// @brief Fills the parameters of a manifest and the intervals that each rank owns. The same on
-/// every rank; O(parameters + W slices).
-void add_parameters(Manifest& manifest, FlatLayout const& layout);
+/// @brief Fills the parameters of a manifest and the intervals that each rank owns; O(parameters +
+/// W slices).
+/// @param only the rank whose file is planned: its intervals alone. Empty: all, for the manifest
+/// itself
+void add_parameters(Manifest& manifest, FlatLayout const& layout, std::optional<std::size_t> only);
 
 /// @brief A tensor of a rank's file: one array of a parameter in one interval.
 struct PlannedTensor {

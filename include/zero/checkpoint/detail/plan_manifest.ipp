@@ -99,7 +99,8 @@ ZERO_COLD_INLINE std::uint64_t stored_updates(ManifestScalars const& scalars,
     return steps;
 }
 
-ZERO_COLD_INLINE void add_parameters(Manifest& manifest, FlatLayout const& layout) {
+ZERO_COLD_INLINE void add_parameters(Manifest& manifest, FlatLayout const& layout,
+                                     std::optional<std::size_t> only) {
     std::vector<StoredPlace> const places = stored_places(layout);
     for (auto const& spec : layout.parameters()) {
         if (spec.tile.is_later()) {
@@ -116,7 +117,8 @@ ZERO_COLD_INLINE void add_parameters(Manifest& manifest, FlatLayout const& layou
         manifest.parameters.push_back(std::move(parameter));
     }
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
-        for (std::size_t rank = 0; rank < layout.world(); ++rank) {
+        for (std::size_t rank = only.value_or(0); rank < (only ? *only + 1 : layout.world());
+             ++rank) {
             layout.for_slices(bucket, layout.extent(bucket, rank), [&](Piece const& piece) {
                 StoredPlace const& place = places[piece.parameter];
                 std::size_t const begin = place.begin + piece.parameter_begin;
@@ -126,8 +128,9 @@ ZERO_COLD_INLINE void add_parameters(Manifest& manifest, FlatLayout const& layou
         }
     }
     for (ManifestParameter& parameter : manifest.parameters) {
-        if (parameter.intervals.empty() && parameter.elements() != 0) {
-            // frozen, in an adopted block: in no bucket, and the same on every rank
+        if (!only && parameter.intervals.empty() && parameter.elements() != 0) {
+            // frozen, in an adopted block: in no bucket, and the same on every rank; rank 0 saves
+            // it
             parameter.intervals.push_back({0, 0, parameter.elements()});
         }
         std::sort(

@@ -23,7 +23,7 @@ template <class Access>
                                           CheckpointDirectory const& directory,
                                           std::string const& name, Manifest const& manifest) {
     FolderLock lock; // of rank 0
-    on_every_rank(access, "begin the checkpoint", [&] {
+    on_files(access, "begin the checkpoint", [&] {
         if (access.rank() == 0) {
             manifest.require_valid_extras();
             directory.begin(name);
@@ -54,7 +54,7 @@ template <class Access>
 void publish_checkpoint(Access const& access, CheckpointDirectory const& directory,
                         std::string const& name, Manifest& manifest,
                         std::vector<std::uint64_t> const& checksums, std::size_t keep_last) {
-    on_every_rank(access, "publish the checkpoint", [&] {
+    on_files(access, "publish the checkpoint", [&] {
         if (access.rank() == 0) {
             for (std::size_t rank = 0; rank < checksums.size(); ++rank) {
                 manifest.files[rank].checksum = checksums[rank];

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,7 +26,7 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Describes the training state of an engine: the manifest, without checksums, and this
-/// rank's data file. Sends nothing.
+/// rank's data file. Sends nothing. Only rank 0 lists the intervals of all.
 template <class Config>
 class SavePlan {
 public:
@@ -45,7 +46,8 @@ public:
                                                  held.has_frozen});
             _arrays[held.type].push_back(array);
         }
-        add_parameters(manifest, access.layout());
+        add_parameters(manifest, access.layout(),
+                       access.rank() == 0 ? std::nullopt : std::optional(access.rank()));
         _places = stored_places(access.layout());
         for (std::size_t parameter = 0; parameter < _places.size(); ++parameter) {
             if (_places[parameter].begin == 0) {

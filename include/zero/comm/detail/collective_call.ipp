@@ -60,9 +60,10 @@ ZERO_INLINE bool are_cuts(std::span<std::size_t const> cuts, std::size_t world) 
 ZERO_INLINE void throw_mismatch(std::string_view difference) {
     throw_error<CollectiveMismatch>(
         {"zero: ", difference,
-         "; every rank must make the same calls in the same order, for the same units (skip(unit) "
-         "where a rank does not use one) and number of micro-steps, with the same learning rate "
-         "and settings."});
+         "; every rank must make the same calls in the same order, for the same units (where a "
+         "rank does not use one, skip(unit) in the forward pass, and skip(unit) and "
+         "gradients_ready(unit) in the backward pass) and number of micro-steps, with the same "
+         "learning rate and settings."});
 }
 
 ZERO_COLD_INLINE void throw_second_thread(CollectiveTag const& tag) {

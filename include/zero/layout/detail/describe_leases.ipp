@@ -41,8 +41,10 @@ ZERO_COLD_INLINE std::string share_text(FlatLayout const& layout, LeaseShare con
 
 /// @brief Returns the lines of one lease buffer, which name at most three shares and sum up to its
 /// size; empty if the buffer is empty.
+/// @param whole elements of the peak behind those of its buckets (`whole_gradient_elements`)
 ZERO_COLD_INLINE std::string buffer_text(char const* name, FlatLayout const& layout,
-                                         LeasePlan const& plan, std::size_t element_bytes) {
+                                         LeasePlan const& plan, std::size_t element_bytes,
+                                         std::size_t whole = 0) {
     if (plan.elements == 0) {
         return {};
     }
@@ -59,7 +61,7 @@ ZERO_COLD_INLINE std::string buffer_text(char const* name, FlatLayout const& lay
     for (std::size_t index = named; index < shares.size(); ++index) {
         others += shares[index].elements;
     }
-    std::size_t in_flight = 0;
+    std::size_t in_flight = whole;
     for (std::size_t const bucket : plan.peak) {
         in_flight += layout.elements(bucket);
     }
@@ -69,7 +71,8 @@ ZERO_COLD_INLINE std::string buffer_text(char const* name, FlatLayout const& lay
         }
     };
     add("other units", others);
-    add("padding", in_flight - content - others);
+    add("whole gradients of parameters in several buckets", whole);
+    add("padding", in_flight - whole - content - others);
     add("gaps between places", plan.planned_elements() - in_flight);
     add("spare places", plan.elements - plan.planned_elements());
     return lines;
@@ -108,8 +111,12 @@ ZERO_COLD_INLINE std::string describe_leases(FlatLayout const& layout, StageRow 
     LeasePlan const gradients =
         plan_gradient_leases(layout, !row.shards_parameters(), spares, type);
     LeasePlan const parameters = plan_parameter_leases(layout, row, storage, spares, type, gather);
+    std::size_t whole_gradients = 0;
+    for (std::size_t const bucket : gradients.peak) {
+        whole_gradients += whole_gradient_elements(layout, bucket);
+    }
     std::string lines =
-        detail::buffer_text("gradient leases", layout, gradients, sizes.gradient)
+        detail::buffer_text("gradient leases", layout, gradients, sizes.gradient, whole_gradients)
         + detail::buffer_text("copies of caller-owned gradients", layout,
                               detail::copied_gradients(layout, type), sizes.gradient)
         + detail::buffer_text("parameter leases", layout, parameters, sizes.parameter);

@@ -5,12 +5,18 @@
 #include "../gather_options.hpp"
 
 #include <cstddef>
+#include <vector>
 
 namespace ZERO_NAMESPACE {
 struct LeasePlan; // lease_plan.ipp includes this header
 } // namespace ZERO_NAMESPACE
 
 namespace ZERO_NAMESPACE::detail {
+
+/// @brief Returns the units that have parameters, in the order for which memory is planned: the
+/// forward pass by number, then the backward pass in the unit order of the layout. Numbers that no
+/// parameter names do not separate their neighbours.
+std::vector<std::size_t> used_units(FlatLayout const& layout);
 
 /// @brief Plans the gathered buckets of one type under options other than the defaults.
 ///

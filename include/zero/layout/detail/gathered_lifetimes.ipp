@@ -16,6 +16,22 @@
 
 namespace ZERO_NAMESPACE::detail {
 
+ZERO_COLD_INLINE std::vector<std::size_t> used_units(FlatLayout const& layout) {
+    std::vector<std::size_t> units;
+    auto const add = [&](std::size_t unit) {
+        if (!layout.unit_parameters(unit).empty()) {
+            units.push_back(unit);
+        }
+    };
+    for (std::size_t unit = 0; unit < layout.units(); ++unit) {
+        add(unit);
+    }
+    for (std::size_t const unit : layout.unit_order()) {
+        add(unit);
+    }
+    return units;
+}
+
 /// @brief Builds the lifetimes of gathered buckets. Step s lasts while the unit at position s of
 /// the order is in use.
 class GatheredLifetimes {
@@ -23,13 +39,7 @@ public:
     GatheredLifetimes(FlatLayout const& layout, GatherOptions const& gather)
         : _layout(&layout), _limit(gather.max_live_elements), _order(layout, gather),
           _lifetimes(layout.buckets()) {
-        std::vector<std::size_t> units;
-        for (std::size_t unit = 0; unit < layout.units(); ++unit) {
-            units.push_back(unit);
-        }
-        for (std::size_t const unit : layout.unit_order()) {
-            units.push_back(unit);
-        }
+        std::vector<std::size_t> const units = used_units(layout);
         _order.assign(as_span(units));
         for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
             if (layout.bucket(bucket).is_persistent) {

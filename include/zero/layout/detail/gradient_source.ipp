@@ -4,8 +4,10 @@
 
 #include "../../core/detail/light_std.hpp"
 #include "../gradient_memory.hpp"
+#include "../padding.hpp"
 #include "../parameter_spec.hpp"
 #include "../piece.hpp"
+#include "../piece_position.hpp"
 
 namespace ZERO_NAMESPACE {
 
@@ -30,6 +32,24 @@ ZERO_COLD_INLINE bool has_gradient_block(FlatLayout const& layout) {
         }
     }
     return false;
+}
+
+ZERO_COLD_INLINE std::size_t whole_gradient_elements(FlatLayout const& layout, PiecePosition at) {
+    std::size_t const parameter = layout.piece(at).parameter;
+    ParameterSpec const& spec = layout.parameter(parameter);
+    auto const pieces = layout.parameter_pieces(parameter);
+    bool const is_whole = pieces.size() > 1 && pieces.back().bucket == at.bucket
+                          && pieces.back().index == at.index
+                          && spec.gradient == GradientMemory::engine;
+    return is_whole ? padded_size(spec.elements) : 0;
+}
+
+ZERO_COLD_INLINE std::size_t whole_gradient_elements(FlatLayout const& layout, std::size_t bucket) {
+    std::size_t elements = 0;
+    for (std::size_t index = 0; index < layout.pieces(bucket).size(); ++index) {
+        elements += whole_gradient_elements(layout, PiecePosition{bucket, index});
+    }
+    return elements;
 }
 
 ZERO_COLD_INLINE std::size_t copied_gradient_elements(FlatLayout const& layout, std::size_t type) {

@@ -37,6 +37,9 @@ ZERO_COLD_INLINE LeasePlan plan_gradient_leases(FlatLayout const& layout, bool i
     std::size_t next = 0;
     std::size_t step = 0;
     for (std::size_t const unit : layout.unit_order()) {
+        if (layout.unit_parameters(unit).empty()) {
+            continue; // a number that was left out
+        }
         for (std::size_t const bucket : layout.unit_buckets(unit)) {
             if (bucket < buckets) {
                 open(bucket, step);
@@ -51,7 +54,11 @@ ZERO_COLD_INLINE LeasePlan plan_gradient_leases(FlatLayout const& layout, bool i
         }
         ++step;
     }
-    return detail::place_leases(layout, lifetimes, step + 1, spares);
+    std::vector<std::size_t> whole(layout.buckets(), 0);
+    for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
+        whole[bucket] = whole_gradient_elements(layout, bucket);
+    }
+    return detail::place_leases(layout, lifetimes, step + 1, spares, detail::as_span(whole));
 }
 
 namespace detail {
@@ -60,16 +67,16 @@ namespace detail {
 /// backward pass, and the first unit of the next micro-step. A backward pass in the reverse order
 /// has the same pairs of neighbours, so the forward pass then suffices.
 ZERO_COLD_INLINE std::vector<std::size_t> gathered_order(FlatLayout const& layout) {
-    std::size_t const units = layout.units();
-    std::vector<std::size_t> order;
+    std::vector<std::size_t> order = used_units(layout);
+    std::size_t const used = order.size();
     bool is_reverse = true;
-    for (std::size_t unit = 0; unit < units; ++unit) {
-        order.push_back(unit);
-        is_reverse = is_reverse && layout.unit_order()[unit] == units - 1 - unit;
+    for (std::size_t position = 0; position < used; ++position) {
+        is_reverse = is_reverse && order[position] == order[2 * used - 1 - position];
     }
-    if (!is_reverse) {
-        order.insert(order.end(), layout.unit_order().begin(), layout.unit_order().end());
-        order.push_back(0);
+    if (is_reverse) {
+        order.resize(used);
+    } else {
+        order.push_back(order.front());
     }
     return order;
 }

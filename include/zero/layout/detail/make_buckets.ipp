@@ -138,11 +138,15 @@ ZERO_COLD_INLINE void append_buckets(std::vector<BucketPlan>& buckets, Partition
     partitioner.with_state(group_sizes(parameters, order), options.world, append_all);
 }
 
-/// @brief Returns the buckets of several types in the order in which they become complete. A bucket
-/// is complete with the last of its parameters.
-/// @param order all parameters in gradient-ready order
-ZERO_COLD_INLINE std::vector<BucketPlan> merge_by_readiness(std::span<BucketPlan const> buckets,
-                                                            std::span<std::size_t const> order) {
+/// @brief Returns the buckets of several types, and those of persistent parameters, in the order in
+/// which they become complete: the end of a micro-step sends buckets by number, and memory is
+/// planned for it. A bucket is complete with the last of its parameters; one of persistent
+/// parameters follows the others of its last unit.
+ZERO_COLD_INLINE std::vector<BucketPlan>
+merge_by_readiness(std::span<BucketPlan const> buckets, std::span<ParameterSpec const> parameters,
+                   std::span<std::size_t const> unit_order) {
+    std::vector<std::size_t> const order = ready_order(parameters, unit_order);
+    std::vector<std::uint64_t> const times = complete_times(parameters, unit_order);
     std::vector<std::size_t> position(order.size());
     for (std::size_t index = 0; index < order.size(); ++index) {
         position[order[index]] = index;
@@ -153,7 +157,11 @@ ZERO_COLD_INLINE std::vector<BucketPlan> merge_by_readiness(std::span<BucketPlan
         for (Piece const& piece : bucket.pieces) {
             last = larger(last, std::uint64_t{position[piece.parameter]});
         }
-        complete.push_back(last);
+        while (bucket.is_persistent && last + 1 < order.size()
+               && times[order[last + 1]] == times[order[last]]) {
+            ++last;
+        }
+        complete.push_back(2 * last + (bucket.is_persistent ? 1 : 0));
     }
     std::vector<BucketPlan> ordered;
     for (std::size_t const index : order_by(complete)) {
@@ -176,8 +184,9 @@ ZERO_COLD_INLINE std::vector<BucketPlan> make_buckets(std::span<ParameterSpec co
             append_buckets(found, {trainable, type}, parameters, options, partitioner, bucketer,
                            as_span(is_persistent));
         }
-        if (options.types() > 1) {
-            found = merge_by_readiness(as_span(found), ready_order(parameters, options.unit_order));
+        bool const has_persistent = !found.empty() && found.back().is_persistent;
+        if (options.types() > 1 || has_persistent) {
+            found = merge_by_readiness(as_span(found), parameters, options.unit_order);
         }
         for (BucketPlan& bucket : found) {
             buckets.push_back(std::move(bucket));

@@ -6,6 +6,7 @@
 #include "../range.hpp"
 
 #include <cstddef>
+#include <span>
 
 namespace ZERO_NAMESPACE {
 struct LeasePlan; // lease_plan.ipp includes this header
@@ -22,8 +23,10 @@ namespace ZERO_NAMESPACE::detail {
 /// @param lifetimes by bucket: ascending, disjoint ranges of steps below `steps`; empty if the
 /// bucket needs no place
 /// @param spares number of spare places to append
+/// @param further by bucket: elements of its place behind its own; empty: none
 LeasePlan place_leases(FlatLayout const& layout, List<List<Range>> const& lifetimes,
-                       std::size_t steps, std::size_t spares);
+                       std::size_t steps, std::size_t spares,
+                       std::span<std::size_t const> further = {});
 
 } // namespace ZERO_NAMESPACE::detail
 

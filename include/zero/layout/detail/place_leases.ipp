@@ -22,8 +22,9 @@ struct LeaseBlock {
 /// lifetime. Remembers which blocks are in flight at each step.
 class LeasePlacer {
 public:
-    LeasePlacer(FlatLayout const& layout, List<List<Range>> const& lifetimes, std::size_t steps)
-        : _layout(&layout), _lifetimes(&lifetimes), _steps(steps) {
+    LeasePlacer(FlatLayout const& layout, List<List<Range>> const& lifetimes, std::size_t steps,
+                std::span<std::size_t const> further)
+        : _layout(&layout), _lifetimes(&lifetimes), _steps(steps), _further(further) {
         group();
         find_peak();
         _is_found.assign(_blocks.size(), false);
@@ -81,7 +82,7 @@ public:
 
 private:
     [[nodiscard]] std::size_t size_of_place(std::size_t bucket) const {
-        return padded_size(_layout->elements(bucket));
+        return padded_size(_layout->elements(bucket)) + (_further.empty() ? 0 : _further[bucket]);
     }
 
     [[nodiscard]] List<Range> const& lifetime(LeaseBlock const& block) const {
@@ -275,6 +276,7 @@ private:
     FlatLayout const* _layout;
     List<List<Range>> const* _lifetimes;
     std::size_t _steps;
+    std::span<std::size_t const> _further; ///< by bucket: elements behind its own; or empty
     List<LeaseBlock> _blocks;
     std::size_t _most_in_flight = 0;          ///< elements at the peak
     std::size_t _peak = 0;                    ///< the first step with the most elements
@@ -288,8 +290,8 @@ private:
 
 ZERO_COLD_INLINE LeasePlan place_leases(FlatLayout const& layout,
                                         List<List<Range>> const& lifetimes, std::size_t steps,
-                                        std::size_t spares) {
-    return LeasePlacer(layout, lifetimes, steps).plan(spares);
+                                        std::size_t spares, std::span<std::size_t const> further) {
+    return LeasePlacer(layout, lifetimes, steps, further).plan(spares);
 }
 
 } // namespace ZERO_NAMESPACE::detail

@@ -203,7 +203,7 @@ auto Engine<Config>::hyper_parameters(std::size_t group) const ->
 template <class Config>
 void Engine<Config>::set_step_count(std::uint64_t count) {
     _protocol.require_idle("set_step_count()");
-    _control.require_steps(count, "step count");
+    detail::require_steps(count, "step count");
     require_healthy();
     try {
         _control.set_step_count(count);
@@ -228,7 +228,9 @@ void Engine<Config>::set_loss_scaler_state(typename Config::LossScaler::State co
 template <class Config>
 void Engine<Config>::replace_loss_scale(float scale) {
     _protocol.require_idle("set_loss_scale()");
-    _control.require_valid(_control.initial_with(scale));
+    auto scaler = Config::LossScaler::initial(_options.loss_scaler);
+    scaler.scale = scale;
+    _control.require_valid(scaler);
     detail::check_unscaling(predivide(), scale);
     require_healthy();
     try {

@@ -55,6 +55,7 @@ void Engine<Config>::end_micro_step() {
     }
     require_healthy();
     try {
+        _parameters.gather_deferred();
         _gradients.end_micro_step(_compute);
     } catch (...) {
         fail();
@@ -141,6 +142,7 @@ void Engine<Config>::gradients_ready(std::size_t unit, std::optional<Queue> writ
     }
     require_healthy();
     try {
+        _parameters.gather_deferred();
         _gradients.set_ready(unit, queue);
     } catch (...) {
         fail_unless_refused();
@@ -213,7 +215,6 @@ auto Engine<Config>::step(double learning_rate, Update&& update, std::optional<s
     return end_step();
 }
 
-/// Waits for the decision and returns whether the step updates anything.
 template <class Config>
 bool Engine<Config>::waits_for_update() {
     detail::wait_for_collectives(*_communicator, _queue);
@@ -328,6 +329,7 @@ void Engine<Config>::cancel_step() {
     _protocol.require_step("cancel_step()");
     require_healthy();
     try {
+        _parameters.gather_deferred();
         _gradients.cancel(_compute);
         _parameters.schedule().end_micro_step(false);
         _parameters.drop_prefetched();

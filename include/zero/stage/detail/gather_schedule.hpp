@@ -51,6 +51,34 @@ public:
     /// is needed last, and a persistent one only if there is no other; `none` if all are in use.
     [[nodiscard]] std::size_t first_to_free(std::size_t unit) const noexcept;
 
+    /// @brief Returns whether a bucket counts as freed although a handle holds it: the last
+    /// acquisition used it and does not keep it, so another rank may have released it already.
+    /// What is gathered must not depend on that.
+    [[nodiscard]] bool is_over(std::size_t bucket) const noexcept {
+        State const& state = _states[bucket];
+        return state.users != 0 && state.acquired == _acquisitions && state.kept_until == none
+               && !_layout->bucket(bucket).is_persistent;
+    }
+
+    /// @brief Returns whether the last acquisition used a bucket.
+    [[nodiscard]] bool is_last(std::size_t bucket) const noexcept {
+        return _states[bucket].acquired == _acquisitions;
+    }
+
+    /// @brief Returns the unit of the last acquisition; `none` before the first.
+    [[nodiscard]] std::size_t last_unit() const noexcept { return _unit; }
+
+    /// @brief Returns whether nothing needs a gathered bucket any more.
+    [[nodiscard]] bool is_unneeded(std::size_t bucket) const noexcept {
+        State const& state = _states[bucket];
+        return state.is_gathered && state.users == 0 && state.kept_until == none
+               && state.ahead == none && !_layout->bucket(bucket).is_persistent;
+    }
+
+    /// @brief Returns whether a handle of the acquisition before the last one holds a bucket that
+    /// counts as freed.
+    [[nodiscard]] bool is_before_held() const noexcept;
+
     /// @brief Begins a use of every bucket of the unit, and advances the order.
     /// @param is_late whether the acquisition had to gather a bucket
     void hold(std::size_t unit, bool is_late);
@@ -58,7 +86,13 @@ public:
     /// @brief Returns the next unit to gather in advance, or `none`. If it finds no room, call this
     /// again only after the next acquisition.
     [[nodiscard]] std::size_t next_ahead() noexcept;
+
+    /// @brief Starts the search of `next_ahead` behind the last acquisition again.
+    void restart_ahead() noexcept { _ahead = _position == none ? 0 : _position + 1; }
     /// @}
+
+    /// @brief Notes that a bucket in use was gathered again.
+    void note_gather_again(std::size_t bucket) noexcept;
 
     /// @brief Notes that a bucket was gathered. @param ahead the unit for which it was gathered in
     /// advance
@@ -131,6 +165,7 @@ private:
         std::size_t kept_until = none; ///< position of the next use, until which it stays gathered
         std::size_t ahead = none;      ///< the unit for which it was gathered in advance; `none`
                                        ///< after its first use
+        std::uint64_t acquired = 0;    ///< number of its last acquisition
         bool is_gathered = false;
     };
 
@@ -147,6 +182,9 @@ private:
     std::size_t _live = 0;        ///< elements of gathered buckets, padded as in their places
     std::size_t _position = none; ///< position of the last acquisition in `_order`, or none
     std::size_t _ahead = 0;       ///< the units before this position in `_order` are gathered
+    std::uint64_t _acquisitions = 0; ///< number of the last acquisition
+    std::size_t _unit = none;        ///< the unit of the last acquisition
+    std::size_t _unit_before = none; ///< the unit of the one before it
     std::uint64_t _micro_steps = 0;
     bool _is_changed = false;         ///< this rank recorded an order in this step
     OrderChange _change{};            ///< the last time a micro-step left the recorded order

@@ -61,10 +61,13 @@ ZERO_INLINE void GatherSchedule::hold(std::size_t unit, bool is_late) {
     }
     std::size_t const recorded = _trace.record(unit);
     _position = recorded < _order.size() ? recorded : none;
+    ++_acquisitions;
+    _unit_before = std::exchange(_unit, unit);
     bool is_in_time = false;
     for (std::size_t index = 0; index < buckets.size(); ++index) {
         State& state = _states[buckets[index]];
         ++state.users;
+        state.acquired = _acquisitions;
         is_in_time = is_in_time || state.ahead != none;
         state.ahead = none;
         state.kept_until = _position == none ? none : _order.kept_until(_position, index);
@@ -87,6 +90,25 @@ ZERO_INLINE std::size_t GatherSchedule::next_ahead() noexcept {
         }
     }
     return none;
+}
+
+ZERO_INLINE bool GatherSchedule::is_before_held() const noexcept {
+    bool is_held = false;
+    if (_position != none && _unit_before != none) { // otherwise nothing is gathered in advance
+        for (std::size_t const bucket : _layout->unit_buckets(_unit_before)) {
+            State const& state = _states[bucket];
+            is_held = is_held
+                      || (state.users != 0 && state.acquired + 1 == _acquisitions
+                          && state.kept_until == none && !_layout->bucket(bucket).is_persistent);
+        }
+    }
+    return is_held;
+}
+
+ZERO_INLINE void GatherSchedule::note_gather_again(std::size_t bucket) noexcept {
+    std::size_t const elements = _layout->elements(bucket);
+    _report.gathers += elements == 0 ? 0 : 1;
+    _report.gathered_elements += elements;
 }
 
 ZERO_INLINE void GatherSchedule::note_gather(std::size_t bucket, std::size_t ahead) noexcept {
@@ -265,7 +287,8 @@ ZERO_COLD_INLINE void throw_order_mismatch(FlatLayout const& layout,
                  " acquired ", unit_text(unit_at(rank)), "; rank 0: ", order_of(0), "; rank ", rank,
                  ": ", order_of(rank),
                  ". The step changed nothing. Acquire the same units in the same order on every "
-                 "rank; skip(unit) takes the place of acquire where a rank does not use one."});
+                 "rank; skip(unit) takes the place of acquire where a rank does not use one, and "
+                 "gradients_ready(unit) that of its gradients."});
         }
     }
     throw_error<CollectiveMismatch>(

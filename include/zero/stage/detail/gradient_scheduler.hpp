@@ -56,7 +56,6 @@ public:
     }
 
     [[nodiscard]] Readiness const& readiness() const noexcept { return _readiness; }
-    /// @brief How this rank delivers the gradients of this step.
     [[nodiscard]] GradientDeliveries& deliveries() noexcept { return _deliveries; }
 
     /// @brief Whether a step must have one micro-step, because the gradients of the caller's block
@@ -65,8 +64,7 @@ public:
         return _has_block && _schedule == ReductionSchedule::boundary;
     }
 
-    /// @brief Makes the queues that wrote gradients, and `writer`, wait until the update has read
-    /// the reduced gradients in the caller's block.
+    /// @brief Makes `writer` and the queues that wrote the caller's block wait for the update.
     void end_step(Queue writer, Event const& updated) {
         if (reduces_once()) {
             _writers.hold_all(updated);
@@ -328,6 +326,10 @@ private:
         if (is_callers) {
             _stores.of_parameter(parameter,
                                  [&](auto& store) { store.clear_callers(parameter, writer); });
+        } else if (_stores.of_parameter(
+                       parameter, [&](auto const& store) { return store.is_whole(parameter); })) {
+            _stores.of_parameter(parameter,
+                                 [&](auto& store) { store.clear_whole(parameter, writer); });
         } else {
             choose(parameter);
         }

@@ -9,7 +9,9 @@
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/gradient_source.hpp"
 #include "../../layout/memory_plan.hpp"
+#include "../../layout/padding.hpp"
 #include "../../layout/piece.hpp"
+#include "../../layout/piece_position.hpp"
 #include "../../layout/placement.hpp"
 #include "bucket_copies.hpp"
 #include "bucket_pool.hpp"
@@ -76,18 +78,24 @@ public:
     /// @brief The caller-owned memory of a parameter's gradient, or null.
     [[nodiscard]] G* callers(std::size_t parameter) const noexcept { return _callers[parameter]; }
 
+    /// @brief Whether a gradient in the engine's memory lies in several buckets, so that it is
+    /// written as a whole behind the last of them, and copied into each before its reduction.
+    [[nodiscard]] bool is_whole(std::size_t parameter) const noexcept {
+        return !_wholes.empty() && _wholes[parameter] != 0;
+    }
+
     /// @brief The memory to which the backward pass adds a parameter's gradient: caller-owned, or a
-    /// piece of an open bucket. Null if the parameter is frozen or empty.
+    /// piece of an open bucket, or behind it. Null if the parameter is frozen or empty.
     [[nodiscard]] G* gradient(std::size_t parameter) const {
         auto const& spec = _layout->parameter(parameter);
         if (_callers[parameter] != nullptr || !spec.trainable || spec.elements == 0) {
             return _callers[parameter];
         }
-        auto const pieces = _layout->parameter_pieces(parameter);
-        if (pieces.size() != 1) {
-            throw_split_gradient(*_layout, parameter);
+        if (is_whole(parameter)) {
+            return _pool.at(_layout->parameter_buckets(parameter).back()) + _wholes[parameter];
         }
-        return at(pieces.front().bucket, _layout->piece(pieces.front()));
+        PiecePosition const position = _layout->parameter_pieces(parameter).front();
+        return at(position.bucket, _layout->piece(position));
     }
 
     /// @brief Bytes of the tables in the backend's memory.
@@ -120,7 +128,9 @@ public:
         if (!_pool.claim(bucket)) {
             throw_no_room(*_layout, bucket, _rank);
         }
-        poison_source(bucket, writer, _pool.open(bucket, writer, Fence::gradient_lease_reuse));
+        G* const memory = _pool.open(bucket, writer, Fence::gradient_lease_reuse);
+        poison_source(bucket, writer, memory,
+                      _wholes.empty() ? 0 : whole_gradient_elements(*_layout, bucket));
     }
 
     void close(std::size_t bucket, Event last_use) { _pool.close(bucket, std::move(last_use)); }
@@ -152,11 +162,17 @@ public:
         Backend::fill(writer, _callers[parameter], _layout->parameter(parameter).elements, G{});
     }
 
+    void clear_whole(std::size_t parameter, Queue writer) {
+        Backend::fill(writer, gradient(parameter), _layout->parameter(parameter).elements, G{});
+    }
+
     /// @brief Adds one piece of a transient gradient. @param gradient gradient of the whole
     /// parameter
     void add(std::size_t bucket, Piece const& piece, void const* gradient, Queue writer) {
-        Backend::accumulate(writer, at(bucket, piece),
-                            static_cast<G const*>(gradient) + piece.parameter_begin,
+        G* const sum = is_whole(piece.parameter)
+                           ? this->gradient(piece.parameter) + piece.parameter_begin
+                           : at(bucket, piece);
+        Backend::accumulate(writer, sum, static_cast<G const*>(gradient) + piece.parameter_begin,
                             piece.elements);
     }
 
@@ -192,6 +208,14 @@ public:
             }
         }
         copy();
+        for (std::size_t index = 0; !_wholes.empty() && index < pieces.size(); ++index) {
+            Piece const& piece = _layout->pieces(bucket)[pieces[index]];
+            if (is_whole(piece.parameter) && is_written(piece.parameter)) {
+                Backend::copy_bytes(_queue, at(bucket, piece),
+                                    gradient(piece.parameter) + piece.parameter_begin,
+                                    piece.elements * sizeof(G));
+            }
+        }
         clear(bucket, _queue, pieces,
               [&](std::size_t parameter) { return !is_written(parameter); });
     }
@@ -234,9 +258,10 @@ private:
     }
 
     /// With poison: fills the memory of a bucket with NaN, which stays in the padding.
-    void poison_source(std::size_t bucket, Queue writer, G* memory) {
+    /// @param further elements behind those of the bucket
+    void poison_source(std::size_t bucket, Queue writer, G* memory, std::size_t further = 0) {
         if (_poison) {
-            Backend::fill(writer, memory, _layout->elements(bucket),
+            Backend::fill(writer, memory, _layout->elements(bucket) + further,
                           from_float<G>(std::numeric_limits<float>::quiet_NaN()));
         }
     }
@@ -262,6 +287,7 @@ private:
                          - _layout->bucket(bucket).block_begin;
             }
         }
+        find_wholes();
         if (_sums.sums_in_block(context)) {
             List<G*> sources;
             for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
@@ -278,6 +304,22 @@ private:
         Backend::fill(_queue, _copied.data(), _copied.size(), G{});
     }
 
+    /// Lays whole gradients one behind the other, after the elements of their last buckets.
+    [[gnu::cold]] void find_wholes() {
+        for (std::size_t bucket = 0; bucket < _layout->trainable_buckets(); ++bucket) {
+            std::size_t end = padded_size(_layout->elements(bucket));
+            for (std::size_t index = 0; index < _layout->pieces(bucket).size(); ++index) {
+                PiecePosition const at{bucket, index};
+                if (std::size_t const elements = whole_gradient_elements(*_layout, at);
+                    elements != 0) {
+                    _wholes.resize(_layout->parameters().size(), 0);
+                    _wholes[_layout->piece(at).parameter] = end;
+                    end += elements;
+                }
+            }
+        }
+    }
+
     std::size_t _type;
     FlatLayout const* _layout;
     Queue _queue;
@@ -289,6 +331,9 @@ private:
     GradientSumStore<Config, Types> _sums;
     G* _block = nullptr;              ///< the caller's block of gradients, if there is one
     List<G*> _callers;                ///< per parameter: its caller-owned gradient, or null
+    std::vector<std::size_t> _wholes; ///< per parameter: offset of its whole gradient from the
+                                      ///< memory of its last bucket, 0: it has none; empty: none
+                                      ///< has one
     List<GradientSource> _sources;    ///< per trainable bucket
     BucketCopies<G, Backend> _copies; ///< rows of caller-owned gradients that are copied
     Drain<Backend> _drain;

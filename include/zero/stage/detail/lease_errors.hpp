@@ -25,9 +25,6 @@ namespace ZERO_NAMESPACE::detail {
 [[noreturn, gnu::cold]] void throw_no_room(FlatLayout const& layout, std::size_t bucket,
                                            std::size_t rank);
 
-/// @throws InvalidArgument: an adopted block cuts the parameter, so its gradient is not contiguous
-[[noreturn, gnu::cold]] void throw_split_gradient(FlatLayout const& layout, std::size_t parameter);
-
 } // namespace ZERO_NAMESPACE::detail
 
 #if !defined(ZERO_COMPILED)

@@ -29,7 +29,7 @@ ZERO_COLD_INLINE void throw_no_gradient_lease(FlatLayout const& layout, std::siz
               ? "; list the units in the order in which the forward pass uses them, or set "
                 "extra_leases."
               : "; call gradients_ready() of a unit before gradients() of the next (even if the "
-                "unit has none), register parameters in order of use, or set extra_leases.")});
+                "unit has none), number units in their order of use, or set extra_leases.")});
 }
 
 ZERO_COLD_INLINE void throw_no_parameter_lease(FlatLayout const& layout, std::size_t unit,
@@ -49,14 +49,6 @@ ZERO_COLD_INLINE void throw_no_room(FlatLayout const& layout, std::size_t bucket
     throw_error<OutOfOrder>({"zero: ", layout.bucket_text(bucket), " of ", layout.elements(bucket),
                              " elements finds no room on rank ", rank,
                              ", which is a bug of zero; please report it, and set extra_leases."});
-}
-
-ZERO_COLD_INLINE void throw_split_gradient(FlatLayout const& layout, std::size_t parameter) {
-    throw_error<InvalidArgument>(
-        {"zero: parameter '", layout.parameter(parameter).name, "' of the adopted block lies in ",
-         layout.parameter_buckets(parameter).size(),
-         " buckets, so the engine has no contiguous memory for its gradient; register your own "
-         "memory in Parameter::gradient, or use hand_over()."});
 }
 
 } // namespace ZERO_NAMESPACE::detail

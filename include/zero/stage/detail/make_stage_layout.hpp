@@ -43,8 +43,8 @@ template <class Engine>
 
 /// @brief Checks all arguments of a stage and makes its layout. Allocates no backend memory and
 /// sends nothing.
-/// @param unit_order the order in which units finish their backward pass; empty: unknown, so
-/// reverse registration order
+/// @param unit_order the order in which units finish their backward pass; empty: by
+/// descending number
 /// @throws InvalidArgument naming the option or the parameter, and the remedy
 template <class Engine, class Partitioner, class Bucketer>
 [[gnu::cold]] FlatLayout

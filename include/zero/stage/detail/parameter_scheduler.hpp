@@ -44,7 +44,8 @@ public:
                       return TypeContext<Config>{context, type};
                   }),
           _published(_layout->buckets()),
-          _last_readers(_row.shards_parameters() ? _layout->buckets() : 0) {
+          _last_readers(_row.shards_parameters() ? _layout->buckets() : 0),
+          _holders(_row.shards_parameters() ? 8 : 0) {
         _claimed.reserve(_layout->buckets()); // a step allocates nothing
     }
 
@@ -107,13 +108,14 @@ public:
         if (_row.shards_parameters()) {
             fence = Fence::weights_gathered;
             _schedule.require_recorded_order(unit);
+            gather_deferred();
             require_leases(unit);
             bool const is_late = gather_missing(unit, GatherSchedule::none);
             _schedule.hold(unit, is_late);
-            for (std::size_t next = _schedule.next_ahead();
-                 next != GatherSchedule::none && claim(next, LeaseChoice::spare_places);
-                 next = _schedule.next_ahead()) {
-                gather_missing(next, next);
+            remember_holder({unit, reader});
+            _is_deferred = _layout->world() > 1 && _schedule.is_before_held();
+            if (!_is_deferred) {
+                gather_ahead();
             }
         }
         for (std::size_t const bucket : _layout->unit_buckets(unit)) {
@@ -121,12 +123,30 @@ public:
         }
     }
 
+    /// @brief Gathers in advance what an acquisition put off because the unit before it was held.
+    /// Other ranks may have released that unit earlier, and gathered then. So it is called before
+    /// anything else is sent, and the gathers of all ranks have one order. Collective.
+    void gather_deferred() {
+        if (std::exchange(_is_deferred, false)) {
+            _schedule.restart_ahead();
+            gather_ahead();
+            for (std::size_t const bucket : _layout->unit_buckets(_schedule.last_unit())) {
+                if (_schedule.is_unneeded(bucket)) {
+                    close_idle(bucket);
+                }
+            }
+        }
+    }
+
     /// @brief Ends one acquisition: the commands on `reader` so far are its last readers.
     void release(std::size_t unit, Queue reader) {
         Event const event = Backend::record(reader);
         if (_row.shards_parameters()) {
+            forget_holder(unit, reader);
             for (std::size_t const bucket : _layout->unit_buckets(unit)) {
-                bool const is_over = _schedule.release(bucket);
+                // While gathers are put off, the last unit keeps its memory, as on the other ranks.
+                bool const is_over =
+                    _schedule.release(bucket) && !(_is_deferred && _schedule.is_last(bucket));
                 if (_schedule.is_used(bucket)) {
                     Backend::wait(_queue, event, Fence::weights_read);
                 } else if (is_over && !_last_readers[bucket].is_set) {
@@ -246,6 +266,50 @@ private:
         bool is_set = false;
     };
 
+    struct Holder {
+        std::size_t unit = 0;
+        Queue queue{};
+    };
+
+    void remember_holder(Holder const& holder) {
+        if (_open == _holders.size()) {
+            _holders.push_back(holder);
+        }
+        _holders[_open++] = holder;
+    }
+
+    void forget_holder(std::size_t unit, Queue reader) noexcept {
+        for (std::size_t index = 0; index < _open; ++index) {
+            if (_holders[index].unit == unit && _holders[index].queue == reader) {
+                _holders[index] = _holders[--_open];
+                return;
+            }
+        }
+    }
+
+    void gather_ahead() {
+        for (std::size_t next = _schedule.next_ahead();
+             next != GatherSchedule::none && claim(next, LeaseChoice::spare_places);
+             next = _schedule.next_ahead()) {
+            gather_missing(next, next);
+        }
+    }
+
+    /// Gathers a bucket again that the last acquisition used and still holds: a rank that has
+    /// released it gathers it now. It receives the bits that it has, in the same place, and no
+    /// holder reads meanwhile.
+    void gather_again(std::size_t bucket, char const* context) {
+        for (std::size_t index = 0; index < _open; ++index) {
+            Backend::wait(_queue, Backend::record(_holders[index].queue), Fence::weights_read);
+        }
+        _stores.of_bucket(bucket, [&](auto& store) { store.gather_again(bucket, context); });
+        _published[bucket] = Backend::record(_queue);
+        for (std::size_t index = 0; index < _open; ++index) {
+            Backend::wait(_holders[index].queue, _published[bucket], Fence::weights_gathered);
+        }
+        _schedule.note_gather_again(bucket);
+    }
+
     void close(std::size_t bucket, Event const& last_use) {
         _stores.of_bucket(bucket, [&](auto& store) { store.close(bucket, last_use); });
         _schedule.note_free(bucket);
@@ -282,6 +346,10 @@ private:
                 gather(bucket, _schedule.context_of(unit));
                 _schedule.note_gather(bucket, ahead);
                 is_gathered = is_gathered || _layout->elements(bucket) != 0;
+            } else if (ahead == GatherSchedule::none && _layout->world() > 1
+                       && _layout->elements(bucket) != 0 && _schedule.is_over(bucket)) {
+                gather_again(bucket, _schedule.context_of(unit));
+                is_gathered = true;
             }
         }
         return is_gathered;
@@ -334,6 +402,9 @@ private:
     List<LastReader> _last_readers;    ///< per sharded bucket: its last reader while it stays
                                        ///< gathered
     std::vector<std::size_t> _claimed; ///< buckets claimed by the current call
+    List<Holder> _holders;             ///< open handles of sharded parameters, the first `_open`
+    std::size_t _open = 0;
+    bool _is_deferred = false; ///< the last acquisition has not gathered in advance yet
 };
 
 } // namespace ZERO_NAMESPACE::detail

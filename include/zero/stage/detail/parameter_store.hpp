@@ -165,15 +165,15 @@ public:
     void gather(std::size_t bucket, char const* context = "") {
         [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
         T* const lease = open(bucket);
-        if (_is_in_place) {
-            return;
+        if (!_is_in_place) {
+            gather_into(lease, bucket, context);
         }
-        auto const cuts = _cuts.of(_layout->cuts(bucket));
-        if (cuts.back() != 0) {
-            CollectiveTag tag = bucket_tag("parameters of bucket", *_layout, bucket);
-            tag.context = context;
-            _communicator->all_gather(_placed.at(bucket, cuts[_rank]), lease, cuts, _queue, tag);
-        }
+    }
+
+    /// @brief Gathers an open bucket once more, on several ranks. Collective.
+    void gather_again(std::size_t bucket, char const* context) {
+        [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
+        gather_into(_pool.at(bucket), bucket, context);
     }
 
     /// @brief Makes the communication queue wait for the last use of every released lease.
@@ -212,6 +212,15 @@ public:
     }
 
 private:
+    void gather_into(T* lease, std::size_t bucket, char const* context) {
+        auto const cuts = _cuts.of(_layout->cuts(bucket));
+        if (cuts.back() != 0) {
+            CollectiveTag tag = bucket_tag("parameters of bucket", *_layout, bucket);
+            tag.context = context;
+            _communicator->all_gather(_placed.at(bucket, cuts[_rank]), lease, cuts, _queue, tag);
+        }
+    }
+
     /// Leases memory that was claimed, or whose place is free.
     T* open(std::size_t bucket) {
         if (!_pool.claim(bucket)) {

@@ -40,9 +40,6 @@ public:
     /// @brief Returns whether any figure is measured.
     [[nodiscard]] bool is_any() const noexcept { return _options.is_any() || _leaves_out; }
 
-    /// @brief Returns whether a group is left out of clipping.
-    [[nodiscard]] bool leaves_out() const noexcept { return _leaves_out; }
-
     /// @brief Returns whether the ranks reduce the integers of `figures`, in place of those of
     /// `StepState`.
     [[nodiscard]] bool is_exchanged() const noexcept { return _exchanged.size() != 0; }

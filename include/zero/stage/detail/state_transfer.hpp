@@ -175,9 +175,9 @@ public:
     /// @brief Divides the values of one rank, `root`, and stores them on every rank that holds
     /// them. Collective.
     /// @param form in which the caller gives the values; "" where there is only one
-    /// @throws InvalidArgument on every rank for a wrong number of values, or another parameter,
-    /// and what `check(values)` throws on every rank for those of `root`; CollectiveMismatch if
-    /// ranks set another array, or in another form
+    /// @param check called with the values of `root` on every rank; what it throws refuses them
+    /// @throws InvalidArgument on every rank for a wrong number of values, or another parameter;
+    /// CollectiveMismatch if ranks set another array, or in another form
     template <class Check = NoCheck>
     void broadcast(ArrayKind kind, std::size_t state, std::size_t parameter,
                    std::span<float const> values, float divisor, std::size_t root = 0,

@@ -157,10 +157,10 @@ public:
 
     [[nodiscard]] Group const* rows() const noexcept { return _counts.rows(_groups.data()); }
     [[nodiscard]] UpdateCounts<Config> const& counts() const noexcept { return _counts; }
+
     /// @brief Returns the factor of a group's gradients in the last decided step. Does not wait.
     [[nodiscard]] float factor_of_group(std::size_t group) const {
-        return _report.leaves_out() ? Backend::load(&_groups.data()[group].factor)
-                                    : Backend::load(decision()).factor;
+        return Backend::load(&_groups.data()[group].factor);
     }
     [[nodiscard]] std::size_t group_count() const noexcept { return _settings.group_count(); }
     [[nodiscard]] UpdateDecision const* decision() const noexcept {
@@ -194,15 +194,6 @@ public:
         return Backend::load(&_groups.data()[group].options);
     }
 
-    /// @throws InvalidArgument for a number of steps that no training reaches: it would overflow
-    static void require_steps(std::uint64_t count, char const* what) {
-        constexpr std::uint64_t most = std::uint64_t{1} << 62U;
-        if (count > most) {
-            throw_error<InvalidArgument>(
-                {"zero: the ", what, " ", count, " is larger than 2^62; it counts steps from 0."});
-        }
-    }
-
     void set_step_count(std::uint64_t count) {
         _settings.set_step_count(count);
         Backend::run(_queue, Assign<std::uint64_t>{&_state.data()->step_count, count});
@@ -228,13 +219,6 @@ public:
                       }) {
             Config::LossScaler::validate_state(scaler, _options->loss_scaler);
         }
-    }
-
-    /// @brief Returns the initial state of the scaler with another scale.
-    [[nodiscard]] ScalerState initial_with(float scale) const {
-        ScalerState scaler = Config::LossScaler::initial(_options->loss_scaler);
-        scaler.scale = scale;
-        return scaler;
     }
 
     void set_scaler_state(ScalerState const& scaler) {

@@ -10,6 +10,10 @@
 
 namespace ZERO_NAMESPACE::detail {
 
+/// @throws InvalidArgument for a number of steps that no training reaches, because it would
+/// overflow
+[[gnu::cold]] void require_steps(std::uint64_t count, char const* what);
+
 /// @brief Records on the host the learning rate factors, and the settings that were changed since
 /// construction, so that ranks can compare these by a hash in every step. `StepControl` owns it.
 class StepSettings {

@@ -11,6 +11,14 @@
 
 namespace ZERO_NAMESPACE::detail {
 
+ZERO_COLD_INLINE void require_steps(std::uint64_t count, char const* what) {
+    constexpr std::uint64_t most = std::uint64_t{1} << 62U;
+    if (count > most) {
+        throw_error<InvalidArgument>(
+            {"zero: the ", what, " ", count, " is larger than 2^62; it counts steps from 0."});
+    }
+}
+
 ZERO_COLD_INLINE StepSettings::StepSettings(FlatLayout const& layout, std::size_t listed_groups)
     : _group_count(listed_groups) {
     for (auto const& parameter : layout.parameters()) {
