@@ -167,6 +167,12 @@ typedef struct zero_options {
                                  are used too long; 0 */
     int count_zero_gradients; /* not 0: zero_report.zero_gradients is counted; 0 */
     int group_norms;          /* not 0: zero_last_group_norms() has norms; 0 */
+    int leave_unused;         /* not 0: a parameter of which no rank has a gradient in a step keeps
+                                 its value and its optimizer state, and the bias correction counts
+                                 its own updates; 0: its gradient is zero. A gradient exists if
+                                 zero_gradient() or zero_open() gave its memory, or if it is
+                                 registered and its unit is reported, unless zero_note_unused()
+                                 says otherwise. Not with require_gradients */
 } zero_options;
 
 /* The value of prefetch_elements for one unit, however large. */
@@ -232,6 +238,10 @@ ZERO_C_API zero_status zero_gradients(zero_engine* engine, size_t unit, int is_o
 /* The memory of a parameter's gradient between zero_gradients() and zero_gradients_ready(). Null on
  * failure, and for a frozen parameter. */
 ZERO_C_API void* zero_gradient(zero_engine* engine, size_t unit, size_t parameter);
+
+/* With options.leave_unused: nothing is added to this gradient in this micro-step, although
+ * zero_gradient() or zero_open() gave its memory, or it is registered. */
+ZERO_C_API zero_status zero_note_unused(zero_engine* engine, size_t unit, size_t parameter);
 
 /* The gradients of a unit are complete. Starts to reduce them. Collective in stage 3. */
 ZERO_C_API zero_status zero_gradients_ready(zero_engine* engine, size_t unit);

@@ -67,10 +67,9 @@ std::vector<float> train_functor() {
 template <class Zero>
 std::vector<float> train_update() {
     return train<Zero>([](Zero& engine) {
-        std::uint64_t const number = engine.step_count() + 1; // skipped steps do not count
         engine.step(rate, [&](auto const& slice) {
             using State = std::remove_reference_t<decltype(slice.states[0][0])>;
-            AdaMax::Hyper const hyper = AdaMax::hyper({}, slice.learning_rate, number);
+            AdaMax::Hyper const hyper = AdaMax::hyper({}, slice.learning_rate, slice.update);
             auto const weights = slice.weights();
             for (std::size_t i = 0; i < weights.size(); ++i) {
                 float const gradient =

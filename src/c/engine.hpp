@@ -44,6 +44,7 @@ struct zero_engine {
     virtual void const* weight(std::size_t unit, std::size_t parameter) = 0;
     virtual void gradients(std::size_t unit, bool is_zeroed) = 0;
     virtual void* gradient(std::size_t unit, std::size_t parameter) = 0;
+    virtual void note_unused(std::size_t unit, std::size_t parameter) = 0;
     virtual void gradients_ready(std::size_t unit) = 0;
     [[nodiscard]] virtual float loss_scale() = 0;
     virtual void step(double learning_rate) = 0;

@@ -290,6 +290,10 @@ void* zero_gradient(zero_engine* engine, size_t unit, size_t parameter) {
     return address;
 }
 
+zero_status zero_note_unused(zero_engine* engine, size_t unit, size_t parameter) {
+    return on(engine, [&](zero_engine& e) { e.note_unused(unit, parameter); });
+}
+
 zero_status zero_gradients_ready(zero_engine* engine, size_t unit) {
     return on(engine, [&](zero_engine& e) { e.gradients_ready(unit); });
 }

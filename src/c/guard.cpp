@@ -33,6 +33,7 @@ constexpr std::pair<std::string_view, std::string_view> names_in_c[] = {
     {"end_micro_step()", "zero_next_micro_step()"},
     {"begin_step()", "zero_begin_step()"},
     {"cancel_step()", "zero_cancel_step()"},
+    {"note_unused()", "zero_note_unused()"},
     {"gradients_ready(unit)", "zero_gradients_ready()"},
     {"gradients_ready()", "zero_gradients_ready()"},
     {"the spans of gradients(unit)", "the memory of zero_gradient() or zero_open()"},
@@ -50,6 +51,7 @@ constexpr std::pair<std::string_view, std::string_view> names_in_c[] = {
     {"Parameter::gradient", "zero_parameter.gradient"},
     {"ReductionSchedule::every_micro_step", "ZERO_EVERY_MICRO_STEP"},
     {"UnusedParameters::zero", "require_gradients = 0"},
+    {"UnusedParameters::leave", "leave_unused = 1"},
 };
 
 std::string in_c(std::string_view message) {

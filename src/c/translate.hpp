@@ -79,6 +79,14 @@ Options stage_options(zero_options const& from) {
     if (from.require_gradients != 0) {
         to.unused_parameters = zero::UnusedParameters::error;
     }
+    if (from.leave_unused != 0) {
+        if (from.require_gradients != 0) {
+            throw zero::InvalidArgument("zero: options.leave_unused conflicts with "
+                                        "options.require_gradients, which refuses "
+                                        "unused parameters; set one of the two.");
+        }
+        to.unused_parameters = zero::UnusedParameters::leave;
+    }
     if (from.block == nullptr && from.block_elements != 0) {
         throw zero::InvalidArgument(
             "zero: options.block_elements is set, but options.block is null.");

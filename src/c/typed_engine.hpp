@@ -161,6 +161,10 @@ public:
         return (*_gradients[unit])[parameter].data();
     }
 
+    void note_unused(std::size_t unit, std::size_t parameter) override {
+        _engine->note_unused(unit, parameter);
+    }
+
     void gradients_ready(std::size_t unit) override {
         _engine->gradients_ready(unit);
         if (unit < _gradients.size()) {

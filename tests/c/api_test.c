@@ -381,6 +381,47 @@ static int update(zero_communicator* communicator, void* user) {
     return 0;
 }
 
+/* A parameter that no rank uses stays, although its memory was asked for; one that a rank uses does
+ * not. */
+static int leave_unused(zero_communicator* communicator, void* user) {
+    zero_parameter list[2];
+    fill_model(list, NULL);
+    zero_options options;
+    zero_options_init(&options, sizeof options);
+    options.leave_unused = 1;
+    options.require_gradients = 1;
+    zero_engine* engine = NULL;
+    (void)user;
+    EXPECT_REFUSED(zero_create(communicator, list, 2, &options, &engine), ZERO_INVALID_ARGUMENT,
+                   "options.leave_unused conflicts with options.require_gradients");
+    options.require_gradients = 0;
+    EXPECT(zero_create(communicator, list, 2, &options, &engine) == ZERO_OK);
+    float values[3][5];
+    for (int step = 0; step < 3; ++step) { /* unit 1 has a gradient on rank 0, in the first step */
+        EXPECT(zero_begin_step(engine, 1) == ZERO_OK);
+        for (size_t unit = 2; unit-- > 0;) {
+            float* weights[2];
+            float* gradients[2];
+            EXPECT(zero_open(engine, unit, weights, gradients) == ZERO_OK);
+            if (unit == 0 || (step == 0 && zero_rank(communicator) == 0)) {
+                gradients[unit][0] += 1.0F;
+            } else {
+                EXPECT(zero_note_unused(engine, unit, unit) == ZERO_OK);
+            }
+            EXPECT(zero_close(engine, unit) == ZERO_OK);
+        }
+        EXPECT_REFUSED(zero_note_unused(engine, 0, 1), ZERO_INVALID_ARGUMENT, "number 1");
+        EXPECT(zero_step(engine, 0.25) == ZERO_OK);
+        EXPECT_REFUSED(zero_note_unused(engine, 0, 0), ZERO_OUT_OF_ORDER, "zero_note_unused()");
+        EXPECT(zero_get_parameter(engine, 1, values[step], 5) == ZERO_OK);
+    }
+    EXPECT(values[0][0] < -0.2F);
+    EXPECT(memcmp(values[0], values[1], sizeof values[0]) == 0);
+    EXPECT(memcmp(values[0], values[2], sizeof values[0]) == 0);
+    zero_destroy(engine);
+    return 0;
+}
+
 /* An update that fails breaks the engine. */
 static int broken(zero_communicator* communicator, void* user) {
     zero_parameter list[2];
@@ -577,6 +618,7 @@ int main(int count, char** arguments) {
         check_checkpoints(directory);
     }
     expect(__LINE__, zero_run_ranks(RANKS, 60.0, update, NULL) == ZERO_OK);
+    expect(__LINE__, zero_run_ranks(RANKS, 60.0, leave_unused, NULL) == ZERO_OK);
     expect(__LINE__, zero_run_ranks(RANKS, 60.0, add, NULL) == ZERO_OK);
     expect(__LINE__, zero_run_ranks(RANKS, 60.0, leave, NULL) == ZERO_INVALID_ARGUMENT
                          && strstr(zero_last_error(), "values of zero_sum()") != NULL);

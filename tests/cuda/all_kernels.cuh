@@ -57,6 +57,7 @@ public:
     void add_commands() {
         using Config = typename detail::StageConfig<2, Stage>::EngineConfig;
         add(kernels::run_kernel<detail::DecideStep<Config>>);
+        add(kernels::run_kernel<detail::DecideParameters<Config>>);
         add(kernels::run_kernel<detail::CaptureScale<Config>>);
         add(kernels::run_kernel<detail::ClearInspection<Config>>);
         add(kernels::run_kernel<detail::Assign<typename Config::Optimizer::Options>>);
@@ -111,6 +112,8 @@ inline std::vector<void const*> all_kernels() {
     list.add(kernels::run_kernel<detail::Assign<std::int64_t>>);
     list.add(kernels::run_kernel<detail::Assign<float>>);
     list.add(kernels::run_kernel<detail::Assign<double>>);
+    list.add(kernels::run_kernel<detail::NoteUnused>);
+    list.add(kernels::run_kernel<detail::ClearMissed>);
     list.add_commands<DynamicLossScaler>();
     list.add_commands<StaticLossScaler>();
     list.add_commands<Sgd>();

@@ -2,6 +2,8 @@
 
 #include "cuda/device_model.cuh"
 
+#include <zero/stage/training_state.hpp>
+
 #include <barrier>
 #include <cstddef>
 #include <cstdint>
@@ -128,6 +130,7 @@ private:
 struct CapturedResult {
     Trained trained;
     std::uint64_t step_count = 0;
+    std::uint64_t updates = 0; ///< of parameter 3
     float scale = 0.0F;
     bool was_skipped = false; ///< whether one of the three steps in the middle was skipped
 
@@ -141,10 +144,12 @@ __global__ void perhaps_overflow(G* gradient, int const* is_overflow) {
     }
 }
 
-/// Runs the five steps of one rank. @param graph null: every step is eager
+/// Runs the five steps of one rank.
+/// @param graph null: every step is eager
+/// @param leaves the three steps in the middle have no gradient of parameter 3, which they leave
 template <class Stage>
 CapturedResult run_captured_steps(typename Stage::Communicator& communicator, GroupGraph* graph,
-                                  std::size_t rank_in_graph) {
+                                  std::size_t rank_in_graph, bool leaves = false) {
     constexpr double learning_rates[] = {0.01, 0.03, 0.02, 0.005, 0.04};
     constexpr bool overflows[] = {false, false, true, false, false};
     auto const rank = static_cast<std::uint64_t>(communicator.rank());
@@ -155,6 +160,7 @@ CapturedResult run_captured_steps(typename Stage::Communicator& communicator, Gr
     options.loss_scaler.growth_interval = 2;
     options.loss_scaler.hysteresis = 1;
     options.compute_queue = stream.get();
+    options.unused_parameters = leaves ? UnusedParameters::leave : UnusedParameters::zero;
     DeviceArray<int> const is_overflow(1); // freed when the engine has waited for its readers
     Stage engine(communicator, registration<typename Stage::ParameterType>(toy_specs()), options);
 
@@ -167,7 +173,7 @@ CapturedResult run_captured_steps(typename Stage::Communicator& communicator, Gr
             cudaMemsetAsync(is_overflow.data(), overflows_here ? 1 : 0, sizeof(int), stream.get()),
             "cudaMemsetAsync");
     };
-    auto const enqueue_step = [&] { // always the same gradients, except for the overflow
+    auto const enqueue_step = [&](bool is_left) { // always the same gradients, but for overflows
         engine.begin_step();
         for (auto const micro_step : engine.micro_steps(2)) {
             run_device_micro_step(engine, stream.get(), rank, 7, micro_step, 4, [&](auto gradient) {
@@ -175,17 +181,20 @@ CapturedResult run_captured_steps(typename Stage::Communicator& communicator, Gr
                                      perhaps_overflow<typename Stage::GradientType>,
                                      gradient.data(), is_overflow.data());
             });
+            if (is_left) {
+                engine.note_unused(2, 3);
+            }
         }
         (void)engine.step(1.0);
     };
 
     CapturedResult result;
     prepare(0);
-    enqueue_step();
+    enqueue_step(false);
     if (graph != nullptr) {
         engine.join();
         graph->capture(rank_in_graph, stream.get(), [&] {
-            enqueue_step();
+            enqueue_step(leaves);
             engine.join();
         });
     }
@@ -196,13 +205,14 @@ CapturedResult run_captured_steps(typename Stage::Communicator& communicator, Gr
             graph->launch(rank_in_graph, stream.get());
             engine.join();
         } else {
-            enqueue_step();
+            enqueue_step(leaves);
         }
         result.was_skipped = result.was_skipped || engine.last_report().is_skipped;
     }
     prepare(4);
-    enqueue_step();
+    enqueue_step(false);
     result.step_count = engine.step_count();
+    result.updates = TrainingState(engine).updates(3);
     result.scale = engine.loss_scaler_state().scale;
     collect(engine, toy_specs(), result.trained);
     cuda::detail::check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");

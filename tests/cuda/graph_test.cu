@@ -18,11 +18,11 @@ namespace {
 
 /// @param captures false: every step is eager
 template <class Stage>
-std::vector<CapturedResult> run(int world, bool captures) {
+std::vector<CapturedResult> run(int world, bool captures, bool leaves = false) {
     GroupGraph graph(world);
     return on_ranks<CapturedResult, typename Stage::Communicator>(world, [&](auto& communicator) {
         return run_captured_steps<Stage>(communicator, captures ? &graph : nullptr,
-                                         static_cast<std::size_t>(communicator.rank()));
+                                         static_cast<std::size_t>(communicator.rank()), leaves);
     });
 }
 
@@ -77,6 +77,22 @@ TEST_CASE("A replayed step of several ranks on a device, each captured by its ow
         return;
     }
     check_worlds({2, 3});
+}
+
+TEST_CASE("A replayed step leaves the parameter that its capture had no gradient of", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    in_every_stage([&]<int N>() {
+        using Stage = ZeroStage<N, Parameters<float16>, Loopback<cuda::Backend>>;
+        auto const captured = run<Stage>(2, true, true);
+        CHECK(captured == run<Stage>(2, false, true));
+        CHECK_FALSE(captured == run<Stage>(2, true));
+        for (CapturedResult const& rank : captured) {
+            CHECK(rank.step_count == 4);
+            CHECK(rank.updates == 2);
+        }
+    });
 }
 
 TEST_CASE("Queries for a report, its event or norms during a capture are refused and do not "

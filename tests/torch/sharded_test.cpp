@@ -8,6 +8,9 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <memory>
+#include <type_traits>
+#include <vector>
 
 namespace zero::test::sharded_test {
 
@@ -168,6 +171,73 @@ void check_replicated(int micro_steps, Outcome const& expected) {
     }
 }
 
+struct PairImpl : ::torch::nn::Module {
+    ::torch::nn::Linear always{nullptr}, sometimes{nullptr};
+    PairImpl() {
+        always = register_module("always", ::torch::nn::Linear(4, 4));
+        sometimes = register_module("sometimes", ::torch::nn::Linear(4, 4));
+    }
+    at::Tensor forward(bool uses_both) {
+        at::Tensor const x = always(::torch::ones({2, 4}));
+        return (uses_both ? sometimes(x) : x).sum();
+    }
+};
+using Pair = ::torch::nn::ModuleHolder<PairImpl>;
+
+/// Trains four steps, of which rank 1 uses the second half of the module in the first and the last.
+/// Returns that half after each step.
+template <class Zero, template <class> class Adapter>
+std::vector<std::vector<float>> train_pair() {
+    std::vector<std::vector<float>> seen;
+    run_ranks(ranks, [&](LoopbackCommunicator& communicator) {
+        at::set_num_threads(1);
+        Pair pair;
+        typename Zero::Options options;
+        options.unused_parameters = UnusedParameters::leave;
+        auto adapter = [&] {
+            if constexpr (std::is_same_v<Adapter<Zero>, torch::Sharded<Zero>>) {
+                return std::make_unique<Adapter<Zero>>(
+                    communicator, *pair, std::vector<torch::Unit>{{"pair", pair}}, options);
+            } else {
+                return std::make_unique<Adapter<Zero>>(communicator, *pair, options);
+            }
+        }();
+        for (int step = 0; step < 4; ++step) {
+            bool const uses_both = communicator.rank() == 1 && step % 3 == 0;
+            adapter->engine().begin_step();
+            adapter->engine().begin_micro_step(true);
+            if constexpr (std::is_same_v<Adapter<Zero>, torch::Sharded<Zero>>) {
+                adapter->backward((*adapter)(0, [&] { return pair->forward(uses_both); }));
+                adapter->engine().end_micro_step();
+                adapter->engine().step(0.1);
+            } else {
+                adapter->backward(pair->forward(uses_both));
+                adapter->engine().end_micro_step();
+                (void)adapter->step(0.1);
+            }
+            std::vector<float> values;
+            adapter->engine().for_each_full_parameter([&](std::size_t parameter, auto all) {
+                if (adapter->engine().layout().parameter(parameter).name.starts_with("some")) {
+                    values.insert(values.end(), all.begin(), all.end());
+                }
+            });
+            if (communicator.rank() == 0) {
+                seen.push_back(values);
+            }
+        }
+    });
+    return seen;
+}
+
+template <class Zero, template <class> class Adapter>
+void check_left() {
+    auto const seen = train_pair<Zero, Adapter>();
+    CHECK(seen[0].size() == 20);
+    CHECK(seen[1] == seen[0]);
+    CHECK(seen[2] == seen[0]);
+    CHECK(seen[3] != seen[0]);
+}
+
 template <template <int> class StageOf>
 void check_stages(at::ScalarType type, double tolerance) {
     for (int const micro_steps : {1, 2}) {
@@ -204,6 +274,12 @@ TEST_CASE("A module in float trains as with the optimizer of LibTorch, with equa
 TEST_CASE("A module in bfloat16 trains as with master weights by hand, with equal bits in all "
           "stages") {
     check_stages<OfBfloat16>(at::kBFloat16, 0.05);
+}
+
+TEST_CASE("Tensors that no rank's backward pass reaches in a step are left as they are") {
+    check_left<OfFloat<1>, torch::Sharded>();
+    check_left<OfFloat<3>, torch::Sharded>();
+    check_left<OfFloat<2>, torch::Replicated>();
 }
 
 TEST_CASE("A module in float16 trains with a loss scaler, with equal bits in all stages") {

@@ -34,8 +34,9 @@ template <class A, class Weights, class States>
 struct UpdateSlice : Weights, States {
     A const* gradient = nullptr; ///< reduced gradients, before unscaling and clipping
     std::size_t elements = 0;    ///< length in elements, any number
-    std::size_t group = 0;       ///< index of the parameter group
-    std::size_t rows = 0;        ///< rows, if the slice is a whole matrix; else 0
+    std::size_t group = 0; ///< row of the hyper-parameters: index of the group, or of the parameter
+                           ///< if updates are counted for each parameter
+    std::size_t rows = 0;  ///< rows, if the slice is a whole matrix; else 0
     float* scratch = nullptr; ///< scratch space for an optimizer of whole parameters, shared by all
                               ///< slices
 

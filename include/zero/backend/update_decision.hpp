@@ -36,4 +36,14 @@ constexpr Pointers decided(Pointers pointers, UpdateDecision const& decision) no
     return pointers;
 }
 
+/// @brief Returns whether the step leaves the slices of a row, a group or a parameter, as they are.
+template <class Row>
+ZERO_HOST_DEVICE constexpr bool is_left(Row const& row) noexcept {
+    if constexpr (requires { row.is_left; }) {
+        return row.is_left;
+    } else {
+        return false;
+    }
+}
+
 } // namespace ZERO_NAMESPACE

@@ -13,10 +13,15 @@ namespace ZERO_NAMESPACE {
 struct LoadReport {
     std::string name;                          ///< name of the checkpoint, or path of the file
     std::map<std::string, std::string> extras; ///< `SaveOptions::extras`
-    std::vector<std::string> differences;      ///< accepted by `LoadOptions::may_differ`
-    std::uint64_t bytes_needed = 0;            ///< size of this rank's arrays in the files
-    std::uint64_t bytes_read = 0;              ///< read by this rank, with indices and checksums;
-                                               ///< data that is verified first counts twice
+    std::vector<std::string> differences; ///< accepted by `LoadOptions::may_differ`; and the states
+                                          ///< of frozen parameters, which are dropped without it
+    std::vector<std::string> without_states; ///< trainable parameters of which the checkpoint lacks
+                                             ///< states: they keep those of the engine (zero in a
+                                             ///< new one) and their own number of updates, from
+                                             ///< which the bias correction follows
+    std::uint64_t bytes_needed = 0;          ///< size of this rank's arrays in the files
+    std::uint64_t bytes_read = 0;            ///< read by this rank, with indices and checksums;
+                                             ///< data that is verified first counts twice
 };
 
 } // namespace ZERO_NAMESPACE

@@ -136,8 +136,8 @@ struct HostBackend {
     static void count_zeros(Queue queue, std::span<InspectSlice<A> const> slices,
                             std::int64_t* count);
 
-    /// @brief Runs one optimizer step over the slices unless `decision` skips it. The tables must
-    /// stay valid until the command has run.
+    /// @brief Runs one optimizer step over the slices unless `decision` skips it, or the group of a
+    /// slice `is_left`. The tables must stay valid until the command has run.
     template <class Optimizer, class Slice, class Group>
     static void update(Queue queue, std::span<Slice const> slices, Group const* groups,
                        UpdateDecision const* decision) {
@@ -147,6 +147,9 @@ struct HostBackend {
             }
             for (auto const& slice : slices) {
                 Group const& group = groups[slice.group];
+                if (is_left(group)) {
+                    continue;
+                }
                 UpdateDecision of_group = *decision;
                 of_group.factor = factor_of(group, *decision);
                 if constexpr (Optimizer::whole_tensor) {

@@ -164,6 +164,18 @@ public:
         return hand_over(unit, parameter, gradient.data(), gradient.size(), dtype_of<G>(), writer);
     }
 
+    /// @brief Says that nothing is added to a parameter's gradient in this micro-step, for programs
+    /// that ask for the memory of every gradient, or report units with registered gradients of
+    /// which only some are used. Its memory is then zero. Read by UnusedParameters::leave only; a
+    /// no-op otherwise.
+    /// @throws InvalidArgument if the unit does not use the parameter; OutOfOrder outside a
+    /// micro-step
+    void note_unused(std::size_t unit, std::size_t parameter) {
+        _protocol.require_micro_step("note_unused()");
+        _protocol.require_member(unit, parameter);
+        _gradients.deliveries().note_unused(parameter);
+    }
+
     /// @brief Declares that the commands enqueued on `writer` complete the unit's gradients of this
     /// micro-step. A second call is a no-op.
     ///
@@ -335,8 +347,9 @@ public:
     [[nodiscard]] std::uint64_t step_count() const;
 
     /// @brief Sets the number of steps that were not skipped, on which optimizers with bias
-    /// correction and stochastic rounding depend. Pass the same on every rank; the next `step`
-    /// compares it. @throws InvalidArgument for more than 2^62
+    /// correction and stochastic rounding depend, and the number of updates of every parameter
+    /// (`TrainingState::updates`). Pass the same on every rank; the next `step` compares it.
+    /// @throws InvalidArgument for more than 2^62
     void set_step_count(std::uint64_t count);
 
     /// @brief Returns the loss scaler's trackers. Waits.

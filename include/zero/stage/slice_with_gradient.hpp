@@ -5,6 +5,7 @@
 #include "owned_slice.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace ZERO_NAMESPACE {
@@ -20,6 +21,8 @@ struct SliceWithGradient : OwnedSlice<Config, Types, detail::UpdatedValue<Types>
     float factor = 1.0F;        ///< unscales, averages and clips the gradient
     double learning_rate = 0.0; ///< as given to `step`
     std::size_t group = 0;      ///< parameter group
+    std::uint64_t update = 1;   ///< number of this update of the parameter, from 1, for a bias
+                                ///< correction
 
     /// @brief Returns what the update writes: the master weights if there are any, otherwise the
     /// values.

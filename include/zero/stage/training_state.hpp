@@ -11,6 +11,7 @@
 #include "detail/held_array.hpp"
 #include "detail/state_access.hpp"
 #include "detail/state_transfer.hpp"
+#include "detail/step_settings.hpp"
 #include "engine.hpp"
 #include "local_values.hpp"
 
@@ -155,6 +156,29 @@ public:
         _transfer.set_local(ArrayKind::state, state, parameter, begin, values);
     }
 
+    /// @brief Returns the number of updates of a parameter, from which its bias correction follows.
+    /// Fewer than `step_count` if UnusedParameters::leave left it as it was, or if a checkpoint had
+    /// no states of it. Not collective.
+    [[nodiscard]] std::uint64_t updates(std::size_t parameter) const {
+        require_trainable(parameter, "update");
+        return _access.updates()[parameter];
+    }
+
+    /// @brief Sets the number of updates of a parameter, for states that a program restores itself:
+    /// between steps and after `set_step_count`. Pass the same on every rank; the next `step`
+    /// compares it.
+    ///
+    /// The first number that differs from `step_count` makes the engine allocate a row for each
+    /// parameter; capture graphs anew after it.
+    void set_updates(std::size_t parameter, std::uint64_t updates) {
+        require_trainable(parameter, "update");
+        _access.protocol().require_idle("set_updates()");
+        detail::require_steps(updates, "number of updates");
+        std::vector<std::uint64_t> all = _access.updates();
+        all[parameter] = updates;
+        _access.set_updates(detail::as_span(all));
+    }
+
     /// @}
     /// @name Gradients
     /// Call these between the last `end_micro_step` and `step`; no micro-step may follow. The first
@@ -183,6 +207,7 @@ public:
         _access.finish_gradients("set_full_gradient()");
         _transfer.broadcast(ArrayKind::gradient, 0, parameter, values, factor(form), 0,
                             form == GradientForm::scaled ? "scaled " : "unscaled ");
+        _access.note_gradient(parameter);
     }
 
     /// @brief Returns the slices of a gradient that this rank holds: all of it in stage 0.
@@ -205,6 +230,7 @@ public:
         std::vector<float> scaled(values.begin(), values.end());
         detail::divide(scaled, factor(form));
         _transfer.set_local(ArrayKind::gradient, 0, parameter, begin, detail::as_span(scaled));
+        _access.note_gradient(parameter);
     }
 
     /// @brief Calls `change(parameter, begin, std::span<float>)` for every slice of a gradient that

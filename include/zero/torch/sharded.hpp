@@ -64,7 +64,8 @@ public:
             GroupOf const& group_of = {})
         : _communicator(&communicator), _tensors(module, units, scalar_type_of<T>(), Device::type,
                                                  communicator.rank(), "sharded"),
-          _queue(Device::compute_queue(options.compute_queue)) {
+          _queue(Device::compute_queue(options.compute_queue)),
+          _leaves_unused(options.unused_parameters == UnusedParameters::leave) {
         options.compute_queue = _queue;
         options.unit_names = _tensors.unit_names();
         options.backward_call = "sharded.backward(loss)";
@@ -122,6 +123,13 @@ public:
         Device::require_current(_queue);
         _runner->backward(
             detail::scaled(*_engine, loss, "sharded.backward(loss)", _tensors.rank()));
+        for (std::size_t parameter = 0; _leaves_unused && parameter < _tensors.size();
+             ++parameter) { // the engine sees only that the memory of a gradient was lent
+            detail::ModuleTensor const& item = _tensors[parameter];
+            if (item.is_trainable && !item.is_used) {
+                _engine->note_unused(item.units.front(), parameter);
+            }
+        }
     }
 
     /// @brief Keeps the module out of the losses whose forward pass runs while the returned object
@@ -215,6 +223,7 @@ private:
     typename Zero::Communicator* _communicator;
     detail::ModuleTensors _tensors;
     typename Zero::Queue _queue;
+    bool _leaves_unused;
     std::optional<Zero> _engine;
     std::vector<std::optional<zero::Weights<typename Zero::EngineType>>> _handles;
     std::shared_ptr<detail::UnitRunner> _runner; // first to go

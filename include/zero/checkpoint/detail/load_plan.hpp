@@ -29,10 +29,12 @@ public:
              std::vector<std::string> const& names, std::string const& optimizer,
              CheckpointReader& checkpoint, LoadOptions const& options);
 
-    /// @brief Returns the differences that `LoadOptions::may_differ` accepted.
-    [[nodiscard]] std::vector<std::string> const& differences() const noexcept {
-        return _differences;
-    }
+    /// @brief Returns the differences that `LoadOptions::may_differ` accepted, and the states that
+    /// are dropped because their parameter is frozen now.
+    [[nodiscard]] std::vector<std::string> differences() const;
+
+    /// @brief Returns, for each parameter, whether the checkpoint lacks one of its states.
+    [[nodiscard]] std::vector<char> const& lacks_states() const noexcept { return _lacks_states; }
 
     /// @brief Verifies everything that `load` will read, and changes nothing.
     void verify();
@@ -59,6 +61,7 @@ private:
     void add(std::size_t parameter, std::vector<std::string>& problems);
     void add_weights(std::size_t parameter, std::size_t stored, std::vector<std::string>& problems);
     void add_states(std::size_t parameter, std::size_t stored, std::vector<std::string>& problems);
+    void add_dropped(std::size_t parameter, std::size_t stored);
     [[nodiscard]] bool has_same_form(std::size_t array, std::size_t parameter,
                                      std::size_t stored) const;
     [[nodiscard]] bool add_raw(std::vector<std::size_t> const& arrays, std::size_t parameter,
@@ -79,6 +82,8 @@ private:
     LoadOptions _options;
     std::vector<Item> _items;
     std::vector<std::string> _differences; ///< `LoadOptions::may_differ` accepts them
+    std::vector<std::string> _dropped;     ///< states of parameters that are frozen now
+    std::vector<char> _lacks_states;       ///< by parameter
     std::vector<std::string> _roundings;   ///< `LoadOptions::may_round` would accept them
 };
 

@@ -27,6 +27,7 @@ ZERO_COLD_INLINE LoadPlan::LoadPlan(FlatLayout const& layout, StateTable const& 
     : _layout(&layout), _table(&table), _names(&names), _checkpoint(&checkpoint),
       _options(options) {
     std::vector<std::string> problems;
+    _lacks_states.resize(layout.parameters().size(), 0);
     if (options.scope == LoadScope::everything && checkpoint.manifest().optimizer != optimizer) {
         _differences.push_back(
             text({"the checkpoint was made with the optimizer ", checkpoint.manifest().optimizer,
@@ -50,6 +51,12 @@ ZERO_COLD_INLINE LoadPlan::LoadPlan(FlatLayout const& layout, StateTable const& 
     // In the order of the files, where small tensors of one array share blocks.
     std::stable_sort(_items.begin(), _items.end(),
                      [](Item const& a, Item const& b) { return a.stored_array < b.stored_array; });
+}
+
+ZERO_COLD_INLINE std::vector<std::string> LoadPlan::differences() const {
+    std::vector<std::string> all = _differences;
+    all.insert(all.end(), _dropped.begin(), _dropped.end());
+    return all;
 }
 
 /// @param problems problems that no option accepts
@@ -82,6 +89,8 @@ ZERO_COLD_INLINE void LoadPlan::add(std::size_t parameter, std::vector<std::stri
     auto const found = _checkpoint->find(stored_name(spec));
     if (!found) {
         _differences.push_back(text({"the checkpoint has no parameter '", stored_name(spec), "'"}));
+        _lacks_states[parameter] = spec.trainable && spec.elements != 0
+                                   && _table->find(spec.type, ArrayKind::state) != _names->size();
         return;
     }
     auto const& stored = _checkpoint->manifest().parameters[*found];
@@ -101,6 +110,27 @@ ZERO_COLD_INLINE void LoadPlan::add(std::size_t parameter, std::vector<std::stri
     add_weights(parameter, *found, problems);
     if (_options.scope == LoadScope::everything && spec.trainable) {
         add_states(parameter, *found, problems);
+    } else if (_options.scope == LoadScope::everything && stored.trainable
+               && !spec.tile.is_later()) {
+        add_dropped(parameter, *found);
+    }
+}
+
+/// Lists the states of a parameter that is frozen now. No option has to accept them: freezing is
+/// the caller's decision, and only a later unfreezing would need them.
+ZERO_COLD_INLINE void LoadPlan::add_dropped(std::size_t parameter, std::size_t stored) {
+    auto const& spec = _layout->parameter(parameter);
+    std::string names;
+    for (std::size_t array = 0; array < _names->size(); ++array) {
+        HeldArray const& held = _table->arrays()[array];
+        if (held.type == spec.type && held.form.kind == ArrayKind::state
+            && _checkpoint->find_array(stored, (*_names)[array])) {
+            names += (names.empty() ? "'" : ", '") + (*_names)[array] + "'";
+        }
+    }
+    if (!names.empty()) {
+        _dropped.push_back(text({"parameter '", stored_name(spec), "' is frozen, so its states ",
+                                 names, " of the checkpoint are dropped"}));
     }
 }
 
@@ -230,6 +260,7 @@ ZERO_COLD_INLINE void LoadPlan::add_states(std::size_t parameter, std::size_t st
         if (!found) {
             _differences.push_back(text({"the checkpoint has no state '", (*_names)[array],
                                          "' of parameter '", spec.name, "'"}));
+            _lacks_states[parameter] = 1;
             continue;
         }
         std::vector<std::size_t> arrays{array};

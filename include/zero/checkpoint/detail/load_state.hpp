@@ -51,7 +51,8 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
         if (options.scope == LoadScope::everything) {
             // settings of another optimizer have other names
             scalars.emplace(access, *reader, source,
-                            options.settings && optimizer == reader->manifest().optimizer, options);
+                            options.settings && optimizer == reader->manifest().optimizer, options,
+                            plan->lacks_states());
         }
         staging = staging_buffer<typename StateAccess<Config>::Backend>();
         if (options.verify_first) {
@@ -75,6 +76,11 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
     access.publish_written();
     report.extras = reader->manifest().extras;
     report.differences = plan->differences();
+    for (std::size_t parameter = 0; parameter < plan->lacks_states().size(); ++parameter) {
+        if (plan->lacks_states()[parameter] != 0) {
+            report.without_states.push_back(access.layout().parameter(parameter).name);
+        }
+    }
     if (scalars) {
         report.differences.insert(report.differences.end(), scalars->differences.begin(),
                                   scalars->differences.end());

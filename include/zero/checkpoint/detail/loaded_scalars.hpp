@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../stage/detail/state_access.hpp"
 #include "../../stage/detail/step_settings.hpp"
@@ -7,6 +8,7 @@
 #include "../load_options.hpp"
 #include "../manifest.hpp"
 #include "group_sources.hpp"
+#include "plan_manifest.hpp"
 #include "scalar_fields.hpp"
 
 #include <cstddef>
@@ -27,16 +29,28 @@ public:
 
     /// @brief The settings of groups follow the parameters: each group of the engine gets those of
     /// the group in which the checkpoint has its parameters, whatever their numbers are.
+    /// @param lacks_states by parameter: its states are not loaded
     /// @throws CheckpointError if one is missing, or lists groups that were merged or divided,
     /// unless `options` accept it; InvalidArgument if a policy rejects its value
     LoadedScalars(StateAccess<Config> const& access, CheckpointReader const& checkpoint,
-                  std::string const& source, bool with_settings, LoadOptions const& options) {
+                  std::string const& source, bool with_settings, LoadOptions const& options,
+                  std::vector<char> const& lacks_states) {
         ManifestScalars const& scalars = checkpoint.manifest().scalars;
         FieldReader const fields{&scalars, "", source};
         fields("step_count", _step_count);
         fields("skipped_in_a_row", _skipped_in_a_row);
         require_steps(_step_count, "step count of the checkpoint");
         require_steps(_skipped_in_a_row, "skipped_in_a_row of the checkpoint");
+        _updates = access.updates();
+        for (std::size_t parameter = 0; parameter < _updates.size(); ++parameter) {
+            auto const& spec = access.layout().parameter(parameter);
+            if (!spec.trainable) {
+                _updates[parameter] = _step_count; // it has none
+            } else if (lacks_states[parameter] == 0) {
+                _updates[parameter] = stored_updates(scalars, spec, _step_count);
+                require_steps(_updates[parameter], "number of updates of a parameter");
+            }
+        }
         _scaler = access.control().settled().scaler;
         for_each_tracker<Scaler>(_scaler, FieldReader{&scalars, "loss_scaler.", source});
         access.control().require_valid(_scaler);
@@ -69,6 +83,7 @@ public:
 
     void set(StateAccess<Config> const& access) const {
         access.control().set_step_count(_step_count);
+        access.set_updates(as_span(_updates));
         access.control().set_skipped_in_a_row(_skipped_in_a_row);
         access.control().set_scaler_state(_scaler);
         for (std::size_t group = 0; group < _groups.size(); ++group) {
@@ -88,6 +103,7 @@ private:
     };
 
     std::uint64_t _step_count = 0;
+    std::vector<std::uint64_t> _updates; ///< by parameter
     std::uint64_t _skipped_in_a_row = 0;
     typename Scaler::State _scaler{};
     std::vector<std::optional<Group>> _groups; ///< empty: the engine keeps its own

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,16 @@ struct StoredPlace {
 /// its parameter.
 [[nodiscard]] std::string const& stored_name(ParameterSpec const& spec) noexcept;
 [[nodiscard]] std::vector<std::size_t> stored_shape(ParameterSpec const& spec);
+
+/// @brief Adds each parameter's number of updates where it differs from the number of steps. A
+/// checkpoint without one, such as an old one, has the number of steps.
+void add_updates(ManifestScalars& scalars, FlatLayout const& layout,
+                 std::span<std::uint64_t const> updates, std::uint64_t steps);
+
+/// @brief Returns the number of updates of a parameter. In other tiles than those that were saved,
+/// a tile has that of its first element.
+[[nodiscard]] std::uint64_t stored_updates(ManifestScalars const& scalars,
+                                           ParameterSpec const& spec, std::uint64_t steps);
 
 /// @brief Fills the parameters of a manifest and the intervals that each rank owns; O(parameters +
 /// W slices).

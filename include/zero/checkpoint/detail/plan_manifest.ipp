@@ -59,6 +59,46 @@ ZERO_COLD_INLINE std::vector<std::size_t> stored_shape(ParameterSpec const& spec
     return shape.empty() ? std::vector{is_tile ? spec.tile.elements : spec.elements} : shape;
 }
 
+/// "updates.weight", or for a tile "updates.weight[128:256]".
+inline constexpr char const* updates_prefix = "updates.";
+
+ZERO_COLD_INLINE void add_updates(ManifestScalars& scalars, FlatLayout const& layout,
+                                  std::span<std::uint64_t const> updates, std::uint64_t steps) {
+    for (std::size_t parameter = 0; parameter < updates.size(); ++parameter) {
+        auto const& spec = layout.parameter(parameter);
+        if (spec.trainable && spec.elements != 0 && updates[parameter] != steps) {
+            scalars.counts[updates_prefix + spec.name] = updates[parameter];
+        }
+    }
+}
+
+ZERO_COLD_INLINE std::uint64_t stored_updates(ManifestScalars const& scalars,
+                                              ParameterSpec const& spec, std::uint64_t steps) {
+    std::string const whole = updates_prefix + stored_name(spec);
+    if (auto const found = scalars.counts.find(whole); found != scalars.counts.end()) {
+        return found->second;
+    }
+    // Tiles: "[begin:end]" behind the name; no other name continues so up to the end.
+    std::string const first = whole + '[';
+    for (auto tile = scalars.counts.lower_bound(first);
+         tile != scalars.counts.end() && tile->first.compare(0, first.size(), first) == 0; ++tile) {
+        std::size_t range[2] = {0, 0};
+        std::size_t number = 0;
+        for (std::size_t at = first.size(); at < tile->first.size(); ++at) {
+            char const digit = tile->first[at];
+            if (digit >= '0' && digit <= '9') {
+                range[number] = 10 * range[number] + static_cast<std::size_t>(digit - '0');
+            } else if (digit != ':' || ++number == 2) {
+                break;
+            }
+        }
+        if (range[0] <= spec.tile.begin && spec.tile.begin < range[1]) {
+            return tile->second;
+        }
+    }
+    return steps;
+}
+
 ZERO_COLD_INLINE void add_parameters(Manifest& manifest, FlatLayout const& layout,
                                      std::optional<std::size_t> only) {
     std::vector<StoredPlace> const places = stored_places(layout);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/type_name.hpp"
@@ -114,6 +115,8 @@ private:
         FieldWriter const fields{&manifest.scalars, ""};
         fields("step_count", state.step_count);
         fields("skipped_in_a_row", state.skipped_in_a_row);
+        auto const updates = access.updates();
+        add_updates(manifest.scalars, access.layout(), as_span(updates), state.step_count);
         for_each_tracker<Scaler>(std::as_const(state.scaler),
                                  FieldWriter{&manifest.scalars, "loss_scaler."});
         if constexpr (requires { access.options().master_weights.seed; }) {

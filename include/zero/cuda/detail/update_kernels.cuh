@@ -60,7 +60,7 @@ struct UpdatePack {
 };
 
 /// @brief Runs one optimizer step over the slices, one chunk per block, unless the decision is to
-/// skip.
+/// skip or to leave the slice.
 template <class Optimizer, class Slice, class Group>
 ZERO_KERNEL void __launch_bounds__(block_threads, 2)
     update_kernel(TableRange<Slice> table, Group const* groups, UpdateDecision const* decision) {
@@ -69,6 +69,10 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 2)
     }
     Chunk const chunk = table.chunks[blockIdx.x];
     Slice const& slice = table.slices[chunk.slice];
+    Group const& group = groups[slice.group];
+    if (is_left(group)) {
+        return;
+    }
     auto const weights = access(decided(slice.weights(), *decision));
     auto const states = access(slice.all_states(), decision->random_key);
     std::size_t const begin = std::size_t{chunk.index} * chunk_elements;
@@ -78,7 +82,6 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 2)
     using Gradient = std::remove_cvref_t<decltype(*slice.gradient)>;
     using Weights = std::remove_const_t<decltype(weights)>;
     using States = std::remove_const_t<decltype(states)>;
-    Group const& group = groups[slice.group];
     UpdatePack<Optimizer, Gradient, Weights, States> const body{
         slice.gradient, weights, states, factor_of(group, *decision), group.hyper, begin};
     for_packs<Weights::is_all_packs && States::is_all_packs, States::needs_warp>(elements,

@@ -28,6 +28,7 @@ struct EngineContext {
     ReductionSchedule schedule;
     float predivide;            ///< payloads are divided by it before they are sent
     std::size_t further_leases; ///< `leases_until_rebuild`; 0 after the rebuild
+    bool counts_by_parameter;   ///< updates are counted for each parameter
 
     [[nodiscard]] std::size_t rank() const {
         return static_cast<std::size_t>(communicator->rank());

@@ -104,11 +104,17 @@ template <class Config>
     if (_schedule == ReductionSchedule::boundary && has_gradient_block(_layout)) {
         row.accumulation_buffer = row.reduced_gradients; // a step has one micro-step
     }
-    return {&_layout,    _communicator,
-            _queue,      parameters,
-            &_options,   _memory,
-            row,         _schedule,
-            predivide(), _ready_order.is_wanted() ? _options.leases_until_rebuild : 0};
+    return {&_layout,
+            _communicator,
+            _queue,
+            parameters,
+            &_options,
+            _memory,
+            row,
+            _schedule,
+            predivide(),
+            _ready_order.is_wanted() ? _options.leases_until_rebuild : 0,
+            _control.counts().is_any()};
 }
 
 template <class Config>

@@ -175,11 +175,11 @@ auto Engine<Config>::step(double learning_rate, std::optional<std::int64_t> weig
     require_healthy();
     try {
         if (!_parameters.sends_updates()) {
-            _shard.update_all(_control.groups(), _control.decision());
+            _shard.update_all(_control.rows(), _control.decision());
             _parameters.publish_unsent();
         } else { // in order of use by the next forward pass
             for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) {
-                _shard.update(bucket, _control.groups(), _control.decision());
+                _shard.update(bucket, _control.rows(), _control.decision());
                 _parameters.publish(bucket);
             }
         }
@@ -202,8 +202,11 @@ auto Engine<Config>::step(double learning_rate, Update&& update, std::optional<s
             auto const factor_of = [&](std::size_t group) {
                 return _control.factor_of_group(group);
             };
-            _shard.for_each_store(
-                [&](auto const& store) { store.update_by(update, factor_of, learning_rate); });
+            std::uint64_t const number = _control.settled().step_count;
+            auto const numbers = _control.counts().numbers(number);
+            _shard.for_each_store([&](auto const& store) {
+                store.update_by(update, factor_of, learning_rate, number, numbers);
+            });
         }
         publish_all();
     } catch (...) {
@@ -212,7 +215,6 @@ auto Engine<Config>::step(double learning_rate, Update&& update, std::optional<s
     return end_step();
 }
 
-/// Waits for the decision and returns whether the step updates anything.
 template <class Config>
 bool Engine<Config>::waits_for_update() {
     detail::wait_for_collectives(*_communicator, _queue);
@@ -238,7 +240,8 @@ void Engine<Config>::decide(double learning_rate, std::optional<std::int64_t> we
         _parameters.wait_for_readers();
         _parameters.drop_prefetched();
         _control.decide(_shard, learning_rate, _protocol.steps_begun(), _protocol.micro_steps(),
-                        weight, predivide(), _gradients.evidence(), order_evidence());
+                        weight, predivide(), _gradients.deliveries().evidence(), order_evidence(),
+                        _gradients.deliveries().noted());
     } catch (...) {
         fail();
     }

@@ -2,6 +2,7 @@
 
 #include "../../core/detail/namespace.hpp"
 #include "../../layout/flat_layout.hpp"
+#include "../unused_parameters.hpp"
 #include "gradient_evidence.hpp"
 
 #include <cstddef>
@@ -11,14 +12,17 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Records how this rank delivers gradients: which memory of the engine may have been
-/// written in a micro-step, and the best evidence in a step that a gradient exists.
+/// written in a micro-step, the best evidence in a step that a gradient exists, and under
+/// `UnusedParameters::leave` which parameters had one.
 ///
 /// A member of `GradientScheduler`. It depends on no type of the engine.
 class GradientDeliveries {
 public:
-    [[gnu::cold]] explicit GradientDeliveries(FlatLayout const& layout)
+    [[gnu::cold]] GradientDeliveries(FlatLayout const& layout, UnusedParameters unused)
         : _layout(&layout), _is_begun(layout.parameters().size(), false),
-          _is_taken(layout.parameters().size(), false) {
+          _is_taken(layout.parameters().size(), false),
+          _is_noted(unused == UnusedParameters::leave ? layout.parameters().size() : 0, false),
+          _is_unused(_is_noted.size(), false) {
         for (auto const& parameter : layout.parameters()) {
             _is_any_trained = _is_any_trained || (parameter.trainable && parameter.elements != 0);
         }
@@ -30,11 +34,13 @@ public:
 
     void begin_step() noexcept {
         _evidence = _is_any_trained ? GradientEvidence::nothing : GradientEvidence::delivered;
+        _is_noted.assign(_is_noted.size(), false);
     }
 
     void begin_micro_step() {
         _is_begun.assign(_is_begun.size(), false);
         _is_taken.assign(_is_taken.size(), false);
+        _is_unused.assign(_is_unused.size(), false);
     }
 
     /// @brief Notes that a gradient is leased. Returns whether it was already leased in this
@@ -61,6 +67,35 @@ public:
         return _is_taken[parameter] != 0;
     }
 
+    /// @brief Notes that nothing was added to a gradient in this micro-step, although its memory
+    /// was asked for or its unit is reported. A no-op unless parameters are noted.
+    void note_unused(std::size_t parameter) noexcept {
+        if (!_is_unused.empty()) {
+            _is_unused[parameter] = true;
+        }
+    }
+
+    /// @brief Notes that a parameter has a gradient in this step. A no-op unless it is noted.
+    void note(std::size_t parameter) noexcept {
+        if (!_is_noted.empty()) {
+            _is_noted[parameter] = true;
+        }
+    }
+
+    /// @brief Notes which parameters had a gradient in the micro-step that ends.
+    /// @param is_written of a parameter
+    template <class IsWritten>
+    void end_micro_step(IsWritten const& is_written) {
+        for (std::size_t parameter = 0; parameter < _is_noted.size(); ++parameter) {
+            if (_is_noted[parameter] == 0 && _is_unused[parameter] == 0 && is_written(parameter)) {
+                note(parameter);
+            }
+        }
+    }
+
+    /// @brief Per parameter: had a gradient on this rank in this step. Empty unless it is noted.
+    [[nodiscard]] std::vector<char> const& noted() const noexcept { return _is_noted; }
+
     /// @brief Notes that caller-owned memory is leased. @param is_cleared whether the engine clears
     /// it, perhaps too late
     void lease_callers(std::size_t parameter, bool is_cleared) noexcept {
@@ -79,8 +114,10 @@ public:
 
 private:
     FlatLayout const* _layout;
-    std::vector<char> _is_begun; ///< per parameter: leased in this micro-step
-    std::vector<char> _is_taken; ///< per parameter: may have been written in this micro-step
+    std::vector<char> _is_begun;  ///< per parameter: leased in this micro-step
+    std::vector<char> _is_taken;  ///< per parameter: may have been written in this micro-step
+    std::vector<char> _is_noted;  ///< per parameter, or empty: had a gradient in this step
+    std::vector<char> _is_unused; ///< the same: had none in this micro-step, as the caller says
     GradientEvidence _evidence = GradientEvidence::nothing;
     bool _is_any_trained = false; ///< some parameter has a gradient
 };

@@ -48,15 +48,15 @@ public:
                       return TypeContext<Config>{context, type};
                   }),
           _writers(context.queue, context.layout->trainable_buckets()),
-          _deliveries(*context.layout), _is_chosen(context.layout->parameters().size(), false),
-          _claims(*context.layout) {
+          _deliveries(*context.layout, context.options->unused_parameters),
+          _is_chosen(context.layout->parameters().size(), false), _claims(*context.layout) {
         for (AnyParameter const& parameter : context.parameters) {
             _reads_callers = _reads_callers || parameter.gradient != nullptr;
         }
     }
 
     [[nodiscard]] Readiness const& readiness() const noexcept { return _readiness; }
-    [[nodiscard]] GradientEvidence evidence() const noexcept { return _deliveries.evidence(); }
+    [[nodiscard]] GradientDeliveries& deliveries() noexcept { return _deliveries; }
 
     /// @brief Whether a step must have one micro-step, because the gradients of the caller's block
     /// are reduced in place and nothing accumulates them.
@@ -64,8 +64,7 @@ public:
         return _has_block && _schedule == ReductionSchedule::boundary;
     }
 
-    /// @brief Makes the queues that wrote gradients, and `writer`, wait until the update has read
-    /// the reduced gradients in the caller's block.
+    /// @brief Makes `writer` and the queues that wrote the caller's block wait for the update.
     void end_step(Queue writer, Event const& updated) {
         if (reduces_once()) {
             _writers.hold_all(updated);
@@ -187,6 +186,7 @@ public:
         if (_reads_callers) {
             _writers.hold_all(Backend::record(_queue));
         }
+        _deliveries.end_micro_step([&](std::size_t parameter) { return is_written(parameter); });
         _is_reduced = _is_last;
         ++_micro_steps;
     }

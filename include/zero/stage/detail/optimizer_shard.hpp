@@ -69,6 +69,7 @@ public:
     }
 
     /// @brief Updates the slices of one bucket.
+    /// @param groups the rows that slices name, as `StepControl::rows`
     void update(std::size_t bucket, GroupState<typename Config::Optimizer> const* groups,
                 UpdateDecision const* decision) const {
         _stores.of_bucket(
@@ -80,6 +81,11 @@ public:
     void update_all(GroupState<typename Config::Optimizer> const* groups,
                     UpdateDecision const* decision) const {
         _stores.each([&](auto const& store) { store.update_all(groups, decision); });
+    }
+
+    /// @brief Makes the slices name parameters instead of groups.
+    [[gnu::cold]] void count_by_parameter(MemoryResource& memory) {
+        _stores.each([&](auto& store) { store.count_by_parameter(memory); });
     }
 
     /// @brief Bytes of the tables in the backend's memory.

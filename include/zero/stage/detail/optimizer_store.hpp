@@ -139,8 +139,11 @@ public:
     /// @brief Calls `update(SliceWithGradient)` for every slice, then rounds the master weights to
     /// the parameters.
     /// @param factor_of returns the factor of a group's gradients
+    /// @param number number of this update, from 1
+    /// @param numbers the same for each parameter, 0 if it is left as it is; empty: `number`
     template <class Update, class FactorOf>
-    void update_by(Update& update, FactorOf const& factor_of, double learning_rate) const {
+    void update_by(Update& update, FactorOf const& factor_of, double learning_rate,
+                   std::uint64_t number, std::vector<std::uint64_t> const& numbers) const {
         static_assert(
             Types::master_form != MasterForm::split,
             "zero: a caller-defined update cannot write master weights that are stored in "
@@ -151,13 +154,28 @@ public:
             "be ignored; use zero::NoMasterWeights and ops::round_stochastically.");
         for (std::size_t index = 0; index < slices(); ++index) {
             Slice const& slice = _slices.slices()[index];
-            update(SliceWithGradient<Config, Types>{owned_slice<UpdatedValue<Types>>(index),
-                                                    {slice.gradient, slice.elements},
-                                                    factor_of(slice.group),
-                                                    learning_rate,
-                                                    slice.group});
+            Origin const& origin = _origins[index];
+            std::uint64_t const own = numbers.empty() ? number : numbers[origin.parameter];
+            if (own != 0) {
+                update(SliceWithGradient<Config, Types>{owned_slice<UpdatedValue<Types>>(index),
+                                                        {slice.gradient, slice.elements},
+                                                        factor_of(origin.group),
+                                                        learning_rate,
+                                                        origin.group,
+                                                        own});
+            }
         }
         round_masters();
+    }
+
+    /// @brief Makes the slices name parameters instead of groups. Nothing may be enqueued that uses
+    /// them.
+    [[gnu::cold]] void count_by_parameter(MemoryResource& memory) {
+        List<Slice> slices(as_span(_slices.slices()));
+        for (std::size_t index = 0; index < slices.size(); ++index) {
+            slices[index].group = _origins[index].parameter;
+        }
+        _slices = UpdateTable(_queue, memory, std::move(slices));
     }
 
     /// @brief Calls `visit(OwnedSlice)` for every slice. The host must be able to use the memory if
@@ -228,6 +246,7 @@ private:
     struct Origin {
         std::size_t parameter;
         std::size_t parameter_begin;
+        std::size_t group;
     };
 
     /// Whether the two weights of an element can differ, and the host can see which was written.
@@ -246,10 +265,11 @@ private:
             _master.place(bucket, piece, context.parameters->slice(bucket, piece));
         static_cast<typename States::Pointers&>(slice) = _states.place(bucket, piece);
         slice.elements = piece.elements;
-        slice.group = context.layout->parameter(piece.parameter).group;
+        std::size_t const group = context.layout->parameter(piece.parameter).group;
+        slice.group = context.counts_by_parameter ? piece.parameter : group;
         slice.rows = context.layout->parameter(piece.parameter).rows;
         slice.scratch = context.scratch;
-        _origins.push_back({piece.parameter, piece.parameter_begin});
+        _origins.push_back({piece.parameter, piece.parameter_begin, group});
         return slice;
     }
 

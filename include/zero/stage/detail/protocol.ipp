@@ -282,7 +282,8 @@ ZERO_INLINE void Protocol::require_all_used(std::span<std::uint64_t const> first
             {"zero: parameter '", spec.name,
              "' got no gradient in this micro-step, or it was not reported (", rank_text(),
              (first_unused.size() > 1 ? text({"; ", ranks}) : std::string()), "); ", remedy,
-             ", freeze the parameter, or set unused_parameters to UnusedParameters::zero."});
+             ", freeze the parameter, or set unused_parameters to UnusedParameters::zero or "
+             "UnusedParameters::leave."});
     }
 }
 

@@ -14,8 +14,9 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Owns the memory of the figures that `ReportOptions` ask for, and enqueues the passes that
-/// measure them. Without an option it allocates and enqueues nothing. `StepControl` owns it.
+/// @brief Owns the memory of the figures that `ReportOptions` and `UnusedParameters::leave` ask
+/// for, and enqueues the passes that measure them. Without an option it allocates and enqueues
+/// nothing. `StepControl` owns it.
 template <class Config>
 class ReportStore {
 public:
@@ -23,11 +24,15 @@ public:
     using Queue = typename Backend::Queue;
 
     /// @param leaves_out whether a group is left out of clipping, which needs the norms of groups
+    /// @param parameters how many have a minimum of their own; 0 unless unused ones are left
     [[gnu::cold]] ReportStore(ReportOptions const& options, bool leaves_out, std::size_t groups,
-                              MemoryResource& memory)
+                              std::size_t parameters, MemoryResource& memory)
         : _options(options), _leaves_out(leaves_out),
           _groups(memory, group_count(groups), BufferKind::control),
-          _exchanged(memory, is_any() ? ReportedFigures::size_for(group_count(groups)) : 0,
+          _exchanged(memory,
+                     is_any() || parameters != 0
+                         ? ReportedFigures::size_for(group_count(groups), parameters)
+                         : 0,
                      BufferKind::control),
           _norms(memory, options.group_norms ? groups * StepState<Config>::reports_kept : 0,
                  BufferKind::control) {}
@@ -35,18 +40,24 @@ public:
     /// @brief Returns whether any figure is measured.
     [[nodiscard]] bool is_any() const noexcept { return _options.is_any() || _leaves_out; }
 
+    /// @brief Returns whether the ranks reduce the integers of `figures`, in place of those of
+    /// `StepState`.
+    [[nodiscard]] bool is_exchanged() const noexcept { return _exchanged.size() != 0; }
+
     [[nodiscard]] ReportedFigures figures() const noexcept {
         return {_exchanged.data(), _groups.data(), _norms.data(), _groups.size(), _leaves_out};
     }
 
     /// @brief Enqueues the inspection of this rank's gradients, and writes the integers that the
     /// ranks then reduce.
-    void measure(Queue queue, OptimizerShard<Config> const& shard, StepState<Config>* state) const {
+    /// @param is_inspected false: without a figure that needs it, there is no inspection
+    void measure(Queue queue, OptimizerShard<Config> const& shard, StepState<Config>* state,
+                 bool is_inspected) const {
         ReportedFigures const all = figures();
         Backend::run(queue, ClearFigures{all});
         if (_groups.size() != 0) {
             shard.add_to_group_norms(all.groups);
-        } else {
+        } else if (is_inspected) {
             shard.inspect(&state->integers.inspection);
         }
         if (_options.zero_gradients) {

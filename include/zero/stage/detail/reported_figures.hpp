@@ -16,7 +16,8 @@ namespace ZERO_NAMESPACE::detail {
 /// @brief Where the figures of a step lie in the memory of the backend. Null without an option.
 ///
 /// The ranks sum `exchanged`: the sums of the inspection of all gradients, the number of zeros, and
-/// the sums of each group. The minima of `StepIntegers` follow.
+/// the sums of each group. The minima of `StepIntegers` follow, and under
+/// `UnusedParameters::leave` one for each parameter: 0 if a rank had a gradient of it, otherwise 1.
 struct ReportedFigures {
     static constexpr std::size_t sums = ops::Inspection::count; ///< integers of one inspection
 
@@ -37,9 +38,15 @@ struct ReportedFigures {
         return sums + 1 + groups * sums;
     }
 
-    /// @brief Returns the length of `exchanged`.
-    [[nodiscard]] static constexpr std::size_t size_for(std::size_t groups) noexcept {
-        return summed_for(groups) + StepIntegers::minima(true);
+    /// @brief Returns the length of `exchanged`. @param parameters 0 unless unused ones are left
+    [[nodiscard]] static constexpr std::size_t size_for(std::size_t groups,
+                                                        std::size_t parameters) noexcept {
+        return summed_for(groups) + StepIntegers::minima(true) + parameters;
+    }
+
+    /// @brief The address of the minima of the parameters.
+    [[nodiscard]] constexpr std::int64_t* unused() const noexcept {
+        return exchanged == nullptr ? nullptr : exchanged + summed() + StepIntegers::minima(true);
     }
 
     /// @brief The address of the number of zeros.

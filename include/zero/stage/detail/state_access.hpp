@@ -17,10 +17,12 @@
 #include "held_parameters.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -111,6 +113,11 @@ public:
         _engine->_protocol.end_accumulation();
     }
 
+    /// @brief Notes that a parameter has a gradient in this step, which was set.
+    void note_gradient(std::size_t parameter) const noexcept {
+        _engine->_gradients.deliveries().note(parameter);
+    }
+
     /// @brief Returns the factor that unscales and averages the reduced gradients.
     [[nodiscard]] double gradient_factor() const {
         return _engine->_control.gradient_factor(_engine->_protocol.micro_steps(),
@@ -146,6 +153,22 @@ public:
             }
             _engine->publish_all();
             wait_for_collectives(*_engine->_communicator, _engine->_queue);
+        });
+    }
+
+    /// @brief Returns each parameter's number of updates. Waits. Allowed in a broken engine.
+    [[nodiscard]] std::vector<std::uint64_t> updates() const {
+        return control().counts().updates(control().settled().step_count);
+    }
+
+    /// @brief Sets each parameter's number of updates, the same on every rank. Between steps;
+    /// waits.
+    void set_updates(std::span<std::uint64_t const> updates) const {
+        guard([&] {
+            wait_for_collectives(*_engine->_communicator, _engine->_queue);
+            if (control().set_updates(updates, *_engine->_memory)) {
+                _engine->_shard.count_by_parameter(*_engine->_memory);
+            }
         });
     }
 

@@ -3,7 +3,7 @@
 #include "../../backend/fence.hpp"
 #include "../../backend/update_decision.hpp"
 #include "../../comm/communicator.hpp"
-#include "../../comm/detail/communicator_requirements.hpp"
+#include "../../comm/detail/reduce_integers.hpp"
 #include "../../comm/detail/wait_for_collectives.hpp"
 #include "../../core/buffer.hpp"
 #include "../../core/detail/light_std.hpp"
@@ -29,11 +29,13 @@
 #include "step_errors.hpp"
 #include "step_settings.hpp"
 #include "step_state.hpp"
+#include "update_counts.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -59,7 +61,9 @@ public:
         : _layout(&layout), _communicator(&communicator), _options(&options), _queue(queue),
           _settings(layout, options.groups.size()), _state(memory, 1, BufferKind::control),
           _groups(memory, _settings.group_count(), BufferKind::control),
-          _report(options.report, options.leaves_out_groups(), _settings.group_count(), memory),
+          _counts(layout, queue, memory, options.unused_parameters == UnusedParameters::leave),
+          _report(options.report, options.leaves_out_groups(), _settings.group_count(),
+                  _counts.size(), memory),
           _skips(options, layout, communicator, queue, _state.data()), _drain(queue) {
         set_initial_state();
     }
@@ -101,9 +105,11 @@ public:
     /// @param begun steps so far, cancelled ones included
     /// @param evidence how this rank delivered gradients
     /// @param order the order in which this rank acquired units, which is reduced with `evidence`
+    /// @param used under `UnusedParameters::leave`, per parameter: had a gradient on this rank
     void decide(OptimizerShard<Config> const& shard, double learning_rate, std::uint64_t begun,
                 std::size_t micro_steps, std::optional<std::int64_t> weight, float predivide,
-                GradientEvidence evidence, OrderEvidence const& order) {
+                GradientEvidence evidence, OrderEvidence const& order,
+                std::vector<char> const& used) {
         bool const skips =
             Config::LossScaler::skips_overflow || _options->non_finite != NonFinite::step;
         bool const is_inspected =
@@ -119,8 +125,11 @@ public:
         Backend::run(_queue, ClearInspection<Config>{state, evidence, order});
         auto* values = reinterpret_cast<std::int64_t*>(&state->integers);
         std::size_t sums = StepIntegers::sums;
-        if (_report.is_any()) {
-            _report.measure(_queue, shard, state);
+        auto* const unused = _counts.note_unused(used, _report.figures().unused());
+        std::size_t const minima =
+            StepIntegers::minima(order.is_compared || !used.empty()) + used.size();
+        if (_report.is_exchanged()) {
+            _report.measure(_queue, shard, state, is_inspected);
             values = _report.figures().exchanged;
             sums = _report.figures().summed();
         } else if (is_inspected) {
@@ -128,8 +137,8 @@ public:
         }
         CollectiveTag const tag{_rate_text.of(learning_rate, is_mean() ? micro_steps : 0),
                                 _settings.hash(begun, learning_rate)};
-        reduce_integers(values, is_inspected ? sums : 0, values + sums,
-                        StepIntegers::minima(order.is_compared), tag);
+        reduce_integers(*_communicator, _queue, values, is_inspected ? sums : 0, values + sums,
+                        minima, tag);
         Backend::run(
             _queue,
             DecideStep<Config>{
@@ -137,6 +146,7 @@ public:
                 weight ? 0.0 : divisor(micro_steps), predivide,
                 _options->gradient_clipping.value_or(std::numeric_limits<float>::infinity()),
                 is_inspected, skips, order.is_compared, _report.figures(), _options->skip_limit});
+        _counts.decide(state, _groups.data(), unused, learning_rate);
     }
 
     /// @brief Returns the factor that unscales and averages the reduced gradients of this step.
@@ -145,7 +155,8 @@ public:
         return unscale_factor(predivide, divisor(micro_steps), load_captured_scale());
     }
 
-    [[nodiscard]] Group const* groups() const noexcept { return _groups.data(); }
+    [[nodiscard]] Group const* rows() const noexcept { return _counts.rows(_groups.data()); }
+    [[nodiscard]] UpdateCounts<Config> const& counts() const noexcept { return _counts; }
 
     /// @brief Returns the factor of a group's gradients in the last decided step. Does not wait.
     [[nodiscard]] float factor_of_group(std::size_t group) const {
@@ -157,7 +168,8 @@ public:
     }
     [[nodiscard]] std::uint64_t serial() const noexcept { return _serial; }
     [[nodiscard]] std::size_t size_bytes() const noexcept {
-        return _state.size_bytes() + _groups.size_bytes() + _report.size_bytes();
+        return _state.size_bytes() + _groups.size_bytes() + _report.size_bytes()
+               + _counts.size_bytes();
     }
 
     void set_learning_rate(std::size_t group, double factor) {
@@ -185,6 +197,12 @@ public:
     void set_step_count(std::uint64_t count) {
         _settings.set_step_count(count);
         Backend::run(_queue, Assign<std::uint64_t>{&_state.data()->step_count, count});
+        _counts.clear();
+    }
+
+    [[gnu::cold]] bool set_updates(std::span<std::uint64_t const> updates, MemoryResource& memory) {
+        _settings.set_updates(updates);
+        return _counts.set_unequal(memory, updates, settled().step_count);
     }
 
     /// @brief Sets the number of steps skipped since the last one that was not.
@@ -299,23 +317,6 @@ public:
     }
 
 private:
-    /// Reduces the integers of a step over the ranks: as one collective, if the communicator sums
-    /// and minimises together. The minima follow the sums.
-    void reduce_integers(std::int64_t* values, std::size_t sums, std::int64_t* minima,
-                         std::size_t minimum_count, CollectiveTag const& tag) {
-        if (sums != 0) {
-            if constexpr (ReducesIntegersTogether<Communicator>) {
-                _communicator->all_reduce_integers(values, sums, minimum_count, _queue, tag);
-                return;
-            } else {
-                _communicator->all_reduce_integers(values, sums, IntegerReduction::sum, _queue,
-                                                   CollectiveTag{"gradient norm", 0});
-            }
-        }
-        _communicator->all_reduce_integers(minima, minimum_count, IntegerReduction::min, _queue,
-                                           tag);
-    }
-
     /// Waits for the last step and throws if it had no gradients. A no-op if `now`, a point after
     /// the step, is part of a graph.
     void require_gradients_at(Event const& now) {
@@ -348,7 +349,7 @@ private:
         requires(typename Config::LossScaler::Options options) { options.at_minimum; };
 
     [[gnu::cold]] void set_initial_state() {
-        List<Group> groups(group_count());
+        auto const groups = initial_groups<Group>(*_options, group_count());
         StepState<Config> state;
         Drain<Backend> const drain(_queue); // commands use both, even after a throw
         state.scaler_options = _options->loss_scaler;
@@ -357,12 +358,6 @@ private:
         state.captured_scale = state.scaler.scale;
         Backend::copy_bytes(_queue, _state.data(), &state, sizeof(state));
         for (std::size_t group = 0; group < group_count(); ++group) {
-            bool const is_listed = group < _options->groups.size();
-            groups[group].options =
-                is_listed ? _options->groups[group].optimizer : _options->optimizer;
-            groups[group].learning_rate_factor =
-                is_listed ? _options->groups[group].learning_rate_factor : 1.0;
-            groups[group].is_clipped = !is_listed || _options->groups[group].is_clipped;
             _settings.set_initial_factor(group, groups[group].learning_rate_factor);
         }
         Backend::copy_bytes(_queue, _groups.data(), groups.data(), _groups.size_bytes());
@@ -376,6 +371,7 @@ private:
     StepSettings _settings;
     Buffer<StepState<Config>> _state;
     Buffer<Group> _groups;
+    UpdateCounts<Config> _counts;
     ReportStore<Config> _report;
     SkipWatch<Config> _skips;
     std::optional<Event> _captured; ///< empty at first and after `forget_events`

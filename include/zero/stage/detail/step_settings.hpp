@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
@@ -30,6 +31,8 @@ public:
     void set_hyper_parameters(std::size_t group, std::uint64_t options_hash) noexcept;
     void set_loss_scale(float scale) noexcept;
     void set_step_count(std::uint64_t count) noexcept;
+    /// @brief Sets each parameter's number of updates; then call `set_step_count` before it.
+    void set_updates(std::span<std::uint64_t const> updates) noexcept;
     [[nodiscard]] double learning_rate_factor(std::size_t group) const noexcept {
         return _factors[group];
     }

@@ -48,6 +48,15 @@ ZERO_COLD_INLINE void StepSettings::set_step_count(std::uint64_t count) noexcept
     _settings[2 * _group_count + 1] = Hash().add(count).value();
 }
 
+ZERO_COLD_INLINE void StepSettings::set_updates(std::span<std::uint64_t const> updates) noexcept {
+    Hash hash;
+    hash.add(_settings[2 * _group_count + 1]);
+    for (std::uint64_t const count : updates) {
+        hash.add(count);
+    }
+    _settings[2 * _group_count + 1] = hash.value();
+}
+
 ZERO_COLD_INLINE void StepSettings::throw_infinite_rate(double learning_rate, double factor,
                                                         std::size_t group, int rank) {
     throw_error<InvalidArgument>({"zero: the learning rate ", learning_rate,
