@@ -44,9 +44,9 @@ public:
                       return TypeContext<Config>{context, type};
                   }),
           _published(_layout->buckets()),
-          _last_readers(_row.shards_parameters() ? _layout->buckets() : 0),
-          _holders(_row.shards_parameters() ? 8 : 0) {
+          _last_readers(_row.shards_parameters() ? _layout->buckets() : 0) {
         _claimed.reserve(_layout->buckets()); // a step allocates nothing
+        _holders.reserve(_row.shards_parameters() ? 8 : 0);
     }
 
     /// @brief The parameters of one type.
@@ -112,7 +112,7 @@ public:
             require_leases(unit);
             bool const is_late = gather_missing(unit, GatherSchedule::none);
             _schedule.hold(unit, is_late);
-            remember_holder({unit, reader});
+            _holders.push_back({unit, reader});
             _is_deferred = _layout->world() > 1 && _schedule.is_before_held();
             if (!_is_deferred) {
                 gather_ahead();
@@ -212,10 +212,7 @@ public:
     /// no-op in stage 3.
     void publish_unsent() {
         if (!_row.shards_parameters()) {
-            Event const updated = Backend::record(_queue);
-            for (Event& published : _published) {
-                published = updated;
-            }
+            publish_written();
         }
     }
 
@@ -271,17 +268,11 @@ private:
         Queue queue{};
     };
 
-    void remember_holder(Holder const& holder) {
-        if (_open == _holders.size()) {
-            _holders.push_back(holder);
-        }
-        _holders[_open++] = holder;
-    }
-
     void forget_holder(std::size_t unit, Queue reader) noexcept {
-        for (std::size_t index = 0; index < _open; ++index) {
-            if (_holders[index].unit == unit && _holders[index].queue == reader) {
-                _holders[index] = _holders[--_open];
+        for (Holder& holder : _holders) {
+            if (holder.unit == unit && holder.queue == reader) {
+                holder = _holders.back();
+                _holders.pop_back();
                 return;
             }
         }
@@ -299,13 +290,13 @@ private:
     /// released it gathers it now. It receives the bits that it has, in the same place, and no
     /// holder reads meanwhile.
     void gather_again(std::size_t bucket, char const* context) {
-        for (std::size_t index = 0; index < _open; ++index) {
-            Backend::wait(_queue, Backend::record(_holders[index].queue), Fence::weights_read);
+        for (Holder const& holder : _holders) {
+            Backend::wait(_queue, Backend::record(holder.queue), Fence::weights_read);
         }
         _stores.of_bucket(bucket, [&](auto& store) { store.gather_again(bucket, context); });
         _published[bucket] = Backend::record(_queue);
-        for (std::size_t index = 0; index < _open; ++index) {
-            Backend::wait(_holders[index].queue, _published[bucket], Fence::weights_gathered);
+        for (Holder const& holder : _holders) {
+            Backend::wait(holder.queue, _published[bucket], Fence::weights_gathered);
         }
         _schedule.note_gather_again(bucket);
     }
@@ -402,9 +393,8 @@ private:
     List<LastReader> _last_readers;    ///< per sharded bucket: its last reader while it stays
                                        ///< gathered
     std::vector<std::size_t> _claimed; ///< buckets claimed by the current call
-    List<Holder> _holders;             ///< open handles of sharded parameters, the first `_open`
-    std::size_t _open = 0;
-    bool _is_deferred = false; ///< the last acquisition has not gathered in advance yet
+    std::vector<Holder> _holders;      ///< open handles of sharded parameters
+    bool _is_deferred = false;         ///< the last acquisition has not gathered in advance yet
 };
 
 } // namespace ZERO_NAMESPACE::detail
