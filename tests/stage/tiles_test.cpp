@@ -216,7 +216,8 @@ TEST_CASE("A parameter in tiles is gathered and written by its name") {
 }
 
 TEST_CASE("One tile is the parameter itself, under every name and with every optimizer") {
-    auto const whole = shaped({4, 3});
+    auto whole = shaped({4, 3});
+    whole.update = Update::matrix; // Muon asks for the choice
     auto const one = tiles(whole, 1);
     CHECK(names(one) == std::vector<std::string>{"w"});
     CHECK(shapes(one) == shapes({whole}));
