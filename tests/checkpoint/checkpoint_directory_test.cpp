@@ -361,7 +361,7 @@ TEST_CASE("Names that are not those of a folder inside are refused") {
     for (std::string const& name :
          {std::string(""), std::string("."), std::string(".."), std::string(".x"),
           std::string("../x"), std::string("a/b"), std::string("/x"), std::string("latest"),
-          std::string("a\0b", 3), std::string(201, 'x')}) {
+          std::string("a\0b", 3), std::string("a\nb"), std::string("a\r"), std::string(201, 'x')}) {
         CHECK_THROWS_AS(directory.begin(name), CheckpointError);
         CHECK_THROWS_AS(directory.publish(name), CheckpointError);
         CHECK_THROWS_AS(directory.path(name), CheckpointError);

@@ -55,6 +55,27 @@ TEST_CASE("Extras that are not text are refused by name before a file is written
     CHECK_FALSE(std::filesystem::exists(folder / "all"));
 }
 
+TEST_CASE(
+    "A name without a checkpoint lists those that are there, and a checkpoint is no directory") {
+    TemporaryFolder const folder;
+    std::string const typo = refusal_of([&](auto& engine) {
+        save_checkpoint(engine, folder / "all", {.name = "one"});
+        load_checkpoint(engine, folder / "all", {.name = "oen"});
+    });
+    INFO(typo);
+    CHECK(typo.find("the checkpoint 'oen' in '" + (folder / "all").string()
+                    + "' does not exist. Complete checkpoints there: 'one'.")
+          != std::string::npos);
+    std::string const inside =
+        refusal_of([&](auto& engine) { load_checkpoint(engine, folder / "all/one"); });
+    INFO(inside);
+    CHECK(inside.find("is itself a checkpoint; give the directory that contains it")
+          != std::string::npos);
+    std::string const none =
+        refusal_of([&](auto& engine) { load_checkpoint(engine, folder / "no"); });
+    CHECK(none.find("contains no complete checkpoint") != std::string::npos);
+}
+
 TEST_CASE("Extras that the caller refuses leave the engine as it was") {
     TemporaryFolder const folder;
     on_ranks<int>(2, [&](LoopbackCommunicator& communicator) {

@@ -89,17 +89,30 @@ TEST_CASE("The checksums beside an exported file find damage, and are not needed
     auto const file = folder / "saved.safetensors";
     auto const beside = folder / "saved.safetensors.checksums";
     std::string const good = content_of(file);
+    std::filesystem::path loaded = file;
     auto const refusal = [&] {
         return on_ranks<Outcome>(2,
                                  [&](LoopbackCommunicator& communicator) {
                                      Toy<ZeroStage<2>> toy(communicator);
-                                     return outcome_of([&] { load_parameters(*toy.engine, file); });
+                                     return outcome_of(
+                                         [&] { load_parameters(*toy.engine, loaded); });
                                  })[0]
             .message;
     };
     CHECK(refusal().empty());
     flip(file, good.size() - 1);
     CHECK(refusal().find("is damaged: the checksum of the 2 KiB") != std::string::npos);
+    CHECK(refusal().find("LoadOptions") == std::string::npos);
+    {
+        // Through a symbolic link they are found beside its target.
+        std::filesystem::create_directory(folder / "links");
+        auto const link = folder / "links/model.safetensors";
+        std::filesystem::create_symlink("../saved.safetensors", link);
+        loaded = link;
+        CHECK(refusal().find("is damaged: the checksum of the 2 KiB") != std::string::npos);
+        loaded = file;
+        std::filesystem::remove_all(folder / "links");
+    }
     set_content(file, good);
     flip(file, good.find("F32")); // in the header
     CHECK_FALSE(refusal().empty());

@@ -28,8 +28,8 @@ public:
     /// @brief Removes the remains of earlier saves, puts back a checkpoint that a process had moved
     /// aside when it died, and creates an empty folder to write in. Keeps the folder of a save that
     /// still runs: `save_checkpoint` and `CheckpointSaver` lock theirs.
-    /// @param name at most 200 bytes, without '/', not starting with '.', not "latest". A folder of
-    /// that name that is not a checkpoint is an error and is not replaced
+    /// @param name at most 200 bytes, without '/' and line breaks, not starting with '.', not
+    /// "latest". A folder of that name that is not a checkpoint is an error and is not replaced
     void begin(std::string const& name) const;
 
     /// @brief Returns the folder in which a checkpoint is written.
@@ -56,6 +56,10 @@ public:
 
     /// @brief Returns the folder of a checkpoint.
     [[nodiscard]] std::filesystem::path path(std::string const& name) const;
+
+    /// @brief Returns the folder of a checkpoint that is complete.
+    /// @throws CheckpointError that lists the complete ones, if this is none
+    [[nodiscard]] std::filesystem::path complete_path(std::string const& name) const;
 
 private:
     /// Returns whether no latest checkpoint has a larger step count than this incomplete one.

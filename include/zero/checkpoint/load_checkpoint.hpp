@@ -11,10 +11,12 @@
 #include "detail/on_every_rank.hpp"
 #include "load_options.hpp"
 #include "load_report.hpp"
+#include "manifest.hpp"
 
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <system_error>
 
 namespace ZERO_NAMESPACE {
 
@@ -40,16 +42,22 @@ LoadReport load_checkpoint(Stage& stage, std::filesystem::path const& directory,
     detail::on_every_rank(access, "find a checkpoint", [&] {
         if (access.rank() == 0 && found.empty()) {
             found = checkpoints.latest().value_or("");
+        } else if (access.rank() == 0) {
+            (void)checkpoints.complete_path(found);
         }
         return std::uint64_t{0};
     });
     LoadReport report;
     report.name = detail::broadcast_text(access, found, "name of a checkpoint");
     if (report.name.empty()) {
+        std::error_code error;
+        bool const is_one = std::filesystem::is_regular_file(directory / Manifest::file, error);
         detail::throw_error<CheckpointError>(
             {"zero: '", directory.string(),
-             "' contains no complete checkpoint; give the directory that "
-             "save_checkpoint() was given (rank ",
+             is_one ? "' is itself a checkpoint; give the directory that contains it, and its name "
+                      "in LoadOptions::name (rank "
+                    : "' contains no complete checkpoint; give the directory that "
+                      "save_checkpoint() was given (rank ",
              access.rank(), ")."});
     }
     auto const path = checkpoints.path(report.name);

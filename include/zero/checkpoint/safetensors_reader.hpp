@@ -71,6 +71,7 @@ private:
     [[nodiscard]] bool has_checksums() const noexcept;
     void read_groups(std::optional<std::uint64_t> index_checksum, std::string const& json);
     void require_inside(TensorEntry const& tensor, std::uint64_t offset, std::uint64_t bytes) const;
+    [[nodiscard]] char const* remedy() const noexcept;
     [[nodiscard]] std::uint64_t checksum(std::uint64_t block, TensorEntry const& tensor);
     [[nodiscard]] std::uint64_t block_end(std::uint64_t block) const noexcept;
     void read_blocks(std::uint64_t block, std::span<std::byte> into, TensorEntry const& tensor);

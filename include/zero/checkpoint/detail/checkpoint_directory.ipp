@@ -43,7 +43,7 @@ inline constexpr std::size_t longest_name = 200;
 
 ZERO_COLD_INLINE bool is_checkpoint_name(std::string const& name) noexcept {
     return !name.empty() && name.size() <= longest_name && name.front() != '.'
-           && name.find('/') == std::string::npos && name.find('\0') == std::string::npos
+           && name.find_first_of(std::string_view("/\0\n\r", 4)) == std::string::npos
            && name != latest_file;
 }
 
@@ -139,10 +139,10 @@ ZERO_COLD_INLINE CheckpointDirectory::CheckpointDirectory(std::filesystem::path 
 
 ZERO_COLD_INLINE std::filesystem::path CheckpointDirectory::path(std::string const& name) const {
     if (!detail::is_checkpoint_name(name)) {
-        detail::throw_error<CheckpointError>(
-            {"zero: '", name,
-             "' cannot name a checkpoint; use at most 200 bytes without '/' that do not begin with "
-             "'.' and are not 'latest'."});
+        detail::throw_error<CheckpointError>({"zero: '", detail::visible(name),
+                                              "' cannot name a checkpoint; use at most 200 bytes "
+                                              "without '/' and line breaks that do "
+                                              "not begin with '.' and are not 'latest'."});
     }
     return _directory / name;
 }
@@ -181,8 +181,9 @@ ZERO_COLD_INLINE void CheckpointDirectory::begin(std::string const& name) const 
                 }
                 detail::throw_error<CheckpointError>(
                     {"zero: the checkpoint '", name, "' is being written in '", _directory.string(),
-                     "' by another save; wait for it (CheckpointSaver::wait()), or choose another "
-                     "name."});
+                     "' by another save, of this process (CheckpointSaver::wait() completes it) or "
+                     "of "
+                     "another one; wait for it, or choose another name or directory."});
             }
             if (found.starts_with(detail::replaced_prefix)) {
                 std::string const lost =
@@ -303,6 +304,20 @@ ZERO_COLD_INLINE std::vector<std::string> CheckpointDirectory::complete() const 
         }
         return names;
     });
+}
+
+ZERO_COLD_INLINE std::filesystem::path
+CheckpointDirectory::complete_path(std::string const& name) const {
+    auto folder = path(name);
+    if (!detail::on_file_system([&] { return is_complete(name); })) {
+        bool const is_there =
+            detail::on_file_system([&] { return std::filesystem::exists(folder); });
+        detail::throw_error<CheckpointError>(
+            {"zero: the checkpoint '", name, "' in '", _directory.string(),
+             is_there ? "' has no " : "' does not exist", is_there ? Manifest::file : "",
+             ". Complete checkpoints there: ", detail::list_of(complete()), "."});
+    }
+    return folder;
 }
 
 ZERO_COLD_INLINE std::optional<std::string> CheckpointDirectory::latest() const {

@@ -110,9 +110,13 @@ ZERO_COLD_INLINE void SafetensorsReader::read_groups(std::optional<std::uint64_t
 /// Opens the checksums beside an exported file; it may have been copied without them.
 ZERO_COLD_INLINE void SafetensorsReader::read_beside(std::string const& json) {
     auto const digits = _header.metadata.find(detail::index_checksum_key);
-    std::string const path = detail::checksums_beside(_file.name());
+    std::string path = detail::checksums_beside(_file.name());
     std::error_code error;
-    if (digits == _header.metadata.end() || !std::filesystem::exists(path, error)) {
+    if (!std::filesystem::exists(path, error)) { // a symbolic link has them beside its target
+        auto const target = std::filesystem::canonical(_file.name(), error);
+        path = detail::checksums_beside(target.string());
+    }
+    if (digits == _header.metadata.end() || error || !std::filesystem::exists(path, error)) {
         return;
     }
     _beside.emplace(detail::File::open(path, detail::File::Links::followed));
@@ -173,6 +177,12 @@ ZERO_COLD_INLINE std::uint64_t SafetensorsReader::block_end(std::uint64_t block)
     return detail::smaller((block + 1) * detail::checksum_block_bytes, _covered);
 }
 
+/// Returns the end of a message about damage.
+ZERO_COLD_INLINE char const* SafetensorsReader::remedy() const noexcept {
+    return _beside ? "; copy or write the file and its '.checksums' again."
+                   : "; load another checkpoint (LoadOptions::name).";
+}
+
 /// Returns the checksum of a block. It comes from a block of checksums, which is read and verified.
 ZERO_COLD_INLINE std::uint64_t SafetensorsReader::checksum(std::uint64_t block,
                                                            TensorEntry const& tensor) {
@@ -183,10 +193,10 @@ ZERO_COLD_INLINE std::uint64_t SafetensorsReader::checksum(std::uint64_t block,
     auto const checksums = _kept_checksums.get(group, 8 * count, [&](std::span<std::byte> into) {
         read_at(_beside ? *_beside : _file, _checksums_begin + 8 * first, into);
         if (detail::checksum_of(into) != _groups[static_cast<std::size_t>(group)]) {
-            detail::throw_error<CheckpointError>(
-                {"zero: the checksums of tensor '", tensor.name, "' in '",
-                 (_beside ? *_beside : _file).name(), "' are damaged, at byte ",
-                 _checksums_begin + 8 * first, "; load another checkpoint (LoadOptions::name)."});
+            detail::throw_error<CheckpointError>({"zero: the checksums of tensor '", tensor.name,
+                                                  "' in '", (_beside ? *_beside : _file).name(),
+                                                  "' are damaged, at byte ",
+                                                  _checksums_begin + 8 * first, remedy()});
         }
     });
     return detail::from_little_endian(
@@ -203,8 +213,7 @@ ZERO_COLD_INLINE void SafetensorsReader::read_blocks(std::uint64_t block, std::s
             detail::throw_error<CheckpointError>(
                 {"zero: the data of tensor '", tensor.name, "' in '", _file.name(),
                  "' is damaged: the checksum of the 2 KiB at byte ",
-                 _data_begin + block * detail::checksum_block_bytes,
-                 " is wrong; load another checkpoint (LoadOptions::name)."});
+                 _data_begin + block * detail::checksum_block_bytes, " is wrong", remedy()});
         }
         into = into.subspan(size);
         ++block;
