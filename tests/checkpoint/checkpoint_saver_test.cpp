@@ -62,6 +62,30 @@ TEST_CASE("A checkpoint in the background holds the state of its start") {
     CHECK(loaded_state(folder.path(), "third") == loaded_state(folder.path(), "second"));
 }
 
+TEST_CASE("A saver that publishes an older step later does not become the latest") {
+    TemporaryFolder const folder;
+    using Names = std::vector<std::optional<std::string>>;
+    auto const seen = on_ranks<Names>(2, [&](LoopbackCommunicator& communicator) {
+        Toy<ZeroStage<2>> toy(communicator, same_schedule<ZeroStage<2>>());
+        CheckpointDirectory const directory(folder.path());
+        train(*toy.engine, communicator, 0, 2);
+        CheckpointSaver slow(*toy.engine, folder.path());
+        slow.start({.name = "best"});
+        train(*toy.engine, communicator, 2, 4);
+        Names own;
+        save_checkpoint(*toy.engine, folder.path());
+        own.push_back(directory.latest());
+        slow.wait();
+        own.push_back(directory.latest());                             // of step 4, not 2
+        save_checkpoint(*toy.engine, folder.path(), {.name = "best"}); // the same step
+        own.push_back(directory.latest());
+        return own;
+    });
+    CHECK(seen[0] == Names{"step-00000004", "step-00000004", "best"});
+    CHECK(CheckpointDirectory(folder.path()).complete()
+          == std::vector<std::string>{"best", "step-00000004"});
+}
+
 TEST_CASE("Two savers and save_checkpoint write in one directory without harm to one another") {
     TemporaryFolder const folder;
     auto const seen = on_ranks<Outcome>(2, [&](LoopbackCommunicator& communicator) {

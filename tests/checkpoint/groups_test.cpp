@@ -50,6 +50,7 @@ std::unique_ptr<Stage> engine_of(LoopbackCommunicator& communicator, Groups cons
 struct Resumed {
     Outcome outcome;
     std::vector<std::string> differences;
+    std::vector<std::string> replaced;
     std::vector<double> decay; ///< by group, after loading
     std::vector<double> factor;
     Values values; ///< after three steps, of which two were trained before
@@ -68,8 +69,11 @@ Resumed resume(Groups const& before, Groups const& after, LoadOptions const& loa
         }
         Resumed own;
         auto const engine = engine_of(communicator, after);
-        own.outcome = outcome_of(
-            [&] { own.differences = load_checkpoint(*engine, folder.path(), load).differences; });
+        own.outcome = outcome_of([&] {
+            auto const report = load_checkpoint(*engine, folder.path(), load);
+            own.differences = report.differences;
+            own.replaced = report.replaced_settings;
+        });
         for (std::size_t group = 0; group < after.decay.size(); ++group) {
             own.decay.push_back(engine->hyper_parameters(group).weight_decay);
             own.factor.push_back(engine->learning_rate_factor(group));
@@ -98,11 +102,44 @@ TEST_CASE("Groups that are listed in another order at resume keep their settings
     // Control: with exchanged settings the model would be another.
     auto const exchanged = resume(before, {{1, 0, 0}, {0.5, 0.0}}, {.settings = false});
     CHECK(exchanged.values != same.values);
-    // A group of a frozen parameter alone changes nothing; it had the settings of another one.
-    auto const more = resume(before, {{2, 1, 0}, {0.125, 0.0, 0.5}});
+}
+
+TEST_CASE("A group of frozen parameters alone keeps its settings if their group was divided") {
+    Groups const before{{0, 1, 1}, {0.5, 0.0}, {1.0, 0.25}};
+    auto const more = resume(before, {{2, 1, 0}, {0.125, 0.0, 0.5}, {0.5, 1.0, 1.0}});
     CHECK(more.outcome.message.empty());
-    CHECK(more.decay == std::vector<double>{0.0, 0.0, 0.5});
-    CHECK(more.values == same.values);
+    CHECK(more.decay == std::vector<double>{0.125, 0.0, 0.5});
+    CHECK(more.factor == std::vector<double>{0.5, 0.25, 1.0});
+    CHECK(more.values == resume(before, before).values);
+    REQUIRE(more.differences.size() == 1);
+    INFO(more.differences[0]);
+    CHECK(more.differences[0].find("group 0 of frozen parameters keeps the settings of the engine: "
+                                   "'table' was in group 1 of the checkpoint")
+          != std::string::npos);
+    CHECK(more.differences[0].find("learning_rate_factor 0.5 and 0.25, weight_decay 0.125 and 0")
+          != std::string::npos);
+    // Controls: a group that is not shared is taken, as is one of equal settings.
+    Groups const alone{{0, 0, 1}, {0.5, 0.0}};
+    auto const reordered = resume(alone, {{1, 1, 0}, {0.125, 0.5}});
+    CHECK(reordered.differences.empty());
+    CHECK(reordered.decay == std::vector<double>{0.0, 0.5});
+    auto const equal = resume(before, {{0, 1, 2}, {0.5, 0.125, 0.125}});
+    CHECK(equal.differences.empty());
+    CHECK(equal.decay == std::vector<double>{0.5, 0.0, 0.0});
+}
+
+TEST_CASE("Settings of the program that a checkpoint replaces are reported, all of them") {
+    Groups const before{{0, 1, 1}, {0.5, 0.0}};
+    Groups const changed{{0, 1, 1}, {0.125, 0.0}, {0.5, 1.0}};
+    auto const resumed = resume(before, changed);
+    CHECK(resumed.outcome.message.empty());
+    CHECK(resumed.differences.empty());
+    CHECK(resumed.decay == std::vector<double>{0.5, 0.0});
+    CHECK(resumed.replaced
+          == std::vector<std::string>{"group 0: learning_rate_factor 0.5 became 1, weight_decay "
+                                      "0.125 became 0.5 of group 0 of the checkpoint"});
+    CHECK(resume(before, before).replaced.empty());
+    CHECK(resume(before, changed, {.settings = false}).replaced.empty());
 }
 
 TEST_CASE("A group of new parameters keeps its settings, whichever number it has") {
@@ -140,6 +177,10 @@ TEST_CASE("Two groups that become one are listed unless their settings are equal
     CHECK(accepted.differences[0].find("keeps the settings of the engine") != std::string::npos);
     CHECK(accepted.decay == std::vector<double>{0.25});
     CHECK(resume(before, one, {.settings = false}).differences.empty());
+    // Every setting in which they differ is named.
+    auto const both = resume({{0, 1, 1}, {0.5, 0.0}, {1.0, 0.25}}, one);
+    CHECK(both.outcome.message.find("learning_rate_factor 1 and 0.25, weight_decay 0.5 and 0;")
+          != std::string::npos);
 
     auto const equal = resume({{0, 1, 1}, {0.5, 0.5}}, one);
     CHECK(equal.outcome.message.empty());

@@ -13,9 +13,10 @@ namespace ZERO_NAMESPACE {
 /// @brief A directory of checkpoints, each a folder that appears complete or not at all.
 ///
 /// A checkpoint is written in the folder ".incomplete-NAME". `publish` makes it durable, gives it
-/// its name in one operation of the file system, and then lets the file "latest" name it. A process
-/// may die at any point: a folder with the name of its checkpoint is complete, and `begin` removes
-/// the others. What cannot be removed is reported on the standard error and stops no save.
+/// its name in one operation of the file system, and then lets the file "latest" name it, unless
+/// that names one with a larger step count. A process may die at any point: a folder with the name
+/// of its checkpoint is complete, and `begin` removes the others. What cannot be removed is
+/// reported on the standard error and stops no save.
 ///
 /// Several saves may run at once if their names differ; on a network file system, in one process.
 /// All functions throw CheckpointError.
@@ -42,7 +43,8 @@ public:
     /// "epoch-2" stay beside "step-00000100".
     void keep_last(std::size_t count, std::string const& name = "step-0") const;
 
-    /// @brief Returns the checkpoint that the file "latest" names: the one that was published last.
+    /// @brief Returns the checkpoint that the file "latest" names: the one with the largest step
+    /// count, and of several such the one that was published last.
     /// Without that file, the last of `complete()`; empty if there is none.
     /// @throws CheckpointError that lists the others, if the file names no complete checkpoint: a
     /// program would otherwise start from scratch, or from another one, and not notice
@@ -56,6 +58,8 @@ public:
     [[nodiscard]] std::filesystem::path path(std::string const& name) const;
 
 private:
+    /// Returns whether no latest checkpoint has a larger step count than this incomplete one.
+    [[nodiscard]] bool is_newest(std::string const& name) const;
     [[nodiscard]] bool is_complete(std::string const& name) const;
 
     std::filesystem::path _directory;

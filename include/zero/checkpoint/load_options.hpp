@@ -18,7 +18,7 @@ enum class LoadScope : std::uint8_t {
 
 /// @brief Options of `load_checkpoint`. Pass the same on every rank.
 struct LoadOptions {
-    std::string name{}; ///< name of the checkpoint; default: the one that was completed last
+    std::string name{}; ///< name of the checkpoint; default: `CheckpointDirectory::latest`
     LoadScope scope = LoadScope::everything; ///< what is loaded
     bool settings = true;    ///< LoadScope::everything: also the hyper-parameters and learning
                              ///< rate factors of the groups, each from the group that held its

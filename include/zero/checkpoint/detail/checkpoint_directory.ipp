@@ -217,17 +217,20 @@ ZERO_COLD_INLINE void CheckpointDirectory::publish(std::string const& name) cons
             {"zero: '", from.string(), "' has no manifest, so it cannot be published."});
     }
     detail::sync_folder(from);
+    bool const is_latest = is_newest(name);
     detail::on_file_system([&] {
         auto const aside = _directory / (detail::replaced_prefix + name);
         detail::exchange_or_rename(from, to, aside);
         detail::sync_folder(_directory);
         try {
-            auto const next =
-                _directory / (std::string(detail::incomplete_prefix) + detail::latest_file);
-            std::filesystem::remove(next);
-            detail::write_text(next, name + "\n");
-            std::filesystem::rename(next, _directory / detail::latest_file);
-            detail::sync_folder(_directory);
+            if (is_latest) {
+                auto const next =
+                    _directory / (std::string(detail::incomplete_prefix) + detail::latest_file);
+                std::filesystem::remove(next);
+                detail::write_text(next, name + "\n");
+                std::filesystem::rename(next, _directory / detail::latest_file);
+                detail::sync_folder(_directory);
+            }
         } catch (std::exception const& error) {
             detail::throw_error<CheckpointError>({"zero: the checkpoint '", name,
                                                   "' is complete in '", _directory.string(),
@@ -239,6 +242,18 @@ ZERO_COLD_INLINE void CheckpointDirectory::publish(std::string const& name) cons
         detail::remove_or_warn(from); // after an exchange: the replaced checkpoint
         detail::remove_or_warn(aside);
     });
+}
+
+ZERO_COLD_INLINE bool CheckpointDirectory::is_newest(std::string const& name) const {
+    auto const steps = [](std::filesystem::path const& folder) {
+        return Manifest::read(folder).scalars.counts.at("step_count");
+    };
+    try {
+        auto const before = latest();
+        return !before || *before == name || steps(path(*before)) <= steps(incomplete(name));
+    } catch (std::exception const&) { // what cannot be read or loaded is not kept
+        return true;
+    }
 }
 
 ZERO_COLD_INLINE bool CheckpointDirectory::is_complete(std::string const& name) const {

@@ -24,23 +24,25 @@ Map entries_under(Map const& all, std::string const& prefix) {
     return own;
 }
 
-/// Returns the first setting in which two groups differ, with both values; empty if there is none.
-ZERO_COLD_INLINE std::string first_other_setting(ManifestScalars const& scalars, std::uint64_t a,
-                                                 std::uint64_t b) {
+/// Returns all settings in which two groups differ, with both values; empty if there are none.
+/// @param between the words between the values
+ZERO_COLD_INLINE std::string other_settings(ManifestScalars const& ones, std::uint64_t one,
+                                            ManifestScalars const& others, std::uint64_t other,
+                                            std::string_view between = " and ") {
     std::string found;
-    auto const compare = [&](auto const& all) {
-        auto const others = entries_under(all, group_prefix(b));
-        for (auto const& [name, value] : entries_under(all, group_prefix(a))) {
-            auto const other = others.find(name);
-            if (found.empty() && (other == others.end() || other->second != value)) {
-                found = other == others.end() ? text({name, " ", value, " and none"})
-                                              : text({name, " ", value, " and ", other->second});
+    auto const compare = [&](auto const& of_one, auto const& of_other) {
+        auto const values = entries_under(of_other, group_prefix(other));
+        for (auto const& [name, value] : entries_under(of_one, group_prefix(one))) {
+            auto const at = values.find(name);
+            if (at == values.end() || at->second != value) {
+                found += text({found.empty() ? "" : ", ", name, " ", value, between});
+                found += at == values.end() ? "none" : text({at->second});
             }
         }
     };
-    compare(scalars.numbers);
-    compare(scalars.counts);
-    compare(scalars.texts);
+    compare(ones.numbers, others.numbers);
+    compare(ones.counts, others.counts);
+    compare(ones.texts, others.texts);
     return found;
 }
 
@@ -49,9 +51,10 @@ ZERO_COLD_INLINE GroupSources::GroupSources(FlatLayout const& layout,
                                             ManifestScalars const& own, std::size_t groups)
     : stored(groups) {
     Manifest const& manifest = checkpoint.manifest();
-    // One parameter of each pair of groups. Frozen ones decide nothing.
+    // One parameter of each pair of groups. Frozen ones decide nothing beside trainable ones.
     using Pairs = std::map<std::uint64_t, std::string>;
     std::vector<Pairs> sources(groups);   // by group of the engine: group there, parameter
+    std::vector<Pairs> frozen(groups);    // the same of frozen parameters
     std::map<std::uint64_t, Pairs> users; // by group of the checkpoint: group here, parameter
     for (auto const& spec : layout.parameters()) {
         if (auto const index = checkpoint.find(stored_name(spec))) {
@@ -59,8 +62,8 @@ ZERO_COLD_INLINE GroupSources::GroupSources(FlatLayout const& layout,
             if (spec.trainable) {
                 sources[spec.group].emplace(source, stored_name(spec));
                 users[source].emplace(spec.group, stored_name(spec));
-            } else if (!stored[spec.group]) {
-                stored[spec.group] = source;
+            } else {
+                frozen[spec.group].emplace(source, stored_name(spec));
             }
         }
     }
@@ -68,10 +71,12 @@ ZERO_COLD_INLINE GroupSources::GroupSources(FlatLayout const& layout,
         if (sources[group].empty()) {
             continue; // frozen parameters only, or new ones
         }
+        frozen[group].clear();
         auto const& [first, parameter] = *sources[group].begin();
         stored[group] = first;
         for (auto const& [source, other] : sources[group]) {
-            std::string const setting = first_other_setting(manifest.scalars, first, source);
+            std::string const setting =
+                other_settings(manifest.scalars, first, manifest.scalars, source);
             if (!setting.empty() && stored[group]) {
                 differences.push_back(text({"group ", group, " has parameter '", parameter,
                                             "' of group ", first, " of the checkpoint and '", other,
@@ -84,13 +89,51 @@ ZERO_COLD_INLINE GroupSources::GroupSources(FlatLayout const& layout,
     for (auto const& [source, pairs] : users) {
         auto const& [first, parameter] = *pairs.begin();
         for (auto const& [group, other] : pairs) {
-            std::string const setting = first_other_setting(own, first, group);
+            std::string const setting = other_settings(own, first, own, group);
             if (!setting.empty() && stored[first] && stored[group]) {
                 differences.push_back(
                     text({"groups ", first, " with parameter '", parameter, "' and ", group,
                           " with '", other, "' differ: ", setting, "; both were group ", source,
                           " of the checkpoint and get its settings"}));
             }
+        }
+    }
+    // Groups of frozen parameters alone: settings that are not surely theirs are not taken.
+    for (std::size_t group = 0; group < groups; ++group) {
+        for (auto const& [source, parameter] : frozen[group]) {
+            users[source].emplace(group, parameter);
+        }
+    }
+    for (std::size_t group = 0; group < groups; ++group) {
+        if (frozen[group].empty()) {
+            continue;
+        }
+        auto const& [first, parameter] = *frozen[group].begin();
+        stored[group] = first;
+        for (auto const& [source, other] : frozen[group]) {
+            bool is_shared =
+                !other_settings(manifest.scalars, first, manifest.scalars, source).empty();
+            for (auto const& [user, unused] : users[source]) {
+                is_shared = is_shared || !other_settings(own, group, own, user).empty();
+            }
+            std::string const setting = other_settings(own, group, manifest.scalars, source);
+            if (is_shared && !setting.empty() && stored[group]) {
+                kept.push_back(text(
+                    {"group ", group, " of frozen parameters keeps the settings of the engine: '",
+                     other, "' was in group ", source,
+                     " of the checkpoint, which was divided or merged, and they differ: ",
+                     setting}));
+                stored[group].reset();
+            }
+        }
+    }
+    for (std::size_t group = 0; group < groups; ++group) {
+        std::string const setting =
+            stored[group] ? other_settings(own, group, manifest.scalars, *stored[group], " became ")
+                          : std::string();
+        if (!setting.empty()) {
+            replaced.push_back(text({"group ", group, ": ", setting, " of group ", *stored[group],
+                                     " of the checkpoint"}));
         }
     }
 }

@@ -84,6 +84,7 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
     if (scalars) {
         report.differences.insert(report.differences.end(), scalars->differences.begin(),
                                   scalars->differences.end());
+        report.replaced_settings = scalars->replaced_settings;
     }
     report.bytes_read = reader->bytes_read();
 }

@@ -67,6 +67,8 @@ public:
             sources.refuse(source);
         }
         differences = sources.differences;
+        differences.insert(differences.end(), sources.kept.begin(), sources.kept.end());
+        replaced_settings = sources.replaced;
         for (std::size_t group = 0; group < _groups.size(); ++group) {
             if (!sources.stored[group]) {
                 continue; // it keeps its own
@@ -94,7 +96,8 @@ public:
         }
     }
 
-    std::vector<std::string> differences; ///< of groups; `LoadOptions::may_differ` accepted them
+    std::vector<std::string> differences;       ///< of groups, as in `LoadReport`
+    std::vector<std::string> replaced_settings; ///< as in `LoadReport`
 
 private:
     struct Group {
