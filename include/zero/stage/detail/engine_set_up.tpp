@@ -16,6 +16,7 @@
 #include "compared_options.hpp"
 #include "filled_by_owners.hpp"
 #include "gradient_store.hpp"
+#include "offsets_in_block.hpp"
 #include "option_checks.hpp"
 #include "refuse_live_handles.hpp"
 #include "require_agreement.hpp"
@@ -206,8 +207,24 @@ template <class Config>
 
 template <class Config>
 [[gnu::cold]] std::vector<std::string> Engine<Config>::unused_options() const {
-    return detail::unused_options(_number, _layout.world(), _options.gather,
-                                  _options.update_tile_elements);
+    std::vector<std::string> unused = detail::unused_options(
+        _number, _layout.world(), _options.gather, _options.update_tile_elements);
+    if (_options.storage == Storage::adopted) {
+        auto const block = _options.adopted_block;
+        std::vector<std::size_t> offsets;
+        for (std::size_t index = 0; index < _layout.parameters().size(); ++index) {
+            offsets.push_back(_layout.parameter(index).elements == 0
+                                  ? 0
+                                  : static_cast<std::size_t>(static_cast<ParameterType const*>(
+                                                                 registered_memory(index).data)
+                                                             - block.data()));
+        }
+        std::string text = detail::uncovered_text(_layout, detail::as_span(offsets), block.size());
+        if (!text.empty()) {
+            unused.push_back(std::move(text));
+        }
+    }
+    return unused;
 }
 
 template <class Config>
