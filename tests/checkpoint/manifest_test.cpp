@@ -1,3 +1,4 @@
+#include "fuzz_input.hpp"
 #include "support/catch.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace zero::test::manifest_test {
@@ -166,6 +168,38 @@ TEST_CASE("Intervals that overlap, leave a gap or name no file are refused") {
         manifest.parameters[0].intervals = intervals;
         check_refused(manifest, "'layer.0/\"w\"'");
     }
+}
+
+TEST_CASE("What is no interval is refused where one belongs, and ignored elsewhere") {
+    std::string const whole = example().to_json();
+    std::string const json =
+        whole.substr(0, whole.find(",\n \"checksum\": \"", whole.find("types")));
+    std::string const second = "[\n     1,\n     20,\n     32\n    ]";
+    for (auto const& [text, why] : std::vector<std::pair<std::string, std::string>>{
+             {"[1, 20]", "index 2"},
+             {"[]", "index 0"},
+             {"7", "number"},
+             {R"({"0": 1, "1": 20, "2": 32})", "object"},
+             {"[1, -20, 32]", "-20 is not a natural number"},
+             {"[1, 20, 32.5]", "32.5 is not a natural number"},
+             {"[1, 20, \"32\"]", "\"32\" is not a natural number"},
+             {"[1, 20, 32], [1, 32]", "index 2"},
+             {"[1, 20, [32]]", "nested too deeply"},
+             {"[1, 21, 32]", "leave a gap"}}) {
+        check_text_refused(with_checksum(replaced(json, second, text)), why);
+    }
+    auto const found = Manifest::from_json(
+        with_checksum(replaced(json, "\"composition\"",
+                               R"("more": [{"intervals": [[0, 0, 1]]}], "composition")")),
+        "x");
+    CHECK(found.to_json() == whole);
+    check_text_refused(
+        with_checksum(replaced(json, "\"parameters\": [",
+                               R"("parameters": {"intervals": [[0, 0, 1]]}, "x": [)")),
+        "object stands where an array belongs");
+    check_text_refused(with_checksum(replaced(json, "\"parameters\": [",
+                                              R"("parameters": [[[0, 0, 1]]], "x": [)")),
+                       "type_error");
 }
 
 TEST_CASE("Parameters and arrays that cannot be right are refused") {

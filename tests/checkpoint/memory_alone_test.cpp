@@ -159,6 +159,31 @@ TEST_CASE("Steps allocate nothing after a checkpoint was saved or loaded, in any
     });
 }
 
+TEST_CASE("Reading a manifest of many intervals takes little more than their 24 bytes each") {
+    constexpr std::uint64_t files = 200;
+    constexpr std::uint64_t each = 1'000'000;
+    Manifest manifest;
+    manifest.types = {{{"parameter", "F32", 1, true}}};
+    ManifestParameter parameter{.name = "", .shape = {files, each}, .intervals = {}};
+    for (std::uint64_t file = 0; file < files; ++file) {
+        manifest.files.push_back({"rank-" + std::to_string(file), file});
+        parameter.intervals.push_back({file, file * each, (file + 1) * each});
+    }
+    for (std::size_t index = 0; index < 100; ++index) {
+        manifest.parameters.push_back(parameter);
+        manifest.parameters.back().name = std::to_string(index);
+    }
+    std::string const json = manifest.to_json();
+    long long const before = live_bytes;
+    peak_bytes = before;
+    Manifest const found = Manifest::from_json(json, "here");
+    auto const bytes = static_cast<double>(peak_bytes - before) / (100 * files);
+    INFO(bytes << " bytes for each interval");
+    CHECK(bytes < 48);
+    CHECK(bytes >= 24); // control: they are counted
+    CHECK(found.to_json() == json);
+}
+
 namespace {
 
 /// Calls `act()` with memory that runs out after 0, 1, 2, ... allocations. Returns how often it

@@ -90,7 +90,7 @@ TEST_CASE("Each kind of buffer has its own name") {
     CHECK(names
           == std::vector<std::string>{"parameters", "gradients", "master weights",
                                       "optimizer state", "gradient leases", "parameter leases",
-                                      "wire", "control", "scratch", "communicator"});
+                                      "wire", "control", "scratch", "communicator", "commands"});
 }
 
 } // namespace zero::test::memory_resource_test

@@ -44,10 +44,12 @@ void compare(std::vector<ParameterSpec> const& model, int world) {
     MemoryPlan without_tables = ranks[0].plan;
     without_tables[BufferKind::control] = {};
     without_tables[BufferKind::communicator] = {};
+    without_tables[BufferKind::commands] = {};
     CHECK((column.memory.rows == without_tables.rows));
     for (Seen const& seen : ranks) {
         CHECK(column.memory.engine_bytes()
-              == seen.plan.engine_bytes() - seen.plan[BufferKind::control].bytes());
+              == seen.plan.engine_bytes() - seen.plan[BufferKind::control].bytes()
+                     - seen.plan[BufferKind::commands].bytes());
         CHECK(seen.text == to_string(seen.plan) + column.leases);
     }
 }

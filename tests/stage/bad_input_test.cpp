@@ -117,9 +117,14 @@ TEST_CASE("An invalid registration is refused with the parameter's name") {
     CHECK_THROWS_WITH(
         (construct<1>({{.name = "a", .data = data, .elements = 3}}, {.storage = Storage::adopted})),
         contains_text("adopted_block go together"));
-    CHECK_THROWS_WITH((construct<1>({{.name = "a", .data = data + 6, .elements = 3}},
-                                    {.storage = Storage::adopted, .adopted_block = {data, 8}})),
-                      contains_text("parameter 'a' does not lie inside adopted_block"));
+    CHECK_THROWS_WITH(
+        (construct<1>({{.name = "a", .data = data + 6, .elements = 3}},
+                      {.storage = Storage::adopted, .adopted_block = {data, 8}})),
+        contains_text("parameter 'a' does not lie inside adopted_block: it begins at element "
+                      "6 and has 3 elements, but the block has 8"));
+    CHECK_THROWS_WITH((construct<1>({{.name = "a", .data = data, .elements = 3}},
+                                    {.storage = Storage::adopted, .adopted_block = {data + 4, 4}})),
+                      contains_text("the block of 4 elements at 0x"));
     CHECK_THROWS_WITH((construct<3>({{.name = "a", .data = data, .elements = 3}},
                                     {.storage = Storage::scattered})),
                       contains_text("stage 3 frees parameters"));

@@ -3,9 +3,11 @@
 #include "support/stages.hpp"
 
 #include <zero/ops/sgd.hpp>
+#include <zero/stage/describe.hpp>
 #include <zero/stage/register_block.hpp>
 #include <zero/stage/zero_stage.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <numeric>
@@ -69,6 +71,37 @@ TEST_CASE("A registered block has the caller's names, addresses and sizes") {
     CHECK_THROWS_WITH(
         register_block(block.data(), gradients.data(), sizes, std::vector<std::string>{"a"}),
         contains_text("register_block() got 3 sizes and 1 names"));
+}
+
+TEST_CASE("A description tells elements of an adopted block that lie in no parameter, in stages 0 "
+          "to 2") {
+    auto const described = []<int N>(std::array<std::size_t, 3> const& registered,
+                                     std::size_t begin) {
+        return on_ranks<std::string>(2, [&](LoopbackCommunicator& communicator) {
+            std::vector<float> block(total);
+            auto const parameters =
+                register_block(block.data() + begin, nullptr, registered, names);
+            ZeroStage<N, Sgd> const engine(communicator, parameters,
+                                           {.storage = Storage::adopted, .adopted_block = block});
+            std::string const text = describe(engine);
+            return text.substr(std::min(text.find('\n'), text.size()));
+        })[0];
+    };
+    auto const line = [](std::string const& count, std::string const& first) {
+        return "\nnot used in this stage: " + count
+               + " of the 12 elements of adopted_block (they lie in no parameter; the first is "
+                 "element "
+               + first + ")";
+    };
+    auto const check = [&]<int N>() {
+        CHECK(described.template operator()<N>(sizes, 0).empty());
+        CHECK(described.template operator()<N>({5, 0, 6}, 0) == line("1", "11"));
+        CHECK(described.template operator()<N>({4, 0, 7}, 0) == line("1", "11"));
+        CHECK(described.template operator()<N>({4, 0, 6}, 1) == line("2", "0"));
+    };
+    check.operator()<0>();
+    check.operator()<1>();
+    check.operator()<2>();
 }
 
 TEST_CASE("All parameters are gathered into one block, on the ranks that give one") {

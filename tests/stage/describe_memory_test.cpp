@@ -139,4 +139,48 @@ TEST_CASE("After a rebuild of the buckets the text follows the new order of unit
                              && !contains_text("spare"));
 }
 
+TEST_CASE("The ring of an engine's own queue grows with the model, and has a row of its own") {
+    struct Seen {
+        MemoryRow ring;
+        std::size_t allocated = 0;
+        std::string text;
+    };
+    auto const seen = [](int world, std::size_t units, bool is_callers_queue = false) {
+        std::vector<Parameter<float>> parameters;
+        for (std::size_t unit = 0; unit < units; ++unit) {
+            parameters.push_back(
+                {.name = "p" + std::to_string(unit), .elements = 8, .units = {unit}});
+        }
+        return on_ranks<Seen>(world, [&](LoopbackCommunicator& communicator) {
+            HostMemoryResource memory;
+            host::WaitingQueue queue(100);
+            ZeroStage<2, UnitBucketer>::Options options{.memory = &memory};
+            if (is_callers_queue) {
+                options.communication_queue = &queue;
+            }
+            ZeroStage<2, UnitBucketer> const engine(communicator, parameters, options);
+            return Seen{engine.memory_plan()[BufferKind::commands],
+                        memory.allocated_bytes(BufferKind::commands), engine.describe_memory()};
+        })[0];
+    };
+    constexpr std::size_t command = 160;
+    // for 16 micro-steps: the buckets and one, each with 5 commands for each rank and 4
+    std::size_t const expected[][3] = {{1, 1, 16 * 2 * 9},
+                                       {2, 1, 16 * 2 * 14},
+                                       {2, 10, 16 * 11 * 14},
+                                       {4, 1, 16 * 2 * 24},
+                                       {4, 100, 8192}};
+    for (auto const& [world, units, commands] : expected) {
+        INFO("W = " << world << ", " << units << " units");
+        Seen const found = seen(static_cast<int>(world), units);
+        CHECK((found.ring == MemoryRow{commands * command, 0, false}));
+        CHECK(found.allocated == commands * command);
+        CHECK_THAT(found.text, contains_text("commands: " + std::to_string(commands * command)));
+    }
+    Seen const with_callers_queue = seen(2, 10, true);
+    CHECK((with_callers_queue.ring == MemoryRow{}));
+    CHECK(with_callers_queue.allocated == 0);
+    CHECK_THAT(with_callers_queue.text, !contains_text("commands"));
+}
+
 } // namespace zero::test::describe_memory_test

@@ -65,7 +65,7 @@ private:
 
 static_assert(LoopbackCommunicator::compares_calls && Checked<Untagged>::compares_calls);
 static_assert(!Hierarchical<LoopbackCommunicator, Untagged>::compares_calls);
-static_assert(!detail::compares_calls<Untagged>);
+static_assert(!zero::detail::compares_calls<Untagged>);
 
 /// Runs `call(engine, state, is_first)` on two ranks of an engine over `Communicator`; with
 /// gradients, between the last micro-step and `step`.

@@ -250,4 +250,56 @@ TEST_CASE("To find out whether any rank has gradients takes no collective of its
     CHECK(counts == std::vector<std::vector<std::uint64_t>>(2, {1, 1}));
 }
 
+TEST_CASE("A forgotten registration of a gradient is an error where its unit has registered ones, "
+          "in every stage") {
+    auto const outcome = []<int N>(bool is_asked, bool is_handed_over, bool is_sibling_registered) {
+        return on_ranks<Outcome>(2, [&](LoopbackCommunicator& communicator) {
+            std::vector<float> gradient(elements);
+            ZeroStage<N, Sgd> engine(
+                communicator,
+                std::vector<Parameter<float>>{
+                    {.name = "w",
+                     .elements = elements,
+                     .gradient = is_sibling_registered ? gradient.data() : nullptr},
+                    {.name = "b", .elements = elements},
+                    {.name = "empty"},
+                    {.name = "frozen", .elements = 2, .trainable = false}},
+                {.unused_parameters = UnusedParameters::error});
+            engine.begin_step();
+            engine.begin_micro_step(true);
+            auto weights = engine.acquire(0);
+            {
+                auto const gradients = engine.gradients(0);
+                if (is_asked) {
+                    gradients[1][0] = 1.0F;
+                }
+            }
+            if (is_handed_over) {
+                engine.hand_over(0, 1, std::vector<float>(elements, 1.0F)).synchronise();
+            }
+            engine.gradients_ready(0);
+            weights.release();
+            Outcome const seen = outcome_of([&] { engine.end_micro_step(); });
+            engine.cancel_step();
+            return seen;
+        });
+    };
+    in_every_stage([&]<int N>() {
+        for (Outcome const& seen : outcome.template operator()<N>(false, false, true)) {
+            CHECK(seen.type == "UnusedParameter");
+            CHECK_THAT(seen.message,
+                       contains_text("parameter 'b' got no gradient")
+                           && contains_text("its gradient lies in the engine's memory while that "
+                                            "of 'w' is registered: register its 'gradient' as "
+                                            "well, or write it to gradients(0)[1]"));
+        }
+        for (auto const& ranks : {outcome.template operator()<N>(true, false, true),
+                                  outcome.template operator()<N>(false, true, true),
+                                  outcome.template operator()<N>(false, false, false)}) {
+            CHECK(ranks[0].type == "returned");
+            CHECK(ranks[1].type == "returned");
+        }
+    });
+}
+
 } // namespace zero::test::no_gradients_test

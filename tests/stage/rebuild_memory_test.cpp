@@ -124,8 +124,9 @@ std::size_t peak(Account const& account, std::size_t parameter_bytes, std::size_
     bool const is_owned = !account.before[parameters].is_callers;
     std::size_t const control_bytes = account.before[control].bytes();
     std::size_t const first =
-        control_bytes + engine_bytes(account.before, held) + engine_bytes(account.before, states)
-        + engine_bytes(account.after, held) + (is_owned ? 500 * parameter_bytes : 0);
+        control_bytes + account.before[commands].bytes() + engine_bytes(account.before, held)
+        + engine_bytes(account.before, states) + engine_bytes(account.after, held)
+        + (is_owned ? 500 * parameter_bytes : 0);
     std::size_t const second =
         account.after.engine_bytes() + engine_bytes(account.before, states) + 500 * state_bytes;
     return std::max({account.before.engine_bytes() + account.agreement, first, second});

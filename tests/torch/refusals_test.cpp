@@ -263,7 +263,7 @@ TEST_CASE("Replicated leaves the module whole, and refuses what it would train w
                            "call replicated.backward(loss) instead of loss.backward()"));
             CHECK_FALSE(model->head_bias.grad().defined());
 
-            // a second backward pass, and a step of the engine that leaves old values in the module
+            // a second backward pass
             micro_step(replicated);
             replicated->cancel_step();
             replicated->begin_step();
@@ -272,13 +272,7 @@ TEST_CASE("Replicated leaves the module whole, and refuses what it would train w
             (void)message_of<LateGradient>([&] { replicated.backward(loss()); });
             replicated->cancel_step();
             micro_step(replicated);
-            replicated->step(0.01);
-            replicated->begin_step();
-            replicated->begin_micro_step(true);
-            CHECK(contains(message_of<OutOfOrder>([&] { replicated.backward(loss()); }),
-                           "call replicated.step()"));
-            replicated->cancel_step();
-            replicated.show_parameters();
+            (void)replicated.step(0.01);
 
             ::torch::OrderedDict<std::string, at::Tensor> zeros;
             for (auto const& parameter : model->named_parameters()) {
@@ -315,6 +309,133 @@ TEST_CASE("Replicated leaves the module whole, and refuses what it would train w
         loss_of(model, tokens_of(0, 0, 0), torch_model::Plain()).backward(); // no hook is left
         CHECK(model->head_bias.grad().defined());
     });
+}
+
+/// Trains two steps, the first with the engine's own `step`, and returns the parameters after each.
+template <class Zero>
+std::vector<at::Tensor> train_by_engine_step(int world, bool shows, at::ScalarType type) {
+    std::vector<at::Tensor> found;
+    run_ranks(world, [&](LoopbackCommunicator& communicator) {
+        at::set_num_threads(1);
+        LanguageModel model;
+        model->to(type);
+        torch::Replicated<Zero> replicated(communicator, *model);
+        for (int step = 0; step < 2; ++step) {
+            replicated->begin_step();
+            replicated->begin_micro_step(true);
+            replicated.backward(
+                loss_of(model, tokens_of(step, 0, communicator.rank()), torch_model::Plain()));
+            replicated->end_micro_step();
+            if (shows) {
+                (void)replicated.step(0.01);
+            } else {
+                (void)replicated->step(0.01);
+            }
+            if (communicator.rank() == world - 1) {
+                for (at::Tensor const& parameter : model->parameters()) {
+                    found.push_back(parameter.detach().clone());
+                }
+            }
+        }
+    });
+    return found;
+}
+
+template <class Zero>
+void check_engine_step(at::ScalarType type) {
+    for (int const world : {1, 2}) {
+        auto const expected = train_by_engine_step<Zero>(world, true, type);
+        auto const found = train_by_engine_step<Zero>(world, false, type);
+        REQUIRE(found.size() == expected.size());
+        for (std::size_t i = 0; i < found.size(); ++i) {
+            CHECK(at::equal(found[i], expected[i]));
+        }
+        CHECK_FALSE(at::equal(found.front(), found[found.size() / 2])); // the step changed it
+    }
+}
+
+TEST_CASE("On the host the engine's own step writes the module's tensors as well") {
+    check_engine_step<ZeroStage<0, AdamW>>(at::kFloat);
+    check_engine_step<ZeroStage<1, AdamW>>(at::kFloat);
+    check_engine_step<ZeroStage<2, AdamW>>(at::kFloat);
+    check_engine_step<ZeroStage<2, AdamW, Parameters<bfloat16>>>(at::kBFloat16);
+}
+
+TEST_CASE("After an asynchronous step of the engine, the module waits for show_parameters") {
+    run_ranks(1, [&](LoopbackCommunicator& communicator) {
+        at::set_num_threads(1);
+        LanguageModel model;
+        torch::Replicated<ZeroStage<2, AdamW>> replicated(communicator, *model,
+                                                          {.asynchronous = true});
+        auto const begin = [&] {
+            replicated->begin_step();
+            replicated->begin_micro_step(true);
+        };
+        auto const loss = [&] { return loss_of(model, tokens_of(0, 0, 0), torch_model::Plain()); };
+        begin();
+        replicated.backward(loss());
+        replicated->end_micro_step();
+        (void)replicated->step(0.01);
+        begin();
+        CHECK_THAT(message_of<OutOfOrder>([&] { replicated.backward(loss()); }),
+                   contains_text("call replicated.step(), or replicated.show_parameters()"));
+        CHECK_THAT(message_of<OutOfOrder>([&] { (void)replicated.paused(); }),
+                   contains_text("LanguageModelImpl may not yet hold"));
+        replicated->cancel_step();
+        replicated.show_parameters();
+        (void)replicated.paused();
+        begin();
+        replicated.backward(loss());
+        replicated->end_micro_step();
+        CHECK(replicated.step(0.01).step_count == 2);
+    });
+}
+
+/// Trains three steps with a sum of two losses, and returns the losses.
+template <int N>
+std::vector<double> train_twice_run(int world, std::size_t extra_leases) {
+    std::vector<double> losses;
+    run_ranks(world, [&](LoopbackCommunicator& communicator) {
+        at::set_num_threads(1);
+        LanguageModel model;
+        torch::Sharded<ZeroStage<N, AdamW>> sharded(communicator, *model, model->units(),
+                                                    {.extra_leases = extra_leases});
+        for (int step = 0; step < 3; ++step) {
+            sharded->begin_step();
+            sharded->begin_micro_step(true);
+            at::Tensor const loss =
+                loss_of(model, tokens_of(step, 0, communicator.rank()), sharded)
+                + loss_of(model, tokens_of(step, 1, communicator.rank()), sharded);
+            sharded.backward(loss);
+            sharded->end_micro_step();
+            sharded->step(0.01);
+            if (communicator.rank() == 0) {
+                losses.push_back(loss.item<double>());
+            }
+        }
+    });
+    return losses;
+}
+
+TEST_CASE("A loss through all units twice says how many extra leases it needs") {
+    auto const twice = [](Sharded& sharded, LanguageModel& model) {
+        sharded.backward(loss_of(model, tokens_of(0, 0, 0), sharded)
+                         + loss_of(model, tokens_of(0, 1, 0), sharded));
+    };
+    std::string const text = mistake<OutOfOrder>(twice);
+    INFO(text);
+    CHECK(contains(text, " ran 2 times in this graph (rank 0)"));
+    CHECK(contains(text, "torch::cat({a, b})"));
+    CHECK_FALSE(contains(text, "in the order in which the forward pass uses them"));
+    std::string const before = "set options.extra_leases to ";
+    REQUIRE(contains(text, before));
+    std::size_t const needed = std::stoul(text.substr(text.find(before) + before.size()));
+    CHECK(needed < 20);
+    for (int const world : {1, 2}) {
+        std::vector<double> const expected = train_twice_run<1>(world, 0);
+        CHECK(train_twice_run<3>(world, needed) == expected);
+        CHECK(expected.front() != expected.back());
+    }
 }
 
 TEST_CASE("Units tell Muon which of their tensors are matrices") {

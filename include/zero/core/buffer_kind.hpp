@@ -20,17 +20,19 @@ enum class BufferKind : std::uint8_t {
     wire,             ///< one bucket in the communication type, where that type differs
     control,          ///< scalars of the step, reports, and tables in the backend's memory
     scratch,          ///< scratch space for the update of one whole parameter
-    communicator      ///< scratch space of a communicator, which allocates it itself
+    communicator,     ///< scratch space of a communicator, which allocates it itself
+    commands          ///< ring of the queue that an engine on a host creates for communication
 };
 
 /// @brief Number of enumerators of `BufferKind`.
-inline constexpr std::size_t buffer_kinds = 10;
+inline constexpr std::size_t buffer_kinds = 11;
 
 /// @brief The name of a kind, for reports and messages.
 constexpr char const* name_of(BufferKind kind) noexcept {
     constexpr std::array<char const*, buffer_kinds> names{
-        "parameters",       "gradients", "master weights", "optimizer state", "gradient leases",
-        "parameter leases", "wire",      "control",        "scratch",         "communicator"};
+        "parameters",      "gradients",        "master weights", "optimizer state",
+        "gradient leases", "parameter leases", "wire",           "control",
+        "scratch",         "communicator",     "commands"};
     return names[static_cast<std::size_t>(kind)];
 }
 

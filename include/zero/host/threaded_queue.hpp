@@ -1,7 +1,8 @@
 #pragma once
 
-#include "../core/detail/light_std.hpp"
+#include "../core/buffer.hpp"
 #include "../core/detail/namespace.hpp"
+#include "../core/memory_resource.hpp"
 #include "event.hpp"
 #include "queue.hpp"
 #include "when_full.hpp"
@@ -39,6 +40,9 @@ public:
     explicit ThreadedQueue(std::size_t capacity = default_capacity,
                            WhenFull when_full = WhenFull::throw_error);
 
+    /// @brief As above, with the ring in memory of the resource, which must outlive the queue.
+    ThreadedQueue(std::size_t capacity, WhenFull when_full, MemoryResource& memory);
+
     ~ThreadedQueue() override;
 
     [[nodiscard]] Event record() override {
@@ -50,6 +54,9 @@ public:
     void wait(Event const& event) override;
 
     void rethrow_failure() const override { _progress->rethrow_failure(); }
+
+    /// @brief Size of the ring in bytes.
+    [[nodiscard]] std::size_t size_bytes() const noexcept { return _storage.size_bytes(); }
 
 protected:
     /// @brief Runs all enqueued commands and joins the worker. A class that overrides `pause` calls
@@ -63,6 +70,13 @@ private:
         bool is_wait = false;
     };
 
+    /// Memory of one entry.
+    struct Room {
+        alignas(Entry) std::byte bytes[sizeof(Entry)];
+    };
+
+    static MemoryResource& default_memory() noexcept;
+
     /// Called on the worker before each command.
     virtual void pause() {}
 
@@ -73,7 +87,8 @@ private:
     bool await_command(std::uint64_t next);
     void run(Entry& entry);
 
-    zero::detail::List<Entry> _ring;
+    Buffer<Room> _storage;
+    Entry* _ring; ///< in the storage; not destroyed, since an entry that ran owns nothing
     WhenFull _when_full;
     Event _last_awaited;
     std::shared_ptr<Progress> _progress;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/memory_resource.hpp"
 #include "threaded_queue.hpp"
 #include "when_full.hpp"
 
@@ -15,6 +16,11 @@ public:
     /// @param capacity as for `ThreadedQueue`
     explicit WaitingQueue(std::size_t capacity = default_capacity)
         : ThreadedQueue(capacity, WhenFull::wait) {}
+
+    /// @param capacity as for `ThreadedQueue`
+    /// @param memory where the ring of commands lies; must outlive the queue
+    WaitingQueue(std::size_t capacity, MemoryResource& memory)
+        : ThreadedQueue(capacity, WhenFull::wait, memory) {}
 };
 
 } // namespace ZERO_NAMESPACE::host

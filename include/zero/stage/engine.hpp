@@ -403,6 +403,7 @@ public:
 
     /// @brief Returns the options that were set and that this stage does not use, as
     /// `zero::describe(engine)` lists them: "gather.prefetch_elements (stage 3 uses it)".
+    /// Elements of an adopted block that lie in no parameter count as one.
     [[nodiscard]] std::vector<std::string> unused_options() const;
 
     /// @brief Returns the timeline that a `Timed` communicator records; null if it records none.

@@ -18,6 +18,8 @@
 #include <string>
 #include <torch/nn/module.h>
 #include <torch/types.h>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace ZERO_NAMESPACE::torch {
@@ -60,7 +62,8 @@ public:
         : _communicator(&communicator),
           _tensors(module, units ? *units : units_by_module(module), scalar_type_of<T>(),
                    Device::type, communicator.rank(), "replicated"),
-          _queue(Device::compute_queue(options.compute_queue)) {
+          _queue(Device::compute_queue(options.compute_queue)),
+          _is_step_pending(options.asynchronous || Device::type != c10::kCPU) {
         if constexpr (requires { Zero::Composition::stage; }) {
             static_assert(Zero::Composition::stage < 3,
                           "zero::torch::Replicated: stage 3 keeps no whole parameters; use "
@@ -81,28 +84,43 @@ public:
         show_parameters();
     }
 
+    /// @brief The same with one unit for each module:
+    ///
+    ///     Replicated<Zero> replicated(communicator, *model, options,
+    ///         [](std::string const& name, at::Tensor const&) -> std::size_t {
+    ///             return name.ends_with("bias") ? 1 : 0;
+    ///         });
+    template <class Group>
+        requires std::is_invocable_r_v<std::size_t, Group const&, std::string const&,
+                                       at::Tensor const&>
+    Replicated(typename Zero::Communicator& communicator, ::torch::nn::Module& module,
+               typename Zero::Options options, Group const& group_of)
+        : Replicated(communicator, module, std::move(options), std::nullopt, GroupOf(group_of)) {}
+
     /// @brief Multiplies the loss by the loss scale and runs its backward pass, in which each
     /// gradient is added to the engine's buckets. Once for each micro-step.
     /// @throws InvalidArgument if a parameter was replaced, given other memory or written in place,
     /// or its gradient is sparse; LateGradient for a second backward pass in a micro-step;
-    /// OutOfOrder outside of a micro-step, if the engine's `step` was called instead of `step`,
-    /// while `paused` lives, and from another adapter that the loss reaches; what autograd throws.
+    /// OutOfOrder outside of a micro-step, while `paused` lives, from another adapter that the loss
+    /// reaches, and, if the engine's `step` may return before it has written the module's tensors
+    /// (`options.asynchronous`, and on devices), if it was called instead of `step`; what autograd
+    /// throws.
     /// Afterwards no parameter has a gradient, and `cancel_step` of the engine continues the
     /// training if all ranks call it.
     void backward(at::Tensor const& loss) {
         Device::require_current(_queue);
-        if (_engine->last_report().serial != _shown) {
-            zero::detail::throw_error<OutOfOrder>(
-                {"zero: the module's tensors do not hold the parameters of the last step (rank ",
-                 _communicator->rank(), "); call replicated.step(), not step() of the engine."});
-        }
+        require_shown();
         _hooks->backward(
             detail::scaled(*_engine, loss, "replicated.backward(loss)", _tensors.rank()));
     }
 
     /// @brief Keeps the module out of the losses whose forward pass runs while the returned object
     /// lives, such as that of a generator, which runs through the discriminator. Not collective.
-    [[nodiscard]] Paused paused() { return Paused(_tensors); }
+    /// @throws OutOfOrder as `backward`, if the engine's `step` was called instead of `step`
+    [[nodiscard]] Paused paused() {
+        require_shown();
+        return Paused(_tensors);
+    }
 
     /// @brief Ends the step, and writes the new parameters into the module's tensors. The arguments
     /// are those of the stage's `step`. Collective; waits.
@@ -133,8 +151,9 @@ public:
         show_parameters();
     }
 
-    /// @brief Writes the engine's parameters into the module's tensors: after a checkpoint was
-    /// loaded into the engine, or its `step` was called. Waits.
+    /// @brief Waits until the module's tensors have the engine's parameters: after a checkpoint was
+    /// loaded into the engine, or its `step` was called. On the host, without
+    /// `options.asynchronous`, both have already waited.
     void show_parameters() {
         for (std::size_t unit = 0; unit < _tensors.units(); ++unit) {
             (void)_engine->acquire(unit);
@@ -164,9 +183,21 @@ private:
 
     void ready(std::size_t unit) override { _engine->gradients_ready(unit); }
 
+    void require_shown() {
+        if (_is_step_pending && _engine->last_report().serial != _shown) {
+            zero::detail::throw_error<OutOfOrder>(
+                {"zero: the tensors of ", _tensors.module().name(),
+                 " may not yet hold the parameters of the last step (rank ", _communicator->rank(),
+                 "), because step() of the engine does not wait; call replicated.step(), or "
+                 "replicated.show_parameters() before the forward pass."});
+        }
+    }
+
     typename Zero::Communicator* _communicator;
     detail::ModuleTensors _tensors;
     typename Zero::Queue _queue;
+    bool
+        _is_step_pending; ///< whether the engine's `step` may return before the tensors are written
     std::optional<Zero> _engine;
     std::uint64_t _shown = 0;                      ///< the step whose parameters the tensors hold
     std::shared_ptr<detail::GradientHooks> _hooks; // first to go

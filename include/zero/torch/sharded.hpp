@@ -220,6 +220,10 @@ private:
 
     void ready(std::size_t unit) override { _engine->gradients_ready(unit); }
 
+    [[nodiscard]] std::size_t leases_of_all() const noexcept override {
+        return _engine->layout().trainable_buckets();
+    }
+
     typename Zero::Communicator* _communicator;
     detail::ModuleTensors _tensors;
     typename Zero::Queue _queue;

@@ -31,18 +31,33 @@ public:
     [[nodiscard]] Json& root() noexcept { return _root; }
     [[nodiscard]] Json const& root() const noexcept { return _root; }
 
-    /// @brief Parses a text whose depth `JsonGuard` has checked. Only into a new tree.
+    /// @brief Parses a text. Only into a new tree.
+    /// @param most_levels the most levels of nested objects and arrays: more would overflow the
+    /// stack later
+    /// @param take called as `take(open, value)` with each array that ends in an array, and the
+    /// containers around it from the root on. Returns whether it has kept the value elsewhere, so
+    /// that the tree drops it
+    /// @return false, with a part of the text, if it is nested too deeply or an object has a name
+    /// twice, of which the JSON library would drop one
     /// @throws nlohmann::json::exception
-    void parse(std::string_view text) {
-        Builder builder(_root);
-        (void)Json::sax_parse(text, &builder);
+    template <class Take>
+    [[nodiscard]] bool parse(std::string_view text, std::size_t most_levels, Take const& take) {
+        Builder<Take> builder(_root, most_levels, take);
+        return Json::sax_parse(text, &builder);
+    }
+
+    [[nodiscard]] bool parse(std::string_view text, std::size_t most_levels) {
+        return parse(text, most_levels, [](auto const&, Json const&) { return false; });
     }
 
 private:
-    /// Handles the events of the parser.
+    /// Handles the events of the parser. A callback of the parser could check the same, but would
+    /// make it search an object for discarded members whenever a member ends.
+    template <class Take>
     class Builder {
     public:
-        explicit Builder(Json& root) : _root(&root) {}
+        Builder(Json& root, std::size_t most_levels, Take const& take)
+            : _root(&root), _most_levels(most_levels), _take(&take) {}
 
         bool null() { return add(nullptr); }
         bool boolean(bool value) { return add(value); }
@@ -53,12 +68,25 @@ private:
         bool binary(Json::binary_t&) { return false; } // not in a text
         bool start_object(std::size_t) { return open(Json::value_t::object); }
         bool start_array(std::size_t) { return open(Json::value_t::array); }
-        bool end_object() { return close(); }
-        bool end_array() { return close(); }
+
+        bool end_object() {
+            _open.pop_back();
+            return true;
+        }
+
+        bool end_array() {
+            Json& ended = *_open.back();
+            _open.pop_back();
+            if (!_open.empty() && _open.back()->is_array() && (*_take)(_open, ended)) {
+                empty(ended);
+                _open.back()->template get_ref<Json::array_t&>().pop_back();
+            }
+            return true;
+        }
 
         bool key(std::string& name) {
             _name = std::move(name);
-            return true;
+            return !_open.back()->contains(_name);
         }
 
         template <class Exception>
@@ -86,16 +114,16 @@ private:
         }
 
         bool open(Json::value_t type) {
+            if (_open.size() == _most_levels) {
+                return false;
+            }
             _open.push_back(&place(type));
             return true;
         }
 
-        bool close() {
-            _open.pop_back();
-            return true;
-        }
-
         Json* _root;
+        std::size_t _most_levels;
+        Take const* _take;
         std::vector<Json*> _open; ///< from the root to the container that is being filled
         std::string _name;        ///< of the next member
     };

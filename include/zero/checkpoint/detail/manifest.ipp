@@ -6,7 +6,6 @@
 #include "../checkpoint_error.hpp"
 #include "checksum.hpp"
 #include "file.hpp"
-#include "json_guard.hpp"
 #include "json_tree.hpp"
 
 #include <limits>
@@ -160,8 +159,37 @@ ZERO_COLD_INLINE Json const& list(Json const& json, std::string const& source) {
     return json;
 }
 
-ZERO_COLD_INLINE ManifestParameter parameter_from(Json const& json, std::string const& source) {
+/// The intervals of each member of the array "parameters".
+using IntervalLists = std::vector<std::vector<ManifestInterval>>;
+
+/// Takes an array that ends while a manifest is parsed, if it is an interval of a parameter. As a
+/// JSON value it would need five times the memory, and a large job has more than a million. A
+/// malformed one stays a JSON value, and is refused in its turn.
+ZERO_COLD_INLINE bool take_interval(std::vector<Json*> const& open, Json const& value,
+                                    IntervalLists& lists) {
+    if (open.size() != 4 || !open[0]->is_object() || !open[2]->is_object() || value.size() < 3
+        || !(value[0].is_number_unsigned() && value[1].is_number_unsigned()
+             && value[2].is_number_unsigned())) {
+        return false;
+    }
+    auto const parameters = open[0]->find("parameters");
+    auto const intervals = open[2]->find("intervals");
+    if (parameters == open[0]->end() || &*parameters != open[1] || !open[1]->is_array()
+        || intervals == open[2]->end() || &*intervals != open[3]) {
+        return false;
+    }
+    lists.resize(open[1]->size());
+    lists.back().push_back({value[0].get<std::uint64_t>(), value[1].get<std::uint64_t>(),
+                            value[2].get<std::uint64_t>()});
+    return true;
+}
+
+/// @param intervals those that were taken
+ZERO_COLD_INLINE ManifestParameter parameter_from(Json const& json,
+                                                  std::vector<ManifestInterval> intervals,
+                                                  std::string const& source) {
     ManifestParameter parameter;
+    parameter.intervals = std::move(intervals);
     json.at("name").get_to(parameter.name);
     for (Json const& size : list(json.at("shape"), source)) {
         parameter.shape.push_back(natural(size, source));
@@ -193,7 +221,8 @@ ZERO_COLD_INLINE ManifestScalars scalars_from(Json const& json, std::string cons
 
 /// Fills a manifest. Throws exceptions of the JSON library if members are missing or have other
 /// types.
-ZERO_COLD_INLINE Manifest manifest_from(Json const& json, std::string const& source) {
+ZERO_COLD_INLINE Manifest manifest_from(Json const& json, IntervalLists intervals,
+                                        std::string const& source) {
     Manifest manifest;
     json.at("composition").get_to(manifest.composition);
     json.at("optimizer").get_to(manifest.optimizer);
@@ -214,8 +243,10 @@ ZERO_COLD_INLINE Manifest manifest_from(Json const& json, std::string const& sou
     }
     manifest.scalars = scalars_from(json.at("scalars"), source);
     json.at("extras").get_to(manifest.extras);
-    for (Json const& parameter : list(json.at("parameters"), source)) {
-        manifest.parameters.push_back(parameter_from(parameter, source));
+    intervals.resize(list(json.at("parameters"), source).size());
+    for (Json const& parameter : json.at("parameters")) {
+        manifest.parameters.push_back(
+            parameter_from(parameter, std::move(intervals[manifest.parameters.size()]), source));
     }
     return manifest;
 }
@@ -314,14 +345,13 @@ ZERO_COLD_INLINE std::string Manifest::to_json() const {
 ZERO_COLD_INLINE Manifest Manifest::from_json(std::string_view json, std::string const& source) {
     Manifest manifest;
     try {
-        detail::JsonGuard guard(5);
-        (void)detail::Json::sax_parse(json, &guard);
         detail::JsonTree tree;
-        if (guard.is_valid()) {
-            tree.parse(json);
-        }
         detail::Json const& parsed = tree.root();
-        if (!parsed.is_object()) {
+        detail::IntervalLists intervals;
+        bool const is_valid = tree.parse(json, 5, [&](auto const& open, detail::Json const& value) {
+            return detail::take_interval(open, value, intervals);
+        });
+        if (!is_valid || !parsed.is_object()) {
             detail::refuse_manifest(source,
                                     "it is no object, is nested too deeply or has a name twice");
         }
@@ -339,7 +369,7 @@ ZERO_COLD_INLINE Manifest Manifest::from_json(std::string_view json, std::string
         if (!detail::has_right_checksum(json)) {
             detail::refuse_manifest(source, "its checksum is wrong, so it was changed or damaged");
         }
-        manifest = detail::manifest_from(parsed, source);
+        manifest = detail::manifest_from(parsed, std::move(intervals), source);
     } catch (detail::Json::exception const& error) {
         detail::refuse_manifest(source, error.what());
     }

@@ -5,7 +5,6 @@
 #include "../../core/detail/throw_error.hpp"
 #include "../checkpoint_error.hpp"
 #include "checksum.hpp"
-#include "json_guard.hpp"
 #include "json_tree.hpp"
 
 #include <algorithm>
@@ -186,14 +185,9 @@ ZERO_COLD_INLINE SafetensorsHeader SafetensorsHeader::from_json(std::string_view
                                                                 std::uint64_t data_bytes) {
     SafetensorsHeader header;
     try {
-        JsonGuard guard(4);
-        (void)nlohmann::json::sax_parse(json, &guard);
         JsonTree tree;
-        if (guard.is_valid()) {
-            tree.parse(json);
-        }
         nlohmann::json const& parsed = tree.root();
-        if (!parsed.is_object()) {
+        if (!tree.parse(json, 4) || !parsed.is_object()) {
             refuse_header(file,
                           "its header is no object, is nested too deeply or has a name twice");
         }

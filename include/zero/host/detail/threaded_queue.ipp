@@ -4,16 +4,32 @@
 
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
+#include "../../core/host_memory_resource.hpp"
 
 #include <exception>
+#include <new>
 
 namespace ZERO_NAMESPACE::host {
 
+ZERO_INLINE MemoryResource& ThreadedQueue::default_memory() noexcept {
+    static HostMemoryResource memory;
+    return memory;
+}
+
 ZERO_INLINE ThreadedQueue::ThreadedQueue(std::size_t capacity, WhenFull when_full)
-    : _ring(capacity), _when_full(when_full), _progress(std::make_shared<Progress>()) {
+    : ThreadedQueue(capacity, when_full, default_memory()) {}
+
+ZERO_INLINE ThreadedQueue::ThreadedQueue(std::size_t capacity, WhenFull when_full,
+                                         MemoryResource& memory)
+    : _storage(memory, capacity, BufferKind::commands),
+      _ring(reinterpret_cast<Entry*>(_storage.data())), _when_full(when_full),
+      _progress(std::make_shared<Progress>()) {
     if (capacity == 0) {
         zero::detail::throw_error<InvalidArgument>(
             {"zero: a queue of capacity 0 takes no command."});
+    }
+    for (std::size_t place = 0; place < capacity; ++place) {
+        ::new (static_cast<void*>(_ring + place)) Entry;
     }
     _worker = std::thread([this] { work(); });
 }
@@ -53,18 +69,18 @@ ZERO_INLINE void ThreadedQueue::push(Command command) {
 
 ZERO_INLINE ThreadedQueue::Entry& ThreadedQueue::reserve() {
     std::uint64_t const head = _head.load(std::memory_order_relaxed);
-    std::uint64_t const oldest = head + 1 > _ring.size() ? head + 1 - _ring.size() : 0;
+    std::uint64_t const oldest = head + 1 > _storage.size() ? head + 1 - _storage.size() : 0;
     if (!_progress->has_reached(oldest)) {
         if (_when_full == WhenFull::throw_error) {
             zero::detail::throw_error<QueueFull>(
-                {"zero: a queue has no room for another command; its capacity is ", _ring.size(),
+                {"zero: a queue has no room for another command; its capacity is ", _storage.size(),
                  ". Construct it with a larger capacity or with host::WhenFull::wait, or wait for "
                  "an event from time to time."});
         }
         // more than one entry, so that the two threads do not take turns for every command
-        _progress->wait(oldest + _ring.size() / 4);
+        _progress->wait(oldest + _storage.size() / 4);
     }
-    return _ring[head % _ring.size()];
+    return _ring[head % _storage.size()];
 }
 
 ZERO_INLINE void ThreadedQueue::publish() {
@@ -82,7 +98,7 @@ ZERO_INLINE void ThreadedQueue::work() {
         if (!await_command(next)) {
             return;
         }
-        Entry& entry = _ring[next % _ring.size()];
+        Entry& entry = _ring[next % _storage.size()];
         run(entry);
         _progress->set(next + 1);
     }

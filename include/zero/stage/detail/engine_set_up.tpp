@@ -16,15 +16,38 @@
 #include "compared_options.hpp"
 #include "filled_by_owners.hpp"
 #include "gradient_store.hpp"
+#include "offsets_in_block.hpp"
 #include "option_checks.hpp"
 #include "refuse_live_handles.hpp"
 #include "require_agreement.hpp"
 #include "scratch_floats.hpp"
 
 #include <exception>
+#include <memory>
 #include <string>
+#include <type_traits>
 
 namespace ZERO_NAMESPACE {
+
+namespace detail {
+
+/// Returns a queue for communication. On a host it has room for the commands of 16 micro-steps of
+/// the model, or `default_capacity`: a loopback enqueues up to about 5 for each rank and bucket.
+template <class Owned>
+[[gnu::cold]] std::unique_ptr<Owned> own_queue(FlatLayout const& layout, MemoryResource& memory) {
+    if constexpr (std::is_constructible_v<Owned, std::size_t, MemoryResource&>) {
+        constexpr std::size_t micro_steps = 16;
+        constexpr std::size_t most = Owned::default_capacity;
+        std::size_t const of_bucket = 5 * layout.world() + 4;
+        bool const is_small = layout.buckets() < most / micro_steps / of_bucket;
+        return std::make_unique<Owned>(
+            is_small ? (layout.buckets() + 1) * of_bucket * micro_steps : most, memory);
+    } else {
+        return std::make_unique<Owned>();
+    }
+}
+
+} // namespace detail
 
 // Not inlined: g++ 12 would assume that the values of empty optionals are read, and warn in the
 // caller's code.
@@ -40,8 +63,9 @@ template <class Config>
                           options, {})),
       _ready_order(_layout.units(), options.rebuild_buckets != nullptr), _protocol(_layout, _rank),
       _schedule(options.reduction.schedule.value_or(default_schedule(number))),
-      _own_queue(options.communication_queue ? nullptr
-                                             : std::make_unique<typename Backend::OwnedQueue>()),
+      _own_queue(options.communication_queue
+                     ? nullptr
+                     : detail::own_queue<typename Backend::OwnedQueue>(_layout, *_memory)),
       _queue(options.communication_queue ? usable(*options.communication_queue)
                                          : Backend::handle(*_own_queue)),
       _compute(usable(options.compute_queue)),
@@ -154,6 +178,9 @@ template <class Config>
                                               + _shard.table_bytes() + _parameters.table_bytes();
     plan[BufferKind::communicator] = {
         detail::scratch_bytes_of(*_communicator, largest_bucket_bytes), 0, true};
+    if constexpr (requires { _own_queue->size_bytes(); }) {
+        plan[BufferKind::commands].content_bytes = _own_queue ? _own_queue->size_bytes() : 0;
+    }
     plan[BufferKind::scratch].content_bytes =
         sizeof(float) * detail::scratch_floats<typename Config::Optimizer>(_layout, _rank, all.row);
     return plan;
@@ -180,8 +207,24 @@ template <class Config>
 
 template <class Config>
 [[gnu::cold]] std::vector<std::string> Engine<Config>::unused_options() const {
-    return detail::unused_options(_number, _layout.world(), _options.gather,
-                                  _options.update_tile_elements);
+    std::vector<std::string> unused = detail::unused_options(
+        _number, _layout.world(), _options.gather, _options.update_tile_elements);
+    if (_options.storage == Storage::adopted) {
+        auto const block = _options.adopted_block;
+        std::vector<std::size_t> offsets;
+        for (std::size_t index = 0; index < _layout.parameters().size(); ++index) {
+            offsets.push_back(_layout.parameter(index).elements == 0
+                                  ? 0
+                                  : static_cast<std::size_t>(static_cast<ParameterType const*>(
+                                                                 registered_memory(index).data)
+                                                             - block.data()));
+        }
+        std::string text = detail::uncovered_text(_layout, detail::as_span(offsets), block.size());
+        if (!text.empty()) {
+            unused.push_back(std::move(text));
+        }
+    }
+    return unused;
 }
 
 template <class Config>

@@ -384,7 +384,8 @@ void Engine<Config>::release(std::size_t unit, Queue reader) noexcept {
 /// A checked communicator compares readiness over the ranks; otherwise each rank checks its own.
 template <class Config>
 void Engine<Config>::require_all_used() {
-    std::vector<std::uint64_t> unused{_protocol.first_unused(_gradients.readiness())};
+    std::vector<std::uint64_t> unused{
+        _protocol.first_unused(_gradients.readiness(), _gradients.deliveries())};
     if constexpr (requires { requires Communicator::is_checked; }) {
         require_healthy();
         try {

@@ -3,6 +3,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/parameter_spec.hpp"
+#include "gradient_deliveries.hpp"
 #include "readiness.hpp"
 
 #include <cstddef>
@@ -143,8 +144,11 @@ public:
                                   char const* asked) const;
 
     /// @brief Returns the index of the first parameter without a gradient in this micro-step; the
-    /// number of parameters if there is none.
-    [[nodiscard]] std::size_t first_unused(Readiness const& readiness) const;
+    /// number of parameters if there is none. In a unit with registered gradients, one that lies in
+    /// the engine's memory must also have been asked for or handed over: its registration was
+    /// probably forgotten.
+    [[nodiscard]] std::size_t first_unused(Readiness const& readiness,
+                                           GradientDeliveries const& deliveries) const;
 
     /// @brief Requires that every rank used every parameter.
     /// @param first_unused the result of `first_unused` of every rank, or of this rank alone
@@ -155,6 +159,9 @@ private:
     static constexpr char const* left_early =
         " inside a micro-step; call end_micro_step() first (a loop over micro_steps(n) ends its "
         "last micro-step only when it runs to its end)";
+
+    /// The first member of a unit whose gradient is registered; null if there is none.
+    [[nodiscard]] ParameterSpec const* registered_member(std::size_t unit) const;
 
     static std::string units_of(ParameterSpec const& spec);
 

@@ -249,12 +249,35 @@ ZERO_INLINE void Protocol::refuse_type(std::size_t parameter, char const* what, 
                                   " (", rank_text(), ")."});
 }
 
-ZERO_INLINE std::size_t Protocol::first_unused(Readiness const& readiness) const {
-    std::size_t parameter = 0;
-    while (parameter < _layout->parameters().size() && readiness.is_parameter_ready(parameter)) {
-        ++parameter;
+ZERO_INLINE ParameterSpec const* Protocol::registered_member(std::size_t unit) const {
+    for (std::size_t const parameter : _layout->unit_parameters(unit)) {
+        ParameterSpec const& spec = _layout->parameter(parameter);
+        if (spec.elements != 0 && spec.gradient != GradientMemory::engine) {
+            return &spec;
+        }
     }
-    return parameter;
+    return nullptr;
+}
+
+ZERO_INLINE std::size_t Protocol::first_unused(Readiness const& readiness,
+                                               GradientDeliveries const& deliveries) const {
+    std::size_t first = 0;
+    while (first < _layout->parameters().size() && readiness.is_parameter_ready(first)) {
+        ++first;
+    }
+    for (std::size_t unit = 0; unit < _layout->units(); ++unit) {
+        if (registered_member(unit) == nullptr) {
+            continue;
+        }
+        for (std::size_t const parameter : _layout->unit_parameters(unit)) {
+            ParameterSpec const& spec = _layout->parameter(parameter);
+            if (parameter < first && spec.trainable && spec.elements != 0
+                && spec.gradient == GradientMemory::engine && !deliveries.is_taken(parameter)) {
+                first = parameter;
+            }
+        }
+    }
+    return first;
 }
 
 ZERO_INLINE void Protocol::require_all_used(std::span<std::uint64_t const> first_unused) const {
@@ -272,12 +295,23 @@ ZERO_INLINE void Protocol::require_all_used(std::span<std::uint64_t const> first
     if (missing < count) {
         ParameterSpec const& spec = _layout->parameter(missing);
         char const* const call = _layout->backward_call();
-        std::string const remedy =
+        std::string remedy =
             call != nullptr
                 ? text({"call ", call, " on every rank, with a loss that depends on it"})
                 : text({"call gradients_ready() for ",
                         (spec.units.size() > 1 ? "each of units " : "unit "), units_of(spec),
                         " after its backward pass"});
+        for (std::size_t const unit : spec.units) {
+            ParameterSpec const* const sibling = registered_member(unit);
+            if (call == nullptr && spec.gradient == GradientMemory::engine && sibling) {
+                remedy += text({"; its gradient lies in the engine's memory while that of '",
+                                sibling->name,
+                                "' is registered: register its 'gradient' as well, or write it to "
+                                "gradients(",
+                                unit, ")[", missing, "], or hand it over"});
+                break;
+            }
+        }
         throw_error<UnusedParameter>(
             {"zero: parameter '", spec.name,
              "' got no gradient in this micro-step, or it was not reported (", rank_text(),

@@ -86,7 +86,7 @@ ZERO_INLINE void GradientHooks::on_gradient(std::size_t parameter) {
 }
 
 ZERO_INLINE void GradientHooks::backward(at::Tensor const& loss) {
-    _tensors->require_unchanged();
+    _tensors->require_trainable(loss);
     _tensors->require_in_place();
     _tensors->require_no_stray_gradient();
     _missing = _trainable;

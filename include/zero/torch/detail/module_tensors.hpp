@@ -123,9 +123,9 @@ public:
     /// @brief Takes `.grad` away. @return false if it was replaced in the meantime
     bool take_gradient(std::size_t parameter) noexcept;
 
-    /// @brief Compares the module with its registered tensors. O(parameters). @throws
-    /// InvalidArgument; OutOfOrder while it is paused
-    void require_unchanged() const;
+    /// @brief Requires that the module has its registered tensors, and that the loss has a graph.
+    /// O(parameters). @throws InvalidArgument; OutOfOrder while it is paused
+    void require_trainable(at::Tensor const& loss) const;
 
     /// @brief Requires that each tensor still shows the memory that it had at registration, and
     /// that no trainable one was written by LibTorch since `accept_values`. For tensors that are

@@ -236,8 +236,9 @@ ZERO_COLD_INLINE void ModuleTensors::resume() noexcept {
 
 ZERO_COLD_INLINE void ModuleTensors::refuse_foreign_backward(std::string const& what) const {
     std::string const pause = zero::detail::text(
-        {"keep 'auto const paused = ", _adapter,
-         ".paused();' of its adapter alive during the forward pass of the loss"});
+        {"keep 'auto const paused = x.paused();' alive during the forward pass of the loss, where "
+         "x is the adapter of ",
+         _module->name(), "; if no gradient may flow into it, detach() its outputs"});
     if (RunningBackward::is_known()) {
         zero::detail::throw_error<OutOfOrder>(
             {"zero: the backward pass of another adapter reached ", what, " of ", _module->name(),
@@ -251,12 +252,19 @@ ZERO_COLD_INLINE void ModuleTensors::refuse_foreign_backward(std::string const& 
          "."});
 }
 
-ZERO_COLD_INLINE void ModuleTensors::require_unchanged() const {
+ZERO_COLD_INLINE void ModuleTensors::require_trainable(at::Tensor const& loss) const {
     if (_pauses != 0) {
         zero::detail::throw_error<OutOfOrder>(
             {"zero: ", _adapter, ".backward() while ", _adapter, ".paused() lives (rank ", _rank,
              "), so the loss does not depend on its parameters; end that scope before the forward "
              "pass."});
+    }
+    if (loss.defined() && !loss.requires_grad()) {
+        zero::detail::throw_error<InvalidArgument>(
+            {"zero: ", _adapter, ".backward(loss) got a loss that does not require grad (rank ",
+             _rank, "): its forward pass ran while ", _adapter,
+             ".paused() lived, under a NoGradGuard, or ended in detach(); run it outside of that "
+             "scope."});
     }
     auto const parameters = _module->named_parameters();
     for (auto const& parameter : parameters) {

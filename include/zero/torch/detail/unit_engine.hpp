@@ -23,6 +23,10 @@ public:
     virtual void lease(std::size_t unit, std::vector<void*>& addresses) = 0;
     virtual void ready(std::size_t unit) = 0;
 
+    /// @brief Returns the number of extra leases with which the gradients of all units may be lent
+    /// at once.
+    [[nodiscard]] virtual std::size_t leases_of_all() const noexcept = 0;
+
 protected:
     ~UnitEngine() = default;
 };

@@ -66,6 +66,8 @@ private:
     void close_to(Call const* outer);
     void lend(std::size_t unit);
     void complete(std::size_t unit);
+    /// @throws OutOfOrder if units that ran more than once hold the gradient leases
+    void refuse_repetition() const;
     void require_all_used() const;
     void reset() noexcept;
     [[nodiscard]] bool has_calls_left(std::size_t unit) const;

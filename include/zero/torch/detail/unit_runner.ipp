@@ -170,12 +170,35 @@ ZERO_INLINE void UnitRunner::end_foreign_backward() noexcept {
 ZERO_INLINE void UnitRunner::lend(std::size_t unit) {
     std::vector<std::size_t> const& members = _tensors->members(unit);
     _addresses.assign(members.size(), nullptr);
-    _engine->lease(unit, _addresses);
+    try {
+        _engine->lease(unit, _addresses);
+    } catch (OutOfOrder const&) {
+        refuse_repetition();
+        throw;
+    }
     for (std::size_t member = 0; member < members.size(); ++member) {
         ModuleTensor const& item = (*_tensors)[members[member]];
         if (item.is_trainable && !item.is_leased) {
             _tensors->lend_gradient(members[member], _addresses[member]);
             _lent[unit].push_back(members[member]);
+        }
+    }
+}
+
+ZERO_COLD_INLINE void UnitRunner::refuse_repetition() const {
+    for (std::size_t unit = 0; unit < _calls.size(); ++unit) {
+        std::size_t alive = 0;
+        for (std::weak_ptr<Call> const& call : _calls[unit]) {
+            alive += call.expired() ? 0U : 1U;
+        }
+        if (_is_begun[unit] && alive > 1) {
+            zero::detail::throw_error<OutOfOrder>(
+                {"zero: ", _tensors->unit_text(unit), " ran ", alive, " times in this graph (rank ",
+                 _tensors->rank(),
+                 "), so its gradients stay lent until the backward pass has reached all of its "
+                 "calls, and no gradient lease is free. Run each unit once, on the joined batch: "
+                 "torch::cat({a, b}); or set options.extra_leases to ",
+                 _engine->leases_of_all(), "."});
         }
     }
 }
@@ -266,7 +289,7 @@ ZERO_INLINE void UnitRunner::backward(at::Tensor const& loss) {
             {"zero: backward() after materialize() (rank ", _tensors->rank(),
              "): the tensors hold copies, which are not trained; call shard() first."});
     }
-    _tensors->require_unchanged();
+    _tensors->require_trainable(loss);
     _tensors->require_no_stray_gradient();
     end_foreign_backward();
     ++_pass;
