@@ -4,6 +4,7 @@
 #include <zero/host/delaying_queue.hpp>
 #include <zero/zero.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -115,7 +116,8 @@ bool report(char const* what, bool is_found) {
 
 bool report(char const* what, Outcome const& outcome, char const* expected) {
     // The first rank to report is random, so the rank is left out.
-    std::printf("  %s\n", outcome.error.substr(0, outcome.error.find(" (rank")).c_str());
+    std::size_t const end = std::min(outcome.error.find(" (rank"), outcome.error.find(" (seen by"));
+    std::printf("  %s\n", outcome.error.substr(0, end).c_str());
     return report(what, outcome.error.find(expected) != std::string::npos);
 }
 

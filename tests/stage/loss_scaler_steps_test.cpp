@@ -278,7 +278,7 @@ TEST_CASE("NonFinite::throw_error throws on every rank, names the parameter and 
     for (Result const& result : results) {
         CHECK(result.outcome.type == "NonFiniteGradients");
         CHECK_THAT(result.outcome.message,
-                   contains_text("1 gradients are infinite or NaN, the first is element 77 of "
+                   contains_text("1 gradient is infinite or NaN, the first is element 77 of "
                                  "parameter 'second.weight'"));
         CHECK(result.is_unchanged);
         CHECK(result.next_step_count == 1);

@@ -175,7 +175,7 @@ TEST_CASE("A callback is told of the first skipped step, two steps later") {
           == std::vector<std::string>{
               "-", "-", "-",
               "zero: step 2 was skipped: 1 gradient is infinite or NaN, first element 0 of "
-              "parameter 'w'; it changed no weight and no optimizer state (rank 1).",
+              "parameter 'w'; it changed no weight and no optimizer state (seen by rank 1).",
               "-", "-", "-", "-"});
 }
 

@@ -36,7 +36,9 @@ ZERO_COLD_INLINE void throw_no_parameter_lease(FlatLayout const& layout, std::si
                                                std::size_t rank) {
     throw_error<OutOfOrder>(
         {"zero: ", layout.unit_text(unit), " finds no room for its ",
-         layout.unit_buckets(unit).size(), " gathered buckets, the first is ",
+         layout.unit_buckets(unit).size(),
+         layout.unit_buckets(unit).size() == 1 ? " gathered bucket, "
+                                               : " gathered buckets, the first is ",
          layout.bucket_text(layout.unit_buckets(unit).front()),
          "; two consecutive units have room at once, and fewer where max_live_elements is less, so "
          "release units that are not in use, raise max_live_elements if it is set, or set "

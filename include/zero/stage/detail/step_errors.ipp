@@ -56,10 +56,11 @@ ZERO_COLD_INLINE void throw_no_gradients(bool is_cleared, char const* call, int 
 
 ZERO_COLD_INLINE void throw_non_finite(FlatLayout const& layout, StepReport const& report,
                                        int rank) {
-    throw_error<NonFiniteGradients>({"zero: ", report.non_finite_count,
-                                     " gradients are infinite or NaN, the first is ",
-                                     locate_element(layout, report.first_non_finite),
-                                     "; the step changed nothing (rank ", rank, ")."});
+    throw_error<NonFiniteGradients>(
+        {"zero: ", report.non_finite_count,
+         report.non_finite_count == 1 ? " gradient is" : " gradients are",
+         " infinite or NaN, the first is ", locate_element(layout, report.first_non_finite),
+         "; the step changed nothing (seen by rank ", rank, ")."});
 }
 
 /// @brief Says why a step was skipped.
@@ -75,7 +76,7 @@ ZERO_COLD_INLINE void throw_non_finite(FlatLayout const& layout, StepReport cons
 ZERO_COLD_INLINE std::string skip_text(FlatLayout const& layout, StepFigures const& report,
                                        int rank) {
     return text({"zero: step ", report.serial, " was skipped: ", skip_cause(layout, report),
-                 "; it changed no weight and no optimizer state (rank ", rank, ")."});
+                 "; it changed no weight and no optimizer state (seen by rank ", rank, ")."});
 }
 
 ZERO_COLD_INLINE void throw_too_many_skips(FlatLayout const& layout, StepFigures const& report,
@@ -83,7 +84,8 @@ ZERO_COLD_INLINE void throw_too_many_skips(FlatLayout const& layout, StepFigures
     throw_error<TooManySkips>(
         {"zero: ", report.skipped_in_a_row, " steps in a row were skipped, up to step ",
          report.serial, ", the last because ", skip_cause(layout, report),
-         "; the step after it changed nothing either; find the cause, or raise skip_limit (rank ",
+         "; the step after it changed nothing either; find the cause, or raise skip_limit (seen "
+         "by rank ",
          rank, ")."});
 }
 
@@ -92,7 +94,7 @@ ZERO_COLD_INLINE void throw_exhausted(FlatLayout const& layout, StepReport const
     throw_error<LossScaleExhausted>({"zero: the gradients overflowed at the smallest loss scale ",
                                      report.loss_scale, ", first in ",
                                      locate_element(layout, report.first_non_finite),
-                                     "; the step changed nothing (rank ", rank, ")."});
+                                     "; the step changed nothing (seen by rank ", rank, ")."});
 }
 
 } // namespace ZERO_NAMESPACE::detail

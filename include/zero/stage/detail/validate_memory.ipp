@@ -124,6 +124,7 @@ ZERO_COLD_INLINE void validate_memory(std::span<AnyParameter const> parameters, 
                                       int stage) {
     List<Claim> values;
     List<Claim> gradients;
+    bool const is_owned = storage == Storage::owned;
     for (auto const& parameter : parameters) {
         ParameterSpec const& spec = parameter.spec;
         if (spec.elements == 0) {
@@ -136,13 +137,17 @@ ZERO_COLD_INLINE void validate_memory(std::span<AnyParameter const> parameters, 
         if (value != nullptr) {
             values.push_back(claim(value, spec.elements, parameter.type, spec.name));
         }
+        if (parameter.gradient != nullptr && !is_owned && parameter.gradient == value) {
+            throw_error<InvalidArgument>({"zero: the values and the gradient of '", spec.name,
+                                          "' are the same memory, at ", hexadecimal(value),
+                                          "; give the gradient memory of its own."});
+        }
         if (parameter.gradient != nullptr) {
             gradients.push_back(
                 claim(parameter.gradient, spec.elements, parameter.gradient_type, spec.name));
         }
     }
     constexpr char const* register_once = "Register a tied parameter once and list all its units.";
-    bool const is_owned = storage == Storage::owned;
     refuse_overlaps(values, is_owned ? "the memory of initial values" : "parameter memory",
                     register_once, is_owned);
     refuse_overlaps(gradients, "gradient memory", register_once);
