@@ -61,8 +61,7 @@ void Engine<Config>::end_micro_step() {
         fail();
     }
     if (refuses_unused && compares) {
-        // Compared after all reductions, because a rank without a gradient starts some of them only
-        // here.
+        // After all reductions: a rank without a gradient starts some of them only here.
         require_all_used();
     }
     _parameters.schedule().end_micro_step(true);
