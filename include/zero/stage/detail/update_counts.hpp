@@ -34,9 +34,18 @@ struct NoteUnused {
     std::int64_t* to;
     std::size_t count;         ///< parameters of this command
     std::uint64_t used[words]; ///< one bit for each: had a gradient on this rank
-    ZERO_HOST_DEVICE void operator()() const {
-        for (std::size_t i = 0; i < count; ++i) {
-            to[i] = (used[i / 64] >> (i % 64) & 1U) != 0 ? 0 : 1;
+    ZERO_HOST_DEVICE void operator()() const { write(std::make_index_sequence<words>()); }
+
+private:
+    /// Constant indices: a kernel would copy an array that it indexes otherwise to local memory.
+    template <std::size_t... Words>
+    ZERO_HOST_DEVICE void write(std::index_sequence<Words...> /*unused*/) const {
+        (write_word(used[Words], 64 * Words), ...);
+    }
+
+    ZERO_HOST_DEVICE void write_word(std::uint64_t bits, std::size_t begin) const {
+        for (std::size_t i = begin; i < count && i < begin + 64; ++i) {
+            to[i] = (bits >> (i - begin) & 1U) != 0 ? 0 : 1;
         }
     }
 };
