@@ -141,9 +141,10 @@ bool report(char const* what, bool holds) {
 
 template <int N>
 using InFloat = zero::ZeroStage<N, AdaMax>;
+// An update of the caller rounds states by itself, this one to nearest.
 template <int N>
 using Mixed = zero::ZeroStage<N, AdaMax, zero::Parameters<zero::bfloat16>,
-                              zero::OptimizerState<zero::bfloat16>>;
+                              zero::OptimizerState<zero::bfloat16, zero::RoundToNearest>>;
 template <int N>
 using Whole = zero::ZeroStage<N, zero::Sgd, zero::BalancedPartitioner>;
 using Cut = zero::ZeroStage<2, zero::Sgd>;

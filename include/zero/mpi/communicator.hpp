@@ -44,7 +44,7 @@ public:
     explicit Communicator(MPI_Comm communicator, Options const& options = {})
         : HostCommunicator(detail::Collectives::duplicate(communicator, options)) {}
     Communicator(Communicator&&) noexcept = default;
-    Communicator& operator=(Communicator&&) noexcept = default;
+    Communicator& operator=(Communicator&& other) noexcept = default;
     ~Communicator() { detail::Collectives::part(release()); }
 
     /// @brief Splits the group into groups of equal `color`, in the order of `key`, then of rank.

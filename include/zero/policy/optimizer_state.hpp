@@ -3,8 +3,6 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 
-#include <type_traits>
-
 namespace ZERO_NAMESPACE {
 
 /// @brief Optimizer states have no options.
@@ -37,7 +35,7 @@ struct OptimizerState {
     using Type = T;
     static constexpr bool is_block_scaled = false;
     /// False with `RoundToNearest`, and for float, which is not rounded.
-    static constexpr bool rounds_stochastically = sizeof...(R) == 0 && !std::is_same_v<T, float>;
+    static constexpr bool rounds_stochastically = sizeof...(R) == 0 && sizeof(T) < sizeof(float);
 };
 
 /// @brief Optimizer states in float16, with one float scale per block of 64 elements: 2.0625 bytes
