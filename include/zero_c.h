@@ -349,7 +349,8 @@ typedef struct zero_memory {
     uint64_t total_bytes;      /* with options.block and the program's block of gradients */
 } zero_memory;
 
-/* The bytes of an engine, equal to what it allocated. */
+/* The bytes of an engine, equal to what it allocated, without the ring of commands of its queue (at
+ * most 1.3 MB). */
 ZERO_C_API zero_status zero_memory_of(zero_engine const* engine, zero_memory* memory);
 
 /* The bytes of rank 0 of `world` before anything is allocated, without `other`, if the

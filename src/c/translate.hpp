@@ -156,7 +156,7 @@ inline zero_memory memory_of(zero::MemoryPlan const& plan) {
     memory.optimizer_state = bytes(zero::BufferKind::optimizer_state);
     memory.gradient_leases = bytes(zero::BufferKind::gradient_leases);
     memory.parameter_leases = bytes(zero::BufferKind::parameter_leases);
-    memory.engine_bytes = plan.engine_bytes();
+    memory.engine_bytes = plan.engine_bytes() - plan[zero::BufferKind::commands].bytes();
     memory.total_bytes = memory.engine_bytes;
     for (zero::BufferKind const kind :
          {zero::BufferKind::parameters, zero::BufferKind::gradients}) {
