@@ -165,7 +165,7 @@ for leg in "${legs[@]}"; do
             if find_torch; then
                 leg_target=torch_tests
                 leg_tests=(-L torch)
-                run_leg torch release "-DCMAKE_CXX_COMPILER=$(compiler)" "-DZERO_TORCH=$ZERO_TORCH" -DZERO_BUILD_BENCHMARKS=OFF -DZERO_CUDA=OFF -DZERO_MPI=OFF
+                run_leg torch release "-DCMAKE_CXX_COMPILER=$(compiler)" "-DZERO_TORCH=$ZERO_TORCH" -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_COMPILED=OFF -DZERO_BUILD_C=OFF -DZERO_CUDA=OFF -DZERO_MPI=OFF
                 leg_target=all
                 leg_tests=()
             else
