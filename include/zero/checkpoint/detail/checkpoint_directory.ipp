@@ -47,7 +47,7 @@ ZERO_COLD_INLINE bool is_checkpoint_name(std::string const& name) noexcept {
            && name != latest_file;
 }
 
-/// Reports a file that is in nobody's way but could not be removed or renamed.
+/// Reports a file that does no harm but could not be removed or renamed.
 ZERO_COLD_INLINE void warn_about(std::filesystem::path const& path, char const* what,
                                  std::error_code const& error) {
     if (error) {

@@ -15,7 +15,7 @@ namespace ZERO_NAMESPACE::detail {
 /// system's reason.
 class File {
 public:
-    /// @brief What `open` does with a symbolic link. Inside a checkpoint none is followed.
+    /// @brief How `open` treats a symbolic link. Inside a checkpoint none is followed.
     enum class Links : bool { refused, followed };
 
     /// @brief Opens a regular file for reading.

@@ -112,7 +112,7 @@ public:
     }
 
     /// @brief Aborts this group, and no other, because the communicator of the rank is destroyed.
-    /// @param is_unwinding whether an exception destroys it: whoever catches it may tell the cause
+    /// @param is_unwinding whether an exception destroys it: its handler may tell the cause
     void leave(std::size_t rank, bool is_unwinding) noexcept;
 
     /// @brief Throws if a rank failed inside the collective. @throws Aborted

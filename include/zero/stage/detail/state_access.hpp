@@ -67,7 +67,7 @@ public:
         return all;
     }
 
-    /// @brief What `GatheredParameters` keeps in the engine until the buckets are rebuilt.
+    /// @brief Tables of `GatheredParameters`, kept in the engine until the buckets are rebuilt.
     [[nodiscard]] std::shared_ptr<void const>& gather_index() const noexcept {
         return _engine->_gather_index;
     }

@@ -281,7 +281,7 @@ public:
         }
     }
 
-    /// @brief What watches for steps that were skipped in a row.
+    /// @brief Watches for steps that were skipped in a row.
     [[nodiscard]] SkipWatch<Config>& skips() noexcept { return _skips; }
 
     /// @brief Waits for the decision and throws or calls back, if an option asks for it:
