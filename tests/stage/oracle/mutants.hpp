@@ -9,6 +9,7 @@
 #include <zero/backend/fence.hpp>
 #include <zero/host/host_backend.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstddef>
@@ -190,7 +191,10 @@ public:
     template <class T>
     void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                         CollectiveTag tag = {}) {
-        if (!is_dropped(tag)) {
+        if (is_dropped(tag)) {
+            auto const own = static_cast<std::size_t>(rank());
+            drop(receive, cuts[own + 1] - cuts[own], queue);
+        } else {
             _inner->reduce_scatter(send, receive, cuts, queue, tag);
         }
     }
@@ -198,8 +202,12 @@ public:
     template <class T>
     void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                     CollectiveTag tag = {}) {
-        if (!is_active(Mutation::state_not_moved)
-            || std::string_view(tag.what) != "state of parameter") {
+        if (is_active(Mutation::state_not_moved)
+            && std::string_view(tag.what) == "state of parameter") {
+            auto const own = static_cast<std::size_t>(rank()); // in place
+            drop(receive, cuts[own], queue);
+            drop(receive + cuts[own + 1], cuts.back() - cuts[own + 1], queue);
+        } else {
             _inner->all_gather(send, receive, cuts, queue, tag);
         }
     }
@@ -207,7 +215,9 @@ public:
     template <class T>
     void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                     CollectiveTag tag = {}) {
-        if (!is_dropped(tag)) {
+        if (is_dropped(tag)) {
+            drop(receive, cuts.back(), queue);
+        } else {
             _inner->all_reduce(send, receive, cuts, queue, tag);
         }
     }
@@ -230,6 +240,13 @@ private:
     [[nodiscard]] bool is_dropped(CollectiveTag tag) const {
         return is_active(Mutation::last_bucket_dropped)
                && std::string_view(tag.what) == "gradients of bucket" && tag.index + 1 == _buckets;
+    }
+
+    /// Writes zeros instead of what a collective would have delivered. Memory that is left as it
+    /// is may come from the run before, which had the right values.
+    template <class T>
+    static void drop(T* receive, std::size_t elements, Queue queue) {
+        queue->enqueue([=] { std::fill_n(receive, elements, T{}); });
     }
 
     Inner* _inner;
