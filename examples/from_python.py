@@ -22,7 +22,8 @@ class Parameter(ctypes.Structure):
 class Group(ctypes.Structure):
     _fields_ = [(name, ctypes.c_double) for name in
                 ("learning_rate_factor", "weight_decay", "beta1", "beta2", "epsilon", "momentum")
-                ] + [("nesterov", ctypes.c_int)]
+                ] + [("nesterov", ctypes.c_int), ("is_unclipped", ctypes.c_int),
+                     ("reserved", ctypes.c_uint64 * 4)]
 
 
 class Options(ctypes.Structure):

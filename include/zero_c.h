@@ -126,13 +126,17 @@ typedef struct zero_parameter {
 } zero_parameter;
 
 /* Hyper-parameters of a parameter group. AdamW reads the betas and epsilon, Sgd momentum and
- * nesterov, both the rest. */
+ * nesterov, both the rest. Copy options.group after zero_options_init(), then change members. */
 typedef struct zero_group {
     double learning_rate_factor; /* multiplies the learning rate of a step */
     double weight_decay;
     double beta1, beta2, epsilon;
     double momentum;
     int nesterov;
+    int is_unclipped; /* not 0: options.clip_norm neither counts the group's gradients in the norm
+                         nor scales them; 0. zero_report.gradient_norm counts them */
+    uint64_t reserved[4]; /* 0. A later version puts members here, so that the size of a group in
+                             options and in lists stays the same */
 } zero_group;
 
 /* Call zero_options_init() first, then change members. All ranks pass equal options, except for
@@ -344,13 +348,13 @@ typedef struct zero_memory {
     uint64_t optimizer_state;
     uint64_t gradient_leases;  /* gradients that are written or sent at the moment */
     uint64_t parameter_leases; /* parameters that are gathered at the moment */
-    uint64_t other;            /* tables, scalars and scratch memory */
+    uint64_t other;            /* tables, scalars, scratch memory and the ring of commands of the
+                                  engine's queue, at most 1.3 MB */
     uint64_t engine_bytes;     /* allocated by the engine: all except memory of the program */
     uint64_t total_bytes;      /* with options.block and the program's block of gradients */
 } zero_memory;
 
-/* The bytes of an engine, equal to what it allocated, without the ring of commands of its queue (at
- * most 1.3 MB). */
+/* The bytes of an engine, equal to what it allocated. */
 ZERO_C_API zero_status zero_memory_of(zero_engine const* engine, zero_memory* memory);
 
 /* The bytes of rank 0 of `world` before anything is allocated, without `other`, if the

@@ -47,7 +47,12 @@ zero_options default_options() {
     zero_options options{};
     options.size = sizeof(zero_options);
     options.stage = 2;
-    options.group = {1.0, 0.01, 0.9, 0.999, 1e-8, 0.9, 0};
+    options.group.learning_rate_factor = 1.0;
+    options.group.weight_decay = 0.01;
+    options.group.beta1 = 0.9;
+    options.group.beta2 = 0.999;
+    options.group.epsilon = 1e-8;
+    options.group.momentum = 0.9;
     options.bucket_bytes = std::size_t{25} << 20U;
     options.initial_loss_scale = 65536.0F;
     options.prefetch_elements = ZERO_ONE_UNIT;
@@ -204,7 +209,8 @@ zero_status zero_sum(zero_communicator* communicator, float* values, size_t coun
         }
         zero::host::InlineQueue queue;
         zero_c::keeping(checked.failure, [&] {
-            inner.all_reduce(static_cast<float const*>(values), values, cuts, &queue, {"zero_sum"});
+            inner.all_reduce(static_cast<float const*>(values), values, cuts, &queue,
+                             {"zero_sum(), sum", 0, "", "a call that every rank must make"});
         });
     });
 }

@@ -42,6 +42,7 @@ constexpr std::pair<std::string_view, std::string_view> names_in_c[] = {
     {"save_checkpoint()", "zero_save()"},
     {"load_checkpoint()", "zero_load()"},
     {"gradient_clipping", "options.clip_norm"},
+    {"is_clipped = false", "is_unclipped = 1"},
     {"TrainingState::set_full_fp32_parameter()", "zero_set_parameter()"},
     {"set_full_fp32_parameter()", "zero_set_parameter()"},
     {"gather_to()", "zero_gather()"},

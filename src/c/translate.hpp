@@ -34,6 +34,27 @@ inline zero::SgdOptions hyper_of(zero_group const& group, zero::SgdOptions const
     return {group.momentum, group.weight_decay, group.nesterov != 0};
 }
 
+/// @brief Returns a group of the options. `name` is its name there. @throws InvalidArgument if it
+/// has members that this library does not know
+template <class Group>
+Group group_of(zero_group const& from, std::string const& name) {
+    for (std::uint64_t const later : from.reserved) {
+        if (later != 0) {
+            throw zero::InvalidArgument(
+                "zero: options." + name
+                + " has reserved members that are not 0; copy options.group after "
+                  "zero_options_init(). If you do, the program was compiled with zero_c.h of a "
+                  "later "
+                  "version.");
+        }
+    }
+    Group to;
+    to.optimizer = hyper_of(from, to.optimizer);
+    to.learning_rate_factor = from.learning_rate_factor;
+    to.is_clipped = from.is_unclipped == 0;
+    return to;
+}
+
 /// @brief Returns the registrations of a model.
 template <class Registration>
 std::vector<Registration> registrations(std::span<zero_parameter const> parameters,
@@ -69,7 +90,7 @@ std::vector<Registration> registrations(std::span<zero_parameter const> paramete
 /// @brief Returns the options of a stage. @throws InvalidArgument
 template <class Options>
 Options stage_options(zero_options const& from) {
-    using Hyper = decltype(Options{}.optimizer);
+    using Group = typename decltype(Options{}.groups)::value_type;
     Options to;
     if (from.clip_norm != 0.0F) {
         to.gradient_clipping = from.clip_norm;
@@ -113,13 +134,17 @@ Options stage_options(zero_options const& from) {
         throw zero::InvalidArgument("zero: options.groups is set, but options.group_count is 0.");
     }
     if (from.groups != nullptr) {
-        for (zero_group const& group : std::span(from.groups, from.group_count)) {
-            to.groups.push_back({hyper_of(group, Hyper{}), group.learning_rate_factor});
+        for (std::size_t group = 0; group < from.group_count; ++group) {
+            to.groups.push_back(
+                group_of<Group>(from.groups[group], "groups[" + std::to_string(group) + "]"));
         }
-    } else if (from.group.learning_rate_factor == 1.0) {
-        to.optimizer = hyper_of(from.group, Hyper{});
     } else {
-        to.groups.push_back({hyper_of(from.group, Hyper{}), from.group.learning_rate_factor});
+        auto const group = group_of<Group>(from.group, "group");
+        if (group.learning_rate_factor == 1.0 && group.is_clipped) {
+            to.optimizer = group.optimizer;
+        } else {
+            to.groups.push_back(group);
+        }
     }
     switch (from.reduction) {
     case ZERO_MEAN: to.reduction.kind = zero::ReductionKind::mean; break;
@@ -156,7 +181,7 @@ inline zero_memory memory_of(zero::MemoryPlan const& plan) {
     memory.optimizer_state = bytes(zero::BufferKind::optimizer_state);
     memory.gradient_leases = bytes(zero::BufferKind::gradient_leases);
     memory.parameter_leases = bytes(zero::BufferKind::parameter_leases);
-    memory.engine_bytes = plan.engine_bytes() - plan[zero::BufferKind::commands].bytes();
+    memory.engine_bytes = plan.engine_bytes();
     memory.total_bytes = memory.engine_bytes;
     for (zero::BufferKind const kind :
          {zero::BufferKind::parameters, zero::BufferKind::gradients}) {

@@ -381,6 +381,65 @@ static int update(zero_communicator* communicator, void* user) {
     return 0;
 }
 
+/* A group that is left out of clipping moves by its whole gradient, and its gradient shortens that
+ * of no other group. */
+static int unclipped(zero_communicator* communicator, void* user) {
+    zero_parameter list[2];
+    fill_model(list, NULL);
+    list[0].elements = 2;
+    list[1].group = 1;
+    zero_options options;
+    zero_options_init(&options, sizeof options);
+    options.optimizer = ZERO_SGD;
+    options.group.momentum = 0.0;
+    options.group.weight_decay = 0.0;
+    zero_group groups[2] = {options.group, options.group};
+    options.groups = groups;
+    options.group_count = 2;
+    zero_engine* engine = NULL;
+    groups[1].is_unclipped = 1;
+    EXPECT_REFUSED(zero_create(communicator, list, 2, &options, &engine), ZERO_INVALID_ARGUMENT,
+                   "1 groups have is_unclipped = 1, which would be ignored, because "
+                   "options.clip_norm is off");
+    options.clip_norm = 1.0F;
+    groups[1].reserved[3] = 1;
+    EXPECT_REFUSED(zero_create(communicator, list, 2, &options, &engine), ZERO_INVALID_ARGUMENT,
+                   "options.groups[1] has reserved members that are not 0");
+    groups[1].reserved[3] = 0;
+    zero_options single = options; /* the group of all parameters cannot be left out */
+    single.groups = NULL;
+    single.group_count = 0;
+    single.group.is_unclipped = 1;
+    list[1].group = 0;
+    EXPECT_REFUSED(zero_create(communicator, list, 2, &single, &engine), ZERO_INVALID_ARGUMENT,
+                   "would clip nothing");
+    list[1].group = 1;
+    for (int is_unclipped = 0; is_unclipped < 2; ++is_unclipped) {
+        groups[1].is_unclipped = is_unclipped;
+        EXPECT(zero_create(communicator, list, 2, &options, &engine) == ZERO_OK);
+        EXPECT(zero_begin_step(engine, 1) == ZERO_OK);
+        for (size_t unit = 2; unit-- > 0;) {
+            float* weights[2];
+            float* gradients[2];
+            EXPECT(zero_open(engine, unit, weights, gradients) == ZERO_OK);
+            gradients[unit][0] += unit == 0 ? 3.0F : 4.0F; /* norms 3 and 4, together 5 */
+            EXPECT(zero_close(engine, unit) == ZERO_OK);
+        }
+        EXPECT(zero_step(engine, 1.0) == ZERO_OK);
+        zero_report report;
+        EXPECT(zero_last_report(engine, &report) == ZERO_OK && report.gradient_norm == 5.0);
+        float first[2], second[5];
+        EXPECT(zero_get_parameter(engine, 0, first, 2) == ZERO_OK);
+        EXPECT(zero_get_parameter(engine, 1, second, 5) == ZERO_OK);
+        EXPECT(fabsf(first[0] + (is_unclipped ? 1.0F : 0.6F)) < 1e-5F);
+        EXPECT(fabsf(second[0] + (is_unclipped ? 4.0F : 0.8F)) < 1e-5F);
+        zero_destroy(engine);
+        engine = NULL;
+    }
+    (void)user;
+    return 0;
+}
+
 /* A parameter that no rank uses stays, although its memory was asked for; one that a rank uses does
  * not. */
 static int leave_unused(zero_communicator* communicator, void* user) {
@@ -618,6 +677,7 @@ int main(int count, char** arguments) {
         check_checkpoints(directory);
     }
     expect(__LINE__, zero_run_ranks(RANKS, 60.0, update, NULL) == ZERO_OK);
+    expect(__LINE__, zero_run_ranks(RANKS, 60.0, unclipped, NULL) == ZERO_OK);
     expect(__LINE__, zero_run_ranks(RANKS, 60.0, leave_unused, NULL) == ZERO_OK);
     expect(__LINE__, zero_run_ranks(RANKS, 60.0, add, NULL) == ZERO_OK);
     expect(__LINE__, zero_run_ranks(RANKS, 60.0, leave, NULL) == ZERO_INVALID_ARGUMENT

@@ -3,6 +3,7 @@
 #include <zero/comm/detail/rendezvous.hpp>
 #include <zero/comm/detail/run_group.hpp>
 #include <zero/comm/run_ranks.hpp>
+#include <zero/comm/sum_over_ranks.hpp>
 #include <zero/host/inline_queue.hpp>
 
 #include <atomic>
@@ -74,6 +75,33 @@ TEST_CASE("The time-out is rethrown, not its consequences") {
                                   }
                               }),
                     TimedOut);
+}
+
+TEST_CASE("A sum over ranks that one rank alone asks for tells that every rank must call it") {
+    enum class Other { finishes, calls_another, stays_away };
+    for (Other const other : {Other::finishes, Other::calls_another, Other::stays_away}) {
+        auto group = LoopbackCommunicator::make_group(
+            2, {.time_out = other == Other::stays_away ? std::chrono::milliseconds(50)
+                                                       : std::chrono::milliseconds(60'000)});
+        std::thread peer;
+        if (other == Other::calls_another) {
+            peer = std::thread([&] {
+                try {
+                    meet(group[1]);
+                } catch (CollectiveMismatch const&) { // the other rank checks the message
+                }
+            });
+        } else if (other == Other::finishes) {
+            LoopbackCommunicator const leaving = std::move(group[1]);
+        }
+        CHECK_THROWS_WITH(
+            (void)sum_over_ranks(group[0], 1.0),
+            contains_text("'sum_over_ranks(), sum 0', for a call that every rank must "
+                          "make"));
+        if (peer.joinable()) {
+            peer.join();
+        }
+    }
 }
 
 TEST_CASE("A time-out must be positive and may be longer than any clock") {

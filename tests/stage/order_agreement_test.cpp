@@ -132,6 +132,8 @@ TEST_CASE("Over a transport that compares nothing, all ranks of a first step tha
                                 + std::to_string(odd) + " acquired unit 3"));
             CHECK(has(rank, "rank 0: 0, [1], 2, 3, 4, 4 ..."));
             CHECK(has(rank, "rank " + std::to_string(odd) + ": 0, [3], 2, 1, 4, 4 ..."));
+            CHECK(has(rank, "skip(unit) takes the place of acquire where a rank does not use one, "
+                            "and gradients_ready(unit) that of its gradients."));
         }
     }
 }

@@ -94,6 +94,10 @@ TEST_CASE("A unit that one rank of stage 3 leaves out is named on every rank") {
         // unit 1 of rank 0, and unit 2, with which rank 1 continues
         CHECK_THAT(outcome.message, contains_text("'first.bias'"));
         CHECK_THAT(outcome.message, contains_text("'second.weight'"));
+        CHECK_THAT(outcome.message,
+                   contains_text("for the same units (where a rank does not use one, skip(unit) in "
+                                 "the forward pass, and skip(unit) and gradients_ready(unit) in "
+                                 "the backward pass)"));
     }
 }
 

@@ -80,8 +80,12 @@ TEST_CASE("Setters of two parameters are refused on both ranks, and the engine g
     });
     for (Outcome const& outcome : ranks) {
         CHECK(outcome.type == "InvalidArgument");
-        CHECK_THAT(outcome.message, contains_text("pass the same parameter on every rank"));
     }
+    std::string const remedy = "); pass the same parameter on every rank. Nothing was changed.";
+    CHECK(ranks[0].message
+          == "zero: rank 1 sets parameter number 4, rank 0 sets 'first.weight' (number 1" + remedy);
+    CHECK(ranks[1].message
+          == "zero: rank 0 sets parameter number 1, rank 1 sets 'second.table' (number 4" + remedy);
 }
 
 TEST_CASE("A wrong length on rank 0 is InvalidArgument on every rank and changes nothing") {
@@ -119,6 +123,11 @@ TEST_CASE("A wrong length on rank 0 is InvalidArgument on every rank and changes
                 CHECK_THAT(outcome.message, contains_text("'first.weight' (number 1), which has "
                                                           "500 elements"));
             }
+            // one of 499 values, in which no rank is named twice
+            CHECK(seen.outcomes[2].message
+                  == "zero: rank 0 sets 499 values of parameter 'first.weight' (number 1), which "
+                     "has 500 elements; pass all values on rank 0, and as many or none on the "
+                     "others. Nothing was changed.");
             CHECK((seen.after == seen.before));
             CHECK(seen.set[3] == Approx(5.0F).margin(0.02)); // one step of 0.01 further
         }

@@ -120,7 +120,7 @@ TEST_CASE("A mistake in a backward pass ends in a sentence, and training continu
     CHECK(contains(mistake<OutOfOrder>([&](Sharded& sharded, LanguageModel& model) {
                        loss(sharded, model).backward();
                    }),
-                   "call sharded.backward(loss) instead of loss.backward()"));
+                   "call backward(loss) of the Sharded module instead of loss.backward()"));
     CHECK(contains(mistake<LateGradient>([&](Sharded& sharded, LanguageModel& model) {
                        sharded.backward(loss(sharded, model));
                        sharded.backward(loss(sharded, model));
@@ -259,8 +259,9 @@ TEST_CASE("Replicated leaves the module whole, and refuses what it would train w
             auto const loss = [&] {
                 return loss_of(model, tokens_of(0, 0, 0), torch_model::Plain());
             };
-            CHECK(contains(message_of<OutOfOrder>([&] { loss().backward(); }),
-                           "call replicated.backward(loss) instead of loss.backward()"));
+            CHECK(contains(
+                message_of<OutOfOrder>([&] { loss().backward(); }),
+                "call backward(loss) of the Replicated module instead of loss.backward()"));
             CHECK_FALSE(model->head_bias.grad().defined());
 
             // a second backward pass
@@ -378,7 +379,7 @@ TEST_CASE("After an asynchronous step of the engine, the module waits for show_p
         (void)replicated->step(0.01);
         begin();
         CHECK_THAT(message_of<OutOfOrder>([&] { replicated.backward(loss()); }),
-                   contains_text("call replicated.step(), or replicated.show_parameters()"));
+                   contains_text("call step() of the Replicated module, or its show_parameters()"));
         CHECK_THAT(message_of<OutOfOrder>([&] { (void)replicated.paused(); }),
                    contains_text("LanguageModelImpl may not yet hold"));
         replicated->cancel_step();

@@ -104,7 +104,7 @@ struct Sharding {
     }
     static Adapter& run(Adapter& adapter) { return adapter; }
     static void step(Adapter& adapter) { (void)adapter->step(rate).report(); }
-    static constexpr char const* name = "sharded";
+    static constexpr char const* name = "Sharded";
 };
 struct Replication {
     using Adapter = zero::torch::Replicated<ZeroStage<2, AdamW>>;
@@ -113,7 +113,7 @@ struct Replication {
     }
     static Plain run(Adapter&) { return {}; }
     static void step(Adapter& adapter) { (void)adapter.step(rate); }
-    static constexpr char const* name = "replicated";
+    static constexpr char const* name = "Replicated";
 };
 
 /// Two modules with an adapter each.
@@ -307,7 +307,8 @@ TEMPLATE_TEST_CASE("A loss that reaches the module of another adapter is told to
         gan.begin(gan.for_generator);
         std::string const own =
             message_of<OutOfOrder>([&] { loss_for(gan.score(gan.generate(0)), true).backward(); });
-        check_words(own, "call " + name + ".backward(loss) instead of loss.backward()");
+        check_words(own,
+                    "call backward(loss) of the " + name + " module instead of loss.backward()");
         check_words(own, "x is the adapter of several_modules::PairImpl");
         gan.for_generator->cancel_step();
 
@@ -317,7 +318,7 @@ TEMPLATE_TEST_CASE("A loss that reaches the module of another adapter is told to
             auto const paused = gan.for_discriminator.paused();
             at::Tensor const loss = loss_for(gan.score(real_of(0)), true);
             check_words(message_of<OutOfOrder>([&] { gan.for_discriminator.backward(loss); }),
-                        name + ".backward() while " + name + ".paused() lives");
+                        "backward() of the " + name + " module while its paused() lives");
         }
         gan.for_discriminator->cancel_step();
 
@@ -329,7 +330,8 @@ TEMPLATE_TEST_CASE("A loss that reaches the module of another adapter is told to
             no_graph = loss_for(gan.score(real_of(0)), true);
         }
         check_words(message_of<InvalidArgument>([&] { gan.for_discriminator.backward(no_graph); }),
-                    name + ".backward(loss) got a loss that does not require grad (rank 0)");
+                    "backward(loss) of the " + name
+                        + " module got a loss that does not require grad (rank 0)");
         {
             ::torch::NoGradGuard const guard;
             no_graph = loss_for(gan.score(real_of(0)), true);
@@ -489,7 +491,7 @@ TEMPLATE_TEST_CASE("Mistakes with an adapter are told in its own words", "", Rep
         at::set_num_threads(1);
         Gan<TestType> gan(communicator);
         auto& adapter = gan.for_discriminator;
-        std::string const call = std::string(TestType::name) + ".backward(loss)";
+        std::string const call = "backward(loss) of the " + std::string(TestType::name) + " module";
         auto const loss = [&] { return loss_for(gan.score(real_of(0)), true); };
 
         check_words(message_of<OutOfOrder>([&] { adapter.backward(loss()); }),
@@ -524,7 +526,8 @@ TEST_CASE(
         replicated->begin_micro_step(true);
         replicated.backward(module->first(real_of(0)).square().mean());
         check_words(message_of<UnusedParameter>([&] { replicated->end_micro_step(); }),
-                    "; call replicated.backward(loss) on every rank, with a loss that depends on "
+                    "; call backward(loss) of the Replicated module on every rank, with a loss "
+                    "that depends on "
                     "it");
         replicated->cancel_step();
     });

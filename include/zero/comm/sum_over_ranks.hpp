@@ -51,9 +51,10 @@ template <Communicator C, class T>
     auto const gather = [&](typename Backend::Queue queue) {
         Buffer<std::int64_t> memory(Backend::default_memory(), world, BufferKind::communicator);
         Backend::copy_bytes(queue, memory.data() + rank, &numbers[rank], sizeof(std::int64_t));
-        communicator.all_gather(static_cast<std::int64_t const*>(memory.data() + rank),
-                                memory.data(), std::span<std::size_t const>(&cuts[0], world + 1),
-                                queue, CollectiveTag{"sum_over_ranks() of this rank's number"});
+        communicator.all_gather(
+            static_cast<std::int64_t const*>(memory.data() + rank), memory.data(),
+            std::span<std::size_t const>(&cuts[0], world + 1), queue,
+            CollectiveTag{"sum_over_ranks(), sum", 0, "", "a call that every rank must make"});
         Backend::copy_bytes(queue, &numbers[0], memory.data(), world * sizeof(std::int64_t));
         Backend::synchronise(Backend::record(queue));
         Backend::rethrow_failure(queue);

@@ -53,7 +53,7 @@ struct StageOptions {
     std::vector<std::string> unit_names{}; ///< names for messages and `describe_memory`: one for
                                            ///< each unit, or none
     char const* backward_call = nullptr;   ///< the call by which an adapter reports gradients, for
-                                           ///< messages: "sharded.backward(loss)"; null:
+                                           ///< messages: "backward(loss) of X"; null:
                                            ///< gradients_ready(). A text that lives as long
     std::size_t extra_leases = 0; ///< spare places, as large as the largest buckets, for unit
                                   ///< orders other than the layout's; capped at the number of

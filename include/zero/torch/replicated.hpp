@@ -61,7 +61,7 @@ public:
                GroupOf const& group_of = {})
         : _communicator(&communicator),
           _tensors(module, units ? *units : units_by_module(module), scalar_type_of<T>(),
-                   Device::type, communicator.rank(), "replicated"),
+                   Device::type, communicator.rank(), "Replicated"),
           _queue(Device::compute_queue(options.compute_queue)),
           _is_step_pending(options.asynchronous || Device::type != c10::kCPU) {
         if constexpr (requires { Zero::Composition::stage; }) {
@@ -72,7 +72,7 @@ public:
         options.storage = Storage::scattered;
         options.compute_queue = _queue;
         options.unit_names = _tensors.unit_names();
-        options.backward_call = "replicated.backward(loss)";
+        options.backward_call = "backward(loss) of the Replicated module";
         _engine.emplace(communicator,
                         detail::registrations_of<Zero>(_tensors, group_of, Storage::scattered),
                         options);
@@ -110,8 +110,8 @@ public:
     void backward(at::Tensor const& loss) {
         Device::require_current(_queue);
         require_shown();
-        _hooks->backward(
-            detail::scaled(*_engine, loss, "replicated.backward(loss)", _tensors.rank()));
+        _hooks->backward(detail::scaled(*_engine, loss, "backward(loss) of the Replicated module",
+                                        _tensors.rank()));
     }
 
     /// @brief Keeps the module out of the losses whose forward pass runs while the returned object
@@ -188,8 +188,8 @@ private:
             zero::detail::throw_error<OutOfOrder>(
                 {"zero: the tensors of ", _tensors.module().name(),
                  " may not yet hold the parameters of the last step (rank ", _communicator->rank(),
-                 "), because step() of the engine does not wait; call replicated.step(), or "
-                 "replicated.show_parameters() before the forward pass."});
+                 "), because step() of the engine does not wait; call step() of the "
+                 "Replicated module, or its show_parameters() before the forward pass."});
         }
     }
 

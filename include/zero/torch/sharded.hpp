@@ -63,12 +63,12 @@ public:
             std::vector<Unit> const& units, typename Zero::Options options = {},
             GroupOf const& group_of = {})
         : _communicator(&communicator), _tensors(module, units, scalar_type_of<T>(), Device::type,
-                                                 communicator.rank(), "sharded"),
+                                                 communicator.rank(), "Sharded"),
           _queue(Device::compute_queue(options.compute_queue)),
           _leaves_unused(options.unused_parameters == UnusedParameters::leave) {
         options.compute_queue = _queue;
         options.unit_names = _tensors.unit_names();
-        options.backward_call = "sharded.backward(loss)";
+        options.backward_call = "backward(loss) of the Sharded module";
         _engine.emplace(communicator,
                         detail::registrations_of<Zero>(_tensors, group_of, Storage::owned),
                         options);
@@ -121,8 +121,8 @@ public:
     /// continues the training if all ranks call it.
     void backward(at::Tensor const& loss) {
         Device::require_current(_queue);
-        _runner->backward(
-            detail::scaled(*_engine, loss, "sharded.backward(loss)", _tensors.rank()));
+        _runner->backward(detail::scaled(*_engine, loss, "backward(loss) of the Sharded module",
+                                         _tensors.rank()));
         for (std::size_t parameter = 0; _leaves_unused && parameter < _tensors.size();
              ++parameter) { // the engine sees only that the memory of a gradient was lent
             detail::ModuleTensor const& item = _tensors[parameter];

@@ -66,7 +66,7 @@ public:
     /// @brief Finds names by identity and checks every tensor.
     /// @throws InvalidArgument naming a parameter that is in no unit, of another type or device, a
     /// view, not contiguous, no leaf, or shares memory with another one
-    /// @param adapter name of the adapter in messages: "sharded"
+    /// @param adapter name of the adapter in messages: "Sharded"
     ModuleTensors(::torch::nn::Module& module, std::vector<Unit> const& units, at::ScalarType type,
                   at::DeviceType device, int rank, char const* adapter);
     ModuleTensors(ModuleTensors const&) = delete;

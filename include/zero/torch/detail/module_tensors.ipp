@@ -41,9 +41,10 @@ inline std::uint32_t version_of(at::Tensor const& tensor) {
 }
 
 inline std::string released_text(ModuleTensor const& item, int rank) {
-    return zero::detail::text(
-        {"zero: parameter '", item.name, "' is sharded, and its unit is not in use (rank ", rank,
-         "); read it inside sharded(unit, ...), or between materialize() and shard()."});
+    return zero::detail::text({"zero: parameter '", item.name,
+                               "' is sharded, and its unit is not in use (rank ", rank,
+                               "); read it inside the call of its unit in the Sharded module, or "
+                               "between materialize() and shard()."});
 }
 
 ZERO_COLD_INLINE ModuleTensors::ModuleTensors(::torch::nn::Module& module,
@@ -247,24 +248,24 @@ ZERO_COLD_INLINE void ModuleTensors::refuse_foreign_backward(std::string const& 
     }
     zero::detail::throw_error<OutOfOrder>(
         {"zero: the backward pass reached ", what, " of ", _module->name(), " outside of ",
-         _adapter, ".backward() (rank ", _rank, "); call ", _adapter,
-         ".backward(loss) instead of loss.backward(). If the loss trains another module, ", pause,
+         "backward() of the ", _adapter, " module (rank ", _rank, "); call backward(loss) of the ",
+         _adapter, " module instead of loss.backward(). If the loss trains another module, ", pause,
          "."});
 }
 
 ZERO_COLD_INLINE void ModuleTensors::require_trainable(at::Tensor const& loss) const {
     if (_pauses != 0) {
         zero::detail::throw_error<OutOfOrder>(
-            {"zero: ", _adapter, ".backward() while ", _adapter, ".paused() lives (rank ", _rank,
+            {"zero: backward() of the ", _adapter, " module while its paused() lives (rank ", _rank,
              "), so the loss does not depend on its parameters; end that scope before the forward "
              "pass."});
     }
     if (loss.defined() && !loss.requires_grad()) {
         zero::detail::throw_error<InvalidArgument>(
-            {"zero: ", _adapter, ".backward(loss) got a loss that does not require grad (rank ",
-             _rank, "): its forward pass ran while ", _adapter,
-             ".paused() lived, under a NoGradGuard, or ended in detach(); run it outside of that "
-             "scope."});
+            {"zero: backward(loss) of the ", _adapter,
+             " module got a loss that does not require grad (rank ", _rank,
+             "): its forward pass ran while paused() of that module lived, under a NoGradGuard, or "
+             "ended in detach(); run it outside of that scope."});
     }
     auto const parameters = _module->named_parameters();
     for (auto const& parameter : parameters) {
@@ -308,8 +309,8 @@ ZERO_COLD_INLINE void ModuleTensors::require_no_stray_gradient() const {
             zero::detail::throw_error<LateGradient>(
                 {"zero: parameter '", item.name,
                  "' got a gradient outside of the backward pass of ", unit_text(item.units.front()),
-                 " (rank ", _rank, "), which dropped it; call ", _adapter,
-                 ".backward(loss) once for each micro-step, and use the parameter only in the "
+                 " (rank ", _rank, "), which dropped it; call backward(loss) of the ", _adapter,
+                 " module once for each micro-step, and use the parameter only in the "
                  "units that list it. Call cancel_step() to go on."});
         }
     }
