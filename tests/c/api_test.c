@@ -534,6 +534,16 @@ static int in_block(zero_communicator* communicator, void* user) {
     EXPECT(zero_step_count(engine, &steps) == ZERO_OK && steps == 1);
     EXPECT(fabsf(parameters[rank][3] + 0.5F) < 1e-3F);
     zero_destroy(engine);
+    /* Reported before the backward pass: in stage 3 seen at once. */
+    options.stage = 3;
+    options.block = NULL;
+    options.block_elements = 0;
+    EXPECT(zero_create(communicator, list, 1, &options, &engine) == ZERO_OK);
+    EXPECT(zero_begin_step(engine, 1) == ZERO_OK);
+    EXPECT_REFUSED(zero_gradients_ready(engine, 0), ZERO_OUT_OF_ORDER,
+                   "zero_gradients_ready() of unit 0 without zero_acquire() since");
+    EXPECT(zero_cancel_step(engine) == ZERO_OK);
+    zero_destroy(engine);
     return 0;
 }
 

@@ -159,7 +159,7 @@ TEST_CASE("More collectives than there is storage for are run in order") {
 
 TEST_CASE("Ranks that call different collectives learn both calls") {
     if (mpi_session().size() == 1) {
-        SUCCEED();
+        skip_without_ranks(2);
         return;
     }
     mpi::Communicator communicator(mpi_session().world(), impatient());
@@ -182,7 +182,7 @@ TEST_CASE("Ranks that call different collectives learn both calls") {
 
 TEST_CASE("Ranks with the same call and other values of a tag do not receive one another's data") {
     if (mpi_session().size() == 1) {
-        SUCCEED();
+        skip_without_ranks(2);
         return;
     }
     mpi::Communicator communicator(mpi_session().world(), impatient());
@@ -233,7 +233,7 @@ TEST_CASE("Options out of their range are refused before anything is sent") {
 
 TEST_CASE("A failure of a group reaches the group that it was split from, and the other parts") {
     if (mpi_session().size() < 4) {
-        SUCCEED();
+        skip_without_ranks(4);
         return;
     }
     mpi::Communicator all(mpi_session().world(), impatient());

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 
 namespace zero::test {
 
@@ -25,6 +26,12 @@ inline mpi::Options mpi_options() {
     mpi::Options options;
     options.time_out = std::chrono::seconds(60);
     return options;
+}
+
+/// @brief Ends a test case that needs more processes than were started.
+inline void skip_without_ranks(int wanted) {
+    std::printf("skipped: no MPI job of %d processes or more\n", wanted);
+    SUCCEED();
 }
 
 /// @brief Runs a test on some of the processes, which are split from the whole group.

@@ -122,7 +122,8 @@ TEST_CASE("Gradients that are not registered or not reported are found in a call
         bool is_reported;
         bool is_late; ///< `gradients` after the backward pass
         bool clears = true;
-        bool is_zero = false; ///< the backward pass gives zeros
+        bool is_zero = false;  ///< the backward pass gives zeros
+        bool is_early = false; ///< `gradients_ready` before it, without `gradients`
     };
     auto const train = [](Way const& way) {
         return on_ranks<Seen>(2, [&](LoopbackCommunicator& communicator) {
@@ -138,7 +139,9 @@ TEST_CASE("Gradients that are not registered or not reported are found in a call
             auto const step = [&](float value) {
                 engine.begin_step();
                 engine.begin_micro_step(true);
-                if (!way.is_late && way.is_reported) {
+                if (way.is_early) {
+                    engine.gradients_ready(0);
+                } else if (!way.is_late && way.is_reported) {
                     (void)engine.gradients(0, {}, way.clears);
                 }
                 std::fill(gradient.begin(), gradient.end(), value);
@@ -170,10 +173,12 @@ TEST_CASE("Gradients that are not registered or not reported are found in a call
     check_refused(train({.is_registered = true, .is_reported = false, .is_late = false}),
                   "then call gradients_ready(unit) after the backward pass");
     check_refused(train({.is_registered = true, .is_reported = false, .is_late = true}),
-                  "gradients(unit) cleared");
+                  "gradients(unit) cleared it");
     check_refused(train({.is_registered = true, .is_reported = true, .is_late = true}),
-                  "gradients(unit) cleared the registered gradient memory; call it before the "
-                  "backward pass");
+                  "gradients(unit) cleared it after the backward pass: call it before");
+    check_refused(
+        train({.is_registered = true, .is_reported = true, .is_late = false, .is_early = true}),
+        "Or gradients_ready(unit) came before the backward pass: call it after");
     check_trained(train({.is_registered = true, .is_reported = true, .is_late = false}));
     check_trained(
         train({.is_registered = true, .is_reported = true, .is_late = false, .clears = false}));
@@ -183,6 +188,44 @@ TEST_CASE("Gradients that are not registered or not reported are found in a call
                               .clears = false,
                               .is_zero = true});
     CHECK(zeros[0].outcome.type == "returned"); // zeros that the model wrote are gradients
+}
+
+TEST_CASE("Stage 3 refuses registered gradients of a unit that was not acquired, and goes on") {
+    auto const ranks = on_ranks<std::vector<Outcome>>(2, [](LoopbackCommunicator& communicator) {
+        std::vector<float> gradient(elements, 1.0F);
+        ZeroStage<3, Sgd> engine(communicator,
+                                 {{.name = "w", .elements = elements, .gradient = gradient.data()},
+                                  {.name = "head", .elements = elements, .units = {1}}});
+        std::vector<Outcome> seen;
+        auto const step = [&](bool is_before) { // the passes come before the micro-step
+            engine.begin_step();
+            if (is_before) {
+                (void)engine.acquire(0);
+            }
+            engine.begin_micro_step(true);
+            seen.push_back(outcome_of([&] { engine.gradients_ready(0); }));
+            engine.gradients_ready(1); // not registered
+            engine.skip(0);
+            seen.push_back(outcome_of([&] { engine.gradients_ready(0); }));
+            engine.end_micro_step();
+            (void)engine.step(0.1).report();
+        };
+        step(false);
+        step(true);
+        step(false); // acquisitions of earlier micro-steps do not count
+        return seen;
+    });
+    for (std::vector<Outcome> const& seen : ranks) {
+        for (std::size_t call = 0; call < 6; ++call) {
+            bool const is_refused = call == 0 || call == 4;
+            CHECK(seen[call].type == (is_refused ? "OutOfOrder" : "returned"));
+        }
+        CHECK_THAT(
+            seen[0].message,
+            contains_text(
+                "zero: gradients_ready() of unit 0 without acquire() since the last micro-step, so "
+                "no backward pass has written the registered gradient of 'w' (rank"));
+    }
 }
 
 TEST_CASE("A model without trainable parameters makes steps without gradients") {

@@ -154,6 +154,57 @@ TEST_CASE(
     }
 }
 
+TEST_CASE(
+    "Over a transport that compares nothing, a rank that alone holds three units at once, and so "
+    "gathers equal units in another order, says so") {
+    for (std::size_t const held : {1U, 3U}) {
+        auto const outcomes = run_and_observe(2, [&](LoopbackCommunicator& loopback) {
+            Untagged communicator(loopback);
+            ZeroStage<3, Untagged> engine(
+                communicator, registration<float>(equal_units()),
+                {.extra_leases = 2,
+                 .gather = {.prefetch_elements = 3 * 192, .max_reuse_distance = 0}});
+            std::vector<std::size_t> const order{0, 1, 2, 3, 4, 0, 0};
+            step(engine, order);
+            step(engine, order);
+            std::vector<float> const before = full_parameters(engine)[0];
+            std::vector<Weights<ZeroStage<3, Untagged>::EngineType>> handles;
+            engine.begin_step();
+            engine.begin_micro_step(true);
+            auto const use = [&](std::size_t unit) {
+                while (handles.size() >= (loopback.rank() == 1 ? held : 1)) {
+                    handles.erase(handles.begin());
+                }
+                handles.push_back(engine.acquire(unit));
+            };
+            for (std::size_t const unit : order) {
+                use(unit);
+            }
+            for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
+                use(unit);
+                engine.gradients(unit)[unit][0] += 1.0F;
+                engine.gradients_ready(unit);
+            }
+            handles.clear();
+            engine.end_micro_step();
+            bool const is_skipped = engine.step(0.1).report().is_skipped;
+            if (is_skipped != (held == 3) || (full_parameters(engine)[0] == before) != is_skipped) {
+                throw std::runtime_error("the step was not judged by its gathers");
+            }
+            engine.begin_step();
+            engine.cancel_step();
+        });
+        Outcome const& odd = outcomes.ranks[1];
+        INFO(odd.message);
+        CHECK(odd.type == (held == 3 ? "CollectiveMismatch" : "returned"));
+        CHECK(has(odd, "rank 1 followed the recorded order and gathered other units than in the "
+                       "step before")
+              == (held == 3));
+        CHECK(has(odd, "hold more than two consecutive units at once on all ranks or on none")
+              == (held == 3));
+    }
+}
+
 TEST_CASE("By option a rank that leaves the recorded order throws before it sends anything") {
     auto const outcomes =
         deviate<Untagged>({0, 3, 2, 1, 4}, 1, false, {.changed_order = ChangedOrder::error});

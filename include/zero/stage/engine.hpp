@@ -108,12 +108,13 @@ public:
     /// @brief Starts a step and captures the loss scale with which its gradients are unscaled.
     /// @throws InvalidArgument if `StageOptions::current_memory` names other memory than was
     /// registered (nothing was changed); NoGradients on every rank if all gradients of the first
-    /// step lay in caller-owned memory, which `gradients` cleared, and were exactly zero. To check
-    /// this, the second call waits for the first step. CollectiveMismatch in stage 3 if the ranks
-    /// acquired units in different orders in the last step; that step changed nothing. To check
-    /// this, a rank that recorded an order in the last step waits for that step. The other ranks
-    /// get Aborted. TooManySkips on every rank if the last step but one reached `skip_limit`: it
-    /// and the last step changed nothing. The engine remains usable, and the count starts again.
+    /// step lay in caller-owned memory, which `gradients` cleared or which was reported without it,
+    /// and were exactly zero. To check this, the second call waits for the first step.
+    /// CollectiveMismatch in stage 3 if the ranks acquired or gathered units in different orders in
+    /// the last step; that step changed nothing. To check this, a rank that recorded an order or
+    /// gathered other units than before in the last step waits for that step. The other ranks get
+    /// Aborted. TooManySkips on every rank if the last step but one reached `skip_limit`: it and
+    /// the last step changed nothing. The engine remains usable, and the count starts again.
     void begin_step();
 
     /// @brief Starts a micro-step. With `is_last` its reductions overlap with the backward pass
@@ -179,10 +180,16 @@ public:
     /// @brief Declares that the commands enqueued on `writer` complete the unit's gradients of this
     /// micro-step. A second call is a no-op.
     ///
+    /// Registered gradients are read from here on. A call that comes before the backward pass has
+    /// written them is refused in stage 3 if the unit was neither acquired since the last
+    /// micro-step nor leased, and found by the next `begin_step` if it is the first step and all
+    /// gradients are zero. Otherwise it is not noticed: old values are reduced, also if a second
+    /// call follows in time.
+    ///
     /// Enqueues the reduction of complete buckets: in stages 0 to 2 every bucket up to the first
     /// incomplete one, in stage 3 the buckets of the unit. Under the boundary schedule only the
     /// micro-step that was announced as the last reduces; the others add to the accumulation
-    /// buffer. In stage 3 it is collective.
+    /// buffer. In stage 3 it is collective. @throws OutOfOrder; nothing was changed
     void gradients_ready(std::size_t unit, std::optional<Queue> writer = {});
 
     /// @brief Returns norms of the gradients that `step` will apply: reduced over the ranks,

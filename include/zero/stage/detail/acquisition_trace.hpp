@@ -17,8 +17,12 @@ class AcquisitionTrace {
 public:
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-    /// @brief Starts a step and the hash of its acquisitions.
-    void begin_step() noexcept { _hash = {}; }
+    /// @brief Starts a step and the hashes of its acquisitions and gathers.
+    void begin_step() noexcept {
+        _hash = {};
+        _gathers_before = _gathers.value();
+        _gathers = {};
+    }
 
     /// @brief Starts a micro-step.
     void begin() noexcept {
@@ -71,12 +75,29 @@ public:
         return none;
     }
 
+    /// @brief Records a gather, in advance or not. Other micro-steps may gather other buckets.
+    void record_gather(std::size_t bucket) noexcept {
+        if (_is_recording) {
+            _gathers.add(bucket);
+        }
+    }
+
+    /// @brief Returns whether the micro-steps of this step gathered other buckets, or in another
+    /// order, than those of the step before.
+    [[nodiscard]] bool has_new_gathers() const noexcept {
+        return _gathers.value() != _gathers_before;
+    }
+
     /// @brief Returns the number of acquisitions in this micro-step so far.
     [[nodiscard]] std::size_t position() const noexcept { return _position; }
     /// @brief Returns the recorded order.
     [[nodiscard]] std::span<std::size_t const> units() const noexcept { return as_span(_units); }
-    /// @brief Returns the hash of all acquisitions in micro-steps of this step.
-    [[nodiscard]] std::uint64_t hash() const noexcept { return _hash.value(); }
+    /// @brief Returns the hash of all acquisitions and gathers in micro-steps of this step.
+    [[nodiscard]] std::uint64_t hash() const noexcept {
+        Hash both = _hash;
+        both.add(_gathers.value());
+        return both.value();
+    }
 
 private:
     std::vector<std::size_t> _units;
@@ -84,7 +105,9 @@ private:
     bool _is_recording = false;
     bool _is_following = false; ///< this micro-step has not left the recorded order
     bool _is_complete = false;  ///< the order was recorded until the end of a micro-step
-    Hash _hash{};
+    Hash _hash{};               ///< acquisitions of the step
+    Hash _gathers{}; ///< its gathers; apart, because a gather may be put off over an acquisition
+    std::uint64_t _gathers_before = Hash{}.value(); ///< the same of the step before
 };
 
 } // namespace ZERO_NAMESPACE::detail

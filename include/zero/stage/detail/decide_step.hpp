@@ -95,9 +95,9 @@ struct DecideStep {
             report.is_skipped = is_empty || (overflow && skips_non_finite);
             s.is_exhausted = overflow && Scaler::is_exhausted(s.scaler, s.scaler_options);
         }
-        bool const is_cleared = evidence == GradientEvidence::cleared && serial == 1 && is_inspected
-                                && report.gradient_norm == 0.0;
-        report.has_gradients = is_empty || !(evidence == GradientEvidence::nothing || is_cleared);
+        bool const is_zero = evidence == GradientEvidence::doubtful && serial == 1 && is_inspected
+                             && report.gradient_norm == 0.0;
+        report.has_gradients = is_empty || !(evidence == GradientEvidence::nothing || is_zero);
         report.is_skipped =
             report.is_skipped || !report.has_gradients || !is_same_order || is_stopped;
         // A step without gradients says nothing about the scale, and neither does one whose

@@ -139,6 +139,8 @@ void Engine<Config>::gradients_ready(std::size_t unit, std::optional<Queue> writ
     if (_gradients.readiness().is_unit_ready(unit)) {
         return;
     }
+    _protocol.require_used(unit, _number < 3 || _parameters.schedule().was_acquired(unit),
+                           _gradients.deliveries());
     require_healthy();
     try {
         _parameters.gather_deferred();
@@ -255,8 +257,9 @@ detail::OrderEvidence Engine<Config>::order_evidence() const {
     return evidence;
 }
 
-/// Throws if the ranks acquired units in different orders in the last step. Waits for its decision;
-/// only a rank that recorded an order calls it. A step that is captured in a graph is not checked.
+/// Throws if the ranks acquired or gathered units in different orders in the last step. Waits for
+/// its decision; only a rank whose order or gathers changed calls it. A step that is captured in a
+/// graph is not checked.
 template <class Config>
 [[gnu::cold]] void Engine<Config>::require_same_order() {
     Event const now = Backend::record(_compute);
@@ -276,12 +279,8 @@ template <class Config>
             return;
         }
         auto const& schedule = _parameters.schedule();
-        if (!agreement.is_changed_everywhere()) { // a rank that recorded no order calls no
-                                                  // collective here
-            detail::throw_error<CollectiveMismatch>(
-                {"zero: the ranks acquired units in different orders; ", schedule.change_text(),
-                 ". The step changed nothing. Acquire the same units in the same order on every "
-                 "rank."});
+        if (!agreement.is_changed_everywhere()) { // the other ranks call no collective here
+            schedule.throw_change();
         }
         auto const own = schedule.recorded();
         std::size_t most = 0;

@@ -65,6 +65,11 @@ public:
         return _states[bucket].acquired == _acquisitions;
     }
 
+    /// @brief Returns whether a bucket of the unit is in use or was used since the last micro-step
+    /// ended: a program may add up gradients before it begins the micro-step that reports them.
+    /// True for a unit without buckets.
+    [[nodiscard]] bool was_acquired(std::size_t unit) const noexcept;
+
     /// @brief Returns the unit of the last acquisition; `none` before the first.
     [[nodiscard]] std::size_t last_unit() const noexcept { return _unit; }
 
@@ -136,13 +141,13 @@ public:
 
     /// @brief Returns what the ranks compare at the end of a step.
     [[nodiscard]] OrderEvidence evidence() const noexcept {
-        return {_layout->world() > 1, _is_changed, _trace.hash()};
+        return {_layout->world() > 1, _is_changed || _trace.has_new_gathers(), _trace.hash()};
     }
     [[nodiscard]] std::span<std::size_t const> recorded() const noexcept { return _trace.units(); }
 
-    /// @brief Describes the last point where this rank left the recorded order; if it never did,
-    /// the order that it recorded.
-    [[nodiscard, gnu::cold]] std::string change_text() const;
+    /// @brief Reports that the order or the gathers of this rank changed, and differ from those of
+    /// another one. @throws CollectiveMismatch always
+    [[noreturn, gnu::cold]] void throw_change() const;
 
     /// @brief Describes the context of a gather for messages: the unit and the last acquisitions of
     /// this micro-step, such as "unit 1 after units ... 4, 4, 3". Valid until the next call;
@@ -170,6 +175,7 @@ private:
     };
 
     [[noreturn, gnu::cold]] void throw_changed_order(std::size_t unit) const;
+    [[nodiscard, gnu::cold]] std::string change_text() const;
     [[gnu::cold]] void note_change(std::size_t acquired);
     [[nodiscard]] std::string unit_text(std::size_t unit) const;
 
@@ -182,9 +188,10 @@ private:
     std::size_t _live = 0;        ///< elements of gathered buckets, padded as in their places
     std::size_t _position = none; ///< position of the last acquisition in `_order`, or none
     std::size_t _ahead = 0;       ///< the units before this position in `_order` are gathered
-    std::uint64_t _acquisitions = 0; ///< number of the last acquisition
-    std::size_t _unit = none;        ///< the unit of the last acquisition
-    std::size_t _unit_before = none; ///< the unit of the one before it
+    std::uint64_t _acquisitions = 0;    ///< number of the last acquisition
+    std::uint64_t _acquired_before = 0; ///< the same at the end of the last micro-step
+    std::size_t _unit = none;           ///< the unit of the last acquisition
+    std::size_t _unit_before = none;    ///< the unit of the one before it
     std::uint64_t _micro_steps = 0;
     bool _is_changed = false;         ///< this rank recorded an order in this step
     OrderChange _change{};            ///< the last time a micro-step left the recorded order

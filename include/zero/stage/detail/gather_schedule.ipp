@@ -77,6 +77,17 @@ ZERO_INLINE void GatherSchedule::hold(std::size_t unit, bool is_late) {
     _ahead = _position == none ? 0 : larger(_ahead, _position + 1);
 }
 
+ZERO_INLINE bool GatherSchedule::was_acquired(std::size_t unit) const noexcept {
+    auto const buckets = _layout->unit_buckets(unit);
+    for (std::size_t const bucket : buckets) {
+        State const& state = _states[bucket];
+        if (state.users != 0 || state.acquired > _acquired_before) {
+            return true;
+        }
+    }
+    return buckets.empty();
+}
+
 ZERO_INLINE std::size_t GatherSchedule::next_ahead() noexcept {
     if (_position == none) {
         return none;
@@ -107,6 +118,7 @@ ZERO_INLINE bool GatherSchedule::is_before_held() const noexcept {
 
 ZERO_INLINE void GatherSchedule::note_gather_again(std::size_t bucket) noexcept {
     std::size_t const elements = _layout->elements(bucket);
+    _trace.record_gather(bucket);
     _report.gathers += elements == 0 ? 0 : 1;
     _report.gathered_elements += elements;
 }
@@ -115,6 +127,7 @@ ZERO_INLINE void GatherSchedule::note_gather(std::size_t bucket, std::size_t ahe
     State& state = _states[bucket];
     state.is_gathered = true;
     state.ahead = ahead;
+    _trace.record_gather(bucket);
     std::size_t const elements = _layout->elements(bucket);
     _live += padded_size(elements);
     _report.gathers += elements == 0 ? 0 : 1;
@@ -189,6 +202,7 @@ ZERO_INLINE void GatherSchedule::end_micro_step(bool is_whole) {
     }
     _position = none;
     _ahead = 0;
+    _acquired_before = _acquisitions;
 }
 
 ZERO_COLD_INLINE void GatherSchedule::continue_from(GatherSchedule& other) {
@@ -218,7 +232,14 @@ ZERO_COLD_INLINE std::string order_text(std::span<std::size_t const> units, std:
     return end < units.size() ? list + " ..." : position < units.size() ? list : list + " [end]";
 }
 
+/// Where this rank left the recorded order for the last time, or the order that it recorded, or, if
+/// it followed that order in this step, what it gathered.
 ZERO_COLD_INLINE std::string GatherSchedule::change_text() const {
+    if (!_is_changed) {
+        return text({"rank ", _rank,
+                     " followed the recorded order and gathered other units than in the step "
+                     "before, as a rank does that holds other units at once"});
+    }
     if (_change.micro_step == 0) {
         return text({"rank ", _rank, " recorded the order ", order_text(_trace.units(), 0)});
     }
@@ -230,6 +251,18 @@ ZERO_COLD_INLINE std::string GatherSchedule::change_text() const {
          order_text(_change.acquired == OrderChange::end ? own.first(_change.position) : own,
                     _change.position),
          ", the recorded one ", order_text(as_span(_before), _change.position)});
+}
+
+/// What a program changes if its ranks acquired or gathered units in different orders.
+inline constexpr char const* same_order_remedy =
+    "Acquire the same units in the same order on every rank, and hold more than two consecutive "
+    "units at once on all ranks or on none.";
+
+ZERO_COLD_INLINE void GatherSchedule::throw_change() const {
+    throw_error<CollectiveMismatch>({"zero: the ranks acquired or gathered units in different "
+                                     "orders; ",
+                                     change_text(), ". The step changed nothing. ",
+                                     same_order_remedy});
 }
 
 ZERO_COLD_INLINE std::string GatherSchedule::acquisition_text(std::size_t unit) const {
@@ -292,8 +325,9 @@ ZERO_COLD_INLINE void throw_order_mismatch(FlatLayout const& layout,
         }
     }
     throw_error<CollectiveMismatch>(
-        {"zero: the ranks acquired units in different orders in a micro-step before the last one. "
-         "The step changed nothing. Acquire the same units in the same order on every rank."});
+        {"zero: the ranks acquired units in different orders in a micro-step before the last one, "
+         "or gathered different units. The step changed nothing. ",
+         same_order_remedy});
 }
 
 } // namespace ZERO_NAMESPACE::detail

@@ -96,19 +96,19 @@ public:
     /// @brief Per parameter: had a gradient on this rank in this step. Empty unless it is noted.
     [[nodiscard]] std::vector<char> const& noted() const noexcept { return _is_noted; }
 
-    /// @brief Notes that caller-owned memory is leased. @param is_cleared whether the engine clears
-    /// it, perhaps too late
-    void lease_callers(std::size_t parameter, bool is_cleared) noexcept {
+    /// @brief Notes that caller-owned memory is leased, or reported without a lease.
+    /// @param is_doubtful whether the engine clears it, perhaps too late, or it was not leased
+    void lease_callers(std::size_t parameter, bool is_doubtful) noexcept {
         if (_evidence != GradientEvidence::delivered
             && _layout->parameter(parameter).elements != 0) {
-            _evidence = is_cleared ? GradientEvidence::cleared : GradientEvidence::delivered;
+            _evidence = is_doubtful ? GradientEvidence::doubtful : GradientEvidence::delivered;
         }
     }
 
     /// @brief Notes that caller-owned memory is reported as ready; it need not have been leased.
     void report_callers(std::size_t parameter) noexcept {
         if (!is_begun(parameter)) {
-            lease_callers(parameter, false);
+            lease_callers(parameter, true);
         }
     }
 

@@ -15,9 +15,9 @@ namespace ZERO_NAMESPACE::detail {
 enum class GradientEvidence : std::int64_t {
     delivered = ops::Inspection::none - 2, ///< handed over, written to memory of the engine, or
                                            ///< reported in caller-owned memory
-    cleared =
-        ops::Inspection::none - 1,  ///< reported in caller-owned memory that the engine cleared
-                                    ///< in this step; it may have been cleared too late
+    doubtful = ops::Inspection::none - 1,  ///< in caller-owned memory that the engine cleared in
+                                          ///< this step, perhaps too late, or that was reported
+                                          ///< without `gradients`, perhaps before it was written
     nothing = ops::Inspection::none ///< no gradient was delivered
 };
 

@@ -128,6 +128,10 @@ public:
     /// @throws LateGradient after `gradients_ready` of the unit in this micro-step
     void require_not_ready(Readiness const& readiness, std::size_t unit) const;
 
+    /// @throws OutOfOrder if a unit was not acquired, and a registered gradient of it not leased
+    void require_used(std::size_t unit, bool is_acquired,
+                      GradientDeliveries const& deliveries) const;
+
     /// @brief Requires a handle of this micro-step whose unit is not ready yet. @throws
     /// LateGradient
     void require_current_gradient(Readiness const& readiness, std::size_t unit,

@@ -211,6 +211,27 @@ ZERO_INLINE void Protocol::require_not_ready(Readiness const& readiness, std::si
     }
 }
 
+ZERO_INLINE void Protocol::require_used(std::size_t unit, bool is_acquired,
+                                        GradientDeliveries const& deliveries) const {
+    if (is_acquired) {
+        return;
+    }
+    for (std::size_t const parameter : _layout->unit_parameters(unit)) {
+        ParameterSpec const& spec = _layout->parameter(parameter);
+        if (spec.elements == 0 || spec.gradient == GradientMemory::engine
+            || deliveries.is_begun(parameter)) {
+            continue;
+        }
+        throw_error<OutOfOrder>(
+            {"zero: gradients_ready() of unit ", unit,
+             " without acquire() since the last micro-step, "
+             "so no backward pass has written the registered gradient of '",
+             spec.name, "' (", rank_text(),
+             "); call it after the backward pass of the unit. A rank that does not use the unit "
+             "calls skip() first."});
+    }
+}
+
 ZERO_INLINE void Protocol::require_current_gradient(Readiness const& readiness, std::size_t unit,
                                                     std::size_t parameter,
                                                     std::uint64_t micro_step) const {

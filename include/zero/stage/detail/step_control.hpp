@@ -274,9 +274,9 @@ public:
     }
 
     /// @brief The same at the beginning of the second step, where memory that was cleared too late
-    /// shows in the report of the first. A no-op if gradients lie elsewhere.
+    /// or reported too early shows in the report of the first. A no-op if gradients lie elsewhere.
     void require_first_gradients(Queue compute) {
-        if (_evidence == GradientEvidence::cleared && _serial == 1) {
+        if (_evidence == GradientEvidence::doubtful && _serial == 1) {
             require_gradients_at(Backend::record(compute));
         }
     }
@@ -325,10 +325,10 @@ private:
                 return;
             }
         }
-        bool const is_cleared =
-            std::exchange(_evidence, GradientEvidence::delivered) == GradientEvidence::cleared;
+        bool const is_zero =
+            std::exchange(_evidence, GradientEvidence::delivered) == GradientEvidence::doubtful;
         if (!report(_serial, Backend::record(_queue)).has_gradients) {
-            throw_no_gradients(is_cleared, _options->backward_call, _communicator->rank());
+            throw_no_gradients(is_zero, _options->backward_call, _communicator->rank());
         }
     }
 

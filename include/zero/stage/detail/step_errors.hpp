@@ -16,9 +16,9 @@ namespace ZERO_NAMESPACE::detail {
 [[noreturn, gnu::cold]] void throw_report_overwritten(std::uint64_t serial, std::size_t kept);
 
 /// @throws NoGradients with the causes and their remedies
-/// @param is_cleared whether gradients were reported in memory that the engine cleared
+/// @param is_zero whether the reported gradients lie in registered memory and are zero
 /// @param call the adapter's call that reports gradients; null: the engine's own calls
-[[noreturn, gnu::cold]] void throw_no_gradients(bool is_cleared, char const* call, int rank);
+[[noreturn, gnu::cold]] void throw_no_gradients(bool is_zero, char const* call, int rank);
 
 /// @throws NonFiniteGradients naming the first element
 [[noreturn, gnu::cold]] void throw_non_finite(FlatLayout const& layout, StepReport const& report,

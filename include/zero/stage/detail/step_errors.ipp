@@ -31,13 +31,15 @@ ZERO_COLD_INLINE void throw_report_overwritten(std::uint64_t serial, std::size_t
                              " further steps are enqueued."});
 }
 
-ZERO_COLD_INLINE void throw_no_gradients(bool is_cleared, char const* call, int rank) {
-    if (is_cleared) {
+ZERO_COLD_INLINE void throw_no_gradients(bool is_zero, char const* call, int rank) {
+    if (is_zero) {
         throw_error<NoGradients>(
             {"zero: every gradient of the first step is exactly zero on every rank, and "
-             "gradients(unit) cleared the registered gradient memory; call it before the backward "
-             "pass, or pass is_zeroed = false if the trainer clears that memory itself; the first "
-             "step changed nothing (rank ",
+             "lay in registered memory. Either gradients(unit) cleared it after the backward pass: "
+             "call it before, or pass is_zeroed = false if the trainer clears that memory itself. "
+             "Or gradients_ready(unit) came before the backward pass: call it after. The first "
+             "step "
+             "changed nothing (rank ",
              rank, ")."});
     }
     if (call != nullptr) {
