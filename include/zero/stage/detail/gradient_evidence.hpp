@@ -14,11 +14,11 @@ namespace ZERO_NAMESPACE::detail {
 /// best evidence of all ranks costs no extra message.
 enum class GradientEvidence : std::int64_t {
     delivered = ops::Inspection::none - 2, ///< handed over, written to memory of the engine, or
-                                           ///< reported in caller-owned memory
+                                           ///< leased in caller-owned memory without being cleared
     doubtful = ops::Inspection::none - 1,  ///< in caller-owned memory that the engine cleared in
-                                          ///< this step, perhaps too late, or that was reported
-                                          ///< without `gradients`, perhaps before it was written
-    nothing = ops::Inspection::none ///< no gradient was delivered
+                                           ///< this step, perhaps too late, or that was reported
+                                           ///< without `gradients`, perhaps before it was written
+    nothing = ops::Inspection::none        ///< no gradient was delivered
 };
 
 } // namespace ZERO_NAMESPACE::detail
