@@ -76,7 +76,8 @@ public:
     void require_gradient_call(char const* call) const;
 
     /// @param is_only whether a step must have one micro-step
-    void require_may_begin_micro_step(bool is_only) const;
+    /// @param is_promised whether that is so because `reduction.one_micro_step` says it
+    void require_may_begin_micro_step(bool is_only, bool is_promised) const;
 
     /// @brief Requires that a micro-step of this step has ended and none is open.
     void require_accumulated(char const* call) const;
