@@ -166,22 +166,6 @@ TEST_CASE("A backward pass that does not wait for the last reduction of its buck
     require_fence(Fence::gradient_lease_reuse, {0, 1, 2, 3}, communicate_ahead);
 }
 
-TEST_CASE("A backward pass that writes over sums which the update has not read is found",
-          "[oracle][mutants]") {
-    // With one micro-step the sums lie where the gradients are written. The unit whose weights are
-    // never acquired waits for nothing else.
-    auto const adjust = [](Configuration& c) {
-        communicate_ahead(c);
-        c.micro_steps = 1;
-        c.promises_one = true;
-    };
-    require_fence(Fence::gradient_lease_reuse, {0, 1}, adjust);
-    require_fence(Fence::gradient_lease_reuse, {0, 1, 2, 3}, [&](Configuration& c) {
-        adjust(c);
-        c.world = 1;
-    });
-}
-
 TEST_CASE("A forward pass that does not wait for the updated weights is found",
           "[oracle][mutants]") {
     require_fence(Fence::weights_published, {0, 1, 2}, [](Configuration& c) {

@@ -24,9 +24,12 @@ GradientSource gradient_source(FlatLayout const& layout, std::size_t bucket);
 /// this for all trainable parameters at once.
 bool has_gradient_block(FlatLayout const& layout);
 
+/// @brief Returns whether a rank holds the sums of all gradients, and not only its share.
+bool holds_all_sums(FlatLayout const& layout, StageRow const& row);
+
 /// @brief Returns whether the sums of a type's gradients can lie where the gradients are written,
 /// given that they have the same type and a step has one micro-step
-/// (`GradientReductionOptions::one_micro_step`): a rank holds all sums, no gradient lies in the
+/// (`GradientReductionOptions::one_micro_step`): `holds_all_sums`, no gradient lies in the
 /// caller's block, and none is written behind its bucket. O(pieces).
 bool can_sum_in_leases(FlatLayout const& layout, StageRow const& row, std::size_t type = 0);
 

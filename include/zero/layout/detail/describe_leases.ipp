@@ -105,9 +105,9 @@ ZERO_COLD_INLINE std::size_t one_unit_bytes(FlatLayout const& layout, LeasePlan 
 ZERO_COLD_INLINE std::string lease_reason(FlatLayout const& layout, StageRow const& row,
                                           std::size_t type, bool has_one_micro_step,
                                           bool has_same_type) {
-    bool const holds_all = row.accumulation_buffer == Placement::replicated || layout.world() == 1;
     bool const can = can_sum_in_leases(layout, row, type);
-    if (!holds_all || has_gradient_block(layout) || (can && has_one_micro_step && has_same_type)
+    if (!holds_all_sums(layout, row) || has_gradient_block(layout)
+        || (can && has_one_micro_step && has_same_type)
         || (plan_gradient_leases(layout, !row.shards_parameters(), 0, type).elements == 0
             && copied_gradient_elements(layout, type) == 0)) {
         return {};

@@ -52,10 +52,13 @@ ZERO_COLD_INLINE std::size_t whole_gradient_elements(FlatLayout const& layout, s
     return elements;
 }
 
+ZERO_COLD_INLINE bool holds_all_sums(FlatLayout const& layout, StageRow const& row) {
+    return row.accumulation_buffer == Placement::replicated || layout.world() == 1;
+}
+
 ZERO_COLD_INLINE bool can_sum_in_leases(FlatLayout const& layout, StageRow const& row,
                                         std::size_t type) {
-    bool const holds_all = row.accumulation_buffer == Placement::replicated || layout.world() == 1;
-    bool can = holds_all && !has_gradient_block(layout);
+    bool can = holds_all_sums(layout, row) && !has_gradient_block(layout);
     for (std::size_t bucket = 0; can && bucket < layout.trainable_buckets(); ++bucket) {
         can = layout.bucket(bucket).type != type || whole_gradient_elements(layout, bucket) == 0;
     }
