@@ -147,9 +147,11 @@ __global__ void perhaps_overflow(G* gradient, int const* is_overflow) {
 /// Runs the five steps of one rank.
 /// @param graph null: every step is eager
 /// @param leaves the three steps in the middle have no gradient of parameter 3, which they leave
+/// @param one_micro_step every step has one micro-step instead of two, and the options say so
 template <class Stage>
 CapturedResult run_captured_steps(typename Stage::Communicator& communicator, GroupGraph* graph,
-                                  std::size_t rank_in_graph, bool leaves = false) {
+                                  std::size_t rank_in_graph, bool leaves = false,
+                                  bool one_micro_step = false) {
     constexpr double learning_rates[] = {0.01, 0.03, 0.02, 0.005, 0.04};
     constexpr bool overflows[] = {false, false, true, false, false};
     auto const rank = static_cast<std::uint64_t>(communicator.rank());
@@ -159,6 +161,7 @@ CapturedResult run_captured_steps(typename Stage::Communicator& communicator, Gr
     options.loss_scaler.initial_scale = 1024.0F;
     options.loss_scaler.growth_interval = 2;
     options.loss_scaler.hysteresis = 1;
+    options.reduction.one_micro_step = one_micro_step;
     options.compute_queue = stream.get();
     options.unused_parameters = leaves ? UnusedParameters::leave : UnusedParameters::zero;
     DeviceArray<int> const is_overflow(1); // freed when the engine has waited for its readers
@@ -175,7 +178,7 @@ CapturedResult run_captured_steps(typename Stage::Communicator& communicator, Gr
     };
     auto const enqueue_step = [&](bool is_left) { // always the same gradients, but for overflows
         engine.begin_step();
-        for (auto const micro_step : engine.micro_steps(2)) {
+        for (auto const micro_step : engine.micro_steps(one_micro_step ? 1 : 2)) {
             run_device_micro_step(engine, stream.get(), rank, 7, micro_step, 4, [&](auto gradient) {
                 cuda::detail::launch(stream.get(), 1, 1,
                                      perhaps_overflow<typename Stage::GradientType>,

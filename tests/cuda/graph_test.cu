@@ -18,11 +18,13 @@ namespace {
 
 /// @param captures false: every step is eager
 template <class Stage>
-std::vector<CapturedResult> run(int world, bool captures, bool leaves = false) {
+std::vector<CapturedResult> run(int world, bool captures, bool leaves = false,
+                                bool one_micro_step = false) {
     GroupGraph graph(world);
     return on_ranks<CapturedResult, typename Stage::Communicator>(world, [&](auto& communicator) {
         return run_captured_steps<Stage>(communicator, captures ? &graph : nullptr,
-                                         static_cast<std::size_t>(communicator.rank()), leaves);
+                                         static_cast<std::size_t>(communicator.rank()), leaves,
+                                         one_micro_step);
     });
 }
 
@@ -77,6 +79,22 @@ TEST_CASE("A replayed step of several ranks on a device, each captured by its ow
         return;
     }
     check_worlds({2, 3});
+}
+
+TEST_CASE("A replayed step whose sums lie where the gradients are written gives the bits of eager "
+          "steps",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    in_every_stage([&]<int N>() {
+        using Stage = ZeroStage<N, Parameters<float16>, GradientReduction<void, void, float16>,
+                                Loopback<cuda::Backend>>;
+        for (int const world : {1, 2}) {
+            CAPTURE(N, world);
+            CHECK(run<Stage>(world, true, false, true) == run<Stage>(world, false, false, true));
+        }
+    });
 }
 
 TEST_CASE("A replayed step leaves the parameter that its capture had no gradient of", "[cuda]") {

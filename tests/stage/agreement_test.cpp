@@ -128,6 +128,9 @@ TEST_CASE("Ranks with the same model but different options get a LayoutMismatch 
     check_all(construct<Stage>([](auto&, auto& options) { options.reduction.predivide = 2.0F; }),
               "LayoutMismatch", texts);
     check_all(
+        construct<Stage>([](auto&, auto& options) { options.reduction.one_micro_step = true; }),
+        "LayoutMismatch", texts);
+    check_all(
         construct<ZeroStage<3>>([](auto&, auto& options) { options.gather.prefetch_elements = 0; }),
         "LayoutMismatch", texts);
     check_all(construct<ZeroStage<3>>(

@@ -95,6 +95,41 @@ TEST_CASE("An engine without leases prints its memory plan only") {
     CHECK(leases[0].empty());
 }
 
+TEST_CASE("A rank that holds the sums of all gradients says why others are leased beside them") {
+    auto const text = []<class Stage>(int world, bool one_micro_step,
+                                      Storage storage = Storage::owned) {
+        return on_ranks<std::string>(world, [&](LoopbackCommunicator& communicator) {
+            using T = typename Stage::ParameterType;
+            std::vector<T> values(1000);
+            Parameter<T> parameter{.name = "weight", .elements = 1000};
+            typename Stage::Options options{.storage = storage,
+                                            .bucketer = {.bucket_bytes = 1024},
+                                            .reduction = {.one_micro_step = one_micro_step}};
+            if (storage == Storage::adopted) {
+                parameter.data = values.data();
+                options.adopted_block = std::span<T>(values);
+            }
+            Stage const engine(communicator, {parameter}, options);
+            return engine.describe_memory().substr(to_string(engine.memory_plan()).size());
+        })[0];
+    };
+    auto const reason = contains_text("\ngradients lie beside their sums because ");
+    auto const promise = contains_text("because a step may have several micro-steps; .reduction = "
+                                       "{.one_micro_step = true} excludes that");
+    using Half = ZeroStage<2, Parameters<bfloat16>>;
+    CHECK_THAT(text.operator()<ZeroStage<2>>(1, false), reason && promise);
+    CHECK_THAT(text.operator()<ZeroStage<1>>(2, false), reason && promise);
+    CHECK_THAT(text.operator()<ZeroStage<2>>(2, false), !reason);
+    CHECK(text.operator()<ZeroStage<2>>(1, true).empty());
+    CHECK(text.operator()<ZeroStage<1>>(2, true).empty());
+    for (bool const one_micro_step : {false, true}) {
+        CHECK_THAT(text.operator()<Half>(1, one_micro_step),
+                   reason && contains_text("because the sums have another type\n"));
+        CHECK_THAT(text.operator()<ZeroStage<2>>(1, one_micro_step, Storage::adopted),
+                   reason && contains_text("in several buckets are written as a whole\n"));
+    }
+}
+
 TEST_CASE("With several parameter types the leases of each type have a heading") {
     auto const text = on_ranks<std::string>(1, [](LoopbackCommunicator& communicator) {
         mixed::Mixed<2, UnitBucketer> const engine(

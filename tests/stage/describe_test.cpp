@@ -1,6 +1,7 @@
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
 #include "support/stages.hpp"
+#include "support/toy_model.hpp"
 
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/ops/sgd.hpp>
@@ -100,6 +101,26 @@ TEST_CASE("A description lists the options that another stage would use, one lin
     CHECK(lines.operator()<2>(1)[0] == describe<ZeroStage<2>>() + gather);
     CHECK(lines.operator()<3>(2)[0] == describe<ZeroStage<3>>());
     CHECK(lines.operator()<1>(2)[0] == lines.operator()<1>(2)[1]);
+}
+
+TEST_CASE("A description says that a step has one micro-step, and where that saves no memory") {
+    auto const text = []<class Stage>(int world) {
+        return on_ranks<std::string>(world, [](LoopbackCommunicator& communicator) {
+            Stage const engine(communicator,
+                               registration<typename Stage::ParameterType>(toy_specs()),
+                               {.reduction = {.one_micro_step = true}});
+            return describe(engine);
+        })[0];
+    };
+    std::string const promise = ", one micro-step per step";
+    std::string const unused =
+        "\nnot used in this stage: reduction.one_micro_step (it saves memory where sums have the "
+        "type of the gradients, in stages 0 and 1, and with a single rank in every stage)";
+    CHECK(text.operator()<ZeroStage<1>>(2) == describe<ZeroStage<1>>() + promise);
+    CHECK(text.operator()<ZeroStage<2>>(1) == describe<ZeroStage<2>>() + promise);
+    CHECK(text.operator()<ZeroStage<2>>(2) == describe<ZeroStage<2>>() + promise + unused);
+    using Half = ZeroStage<1, Parameters<bfloat16>>;
+    CHECK(text.operator()<Half>(1) == describe<Half>() + promise + unused);
 }
 
 TEST_CASE("An option that no stage would use is refused in every stage") {

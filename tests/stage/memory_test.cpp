@@ -10,7 +10,9 @@
 #include <zero/stage/zero_stage.hpp>
 
 #include <array>
+#include <cstdint>
 #include <limits>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -39,7 +41,8 @@ Bytes allocated_by(HostMemoryResource const& memory) {
 
 template <int N, class Partitioner, class... Types>
 std::vector<Account> account_of(std::vector<ParameterSpec> const& specs, int world,
-                                Storage storage = Storage::owned, std::size_t bucket_bytes = 2048) {
+                                Storage storage = Storage::owned, std::size_t bucket_bytes = 2048,
+                                bool one_micro_step = false) {
     using Stage = ZeroStage<N, Partitioner, SizeCappedBucketer, Types...>;
     using T = typename Stage::ParameterType;
     return on_ranks<Account>(world, [&](LoopbackCommunicator& communicator) {
@@ -51,8 +54,10 @@ std::vector<Account> account_of(std::vector<ParameterSpec> const& specs, int wor
         std::vector<T> block(elements);
         std::vector<typename Stage::GradientType> gradients(elements);
         HostMemoryResource memory;
-        typename Stage::Options options{
-            .storage = storage, .bucketer = {.bucket_bytes = bucket_bytes}, .memory = &memory};
+        typename Stage::Options options{.storage = storage,
+                                        .bucketer = {.bucket_bytes = bucket_bytes},
+                                        .reduction = {.one_micro_step = one_micro_step},
+                                        .memory = &memory};
         if (storage != Storage::owned) {
             std::size_t begin = 0;
             for (auto& parameter : parameters) {
@@ -77,7 +82,7 @@ std::vector<Account> account_of(std::vector<ParameterSpec> const& specs, int wor
             }
             account.allocated = allocated_by(memory);
             // gradients beside an adopted block are reduced in place, once per step
-            std::size_t const micro_steps = storage == Storage::adopted ? 1 : 2;
+            std::size_t const micro_steps = storage == Storage::adopted || one_micro_step ? 1 : 2;
             (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), 0, micro_steps)
                 .report();
             account.after_step = allocated_by(memory);
@@ -133,6 +138,22 @@ void check_accounts(Storage storage) {
             }
         }
     }
+}
+
+/// Returns up to eight parameters, some of them frozen or tied, of which the last is neither.
+std::vector<ParameterSpec> random_specs(std::uint64_t seed) {
+    std::mt19937 random(static_cast<std::uint32_t>(seed));
+    std::vector<ParameterSpec> specs;
+    for (std::size_t index = random() % 7; index != 0; --index) {
+        std::size_t const unit = random() % 3;
+        specs.push_back({"p" + std::to_string(index), 1 + random() % 500, {unit}, 0, true});
+        if (random() % 3 == 0) {
+            specs.back().units.push_back(unit + 1);
+        }
+        specs.back().trainable = random() % 4 != 0;
+    }
+    specs.push_back({"last", 1 + random() % 900, {3}, 0, true});
+    return specs;
 }
 
 using HalfTypes = GradientReduction<void, void, bfloat16>;
@@ -304,6 +325,40 @@ TEMPLATE_TEST_CASE_SIG("A pool has at most one spare place per bucket, for any n
     auto const one = leases({.extra_leases = 1});
     CHECK(one[3] == none[3] + none[2] * sizeof(float));
     CHECK(one[4] == one[3]);
+}
+
+TEMPLATE_TEST_CASE_SIG("With one micro-step per step nothing is leased where a rank holds all sums "
+                       "in the type of the gradients",
+                       "", ((int N), N), 0, 1, 2, 3) {
+    auto const check = []<class... Types>(bool has_same_type, Storage storage) {
+        for (std::uint64_t seed = 0; seed < 6; ++seed) {
+            auto const specs = random_specs(seed);
+            for (int const world : {1, 2}) {
+                INFO("stage " << N << ", world " << world << ", model " << seed);
+                auto const usual =
+                    account_of<N, ContiguousPartitioner, Types...>(specs, world, storage, 1024);
+                auto const promised = account_of<N, ContiguousPartitioner, Types...>(
+                    specs, world, storage, 1024, true);
+                for (std::size_t rank = 0; rank < promised.size(); ++rank) {
+                    Account const& account = promised[rank];
+                    CHECK(account.planned == account.allocated);
+                    CHECK(account.after_step == account.allocated);
+                    CHECK(account.left == Bytes{});
+                    Bytes expected = usual[rank].allocated;
+                    auto& leases = expected[static_cast<std::size_t>(BufferKind::gradient_leases)];
+                    CHECK(leases > 0);
+                    leases = has_same_type && (N < 2 || world == 1) ? 0 : leases;
+                    CHECK(account.allocated == expected);
+                }
+            }
+        }
+    };
+    check.template operator()<>(true, Storage::owned);
+    check.template operator()<Parameters<bfloat16>, HalfTypes>(true, Storage::owned);
+    check.template operator()<Parameters<bfloat16>>(false, Storage::owned);
+    if constexpr (N < 3) {
+        check.template operator()<>(true, Storage::scattered); // with caller-owned gradients
+    }
 }
 
 TEST_CASE("The plan includes scattered parameters and a float wire for bfloat16 gradients") {

@@ -11,16 +11,18 @@
 #include <zero/host/threaded_queue.hpp>
 #include <zero/stage/zero_stage.hpp>
 
-// Stage 3 on one rank reads parameters in the shard, which is the whole model.
+// Stage 3 on one rank reads parameters in the shard, which is the whole model. With one micro-step
+// per step, every stage writes gradients where their sums lie.
 
 namespace zero::test::one_rank_test {
 
 namespace {
 
-/// Counts copies, and notes whether the model had read its weights when the update ran.
+/// Counts copies and waits, and notes whether the model had read its weights when the update ran.
 struct ObservingBackend : HostBackend {
     inline static std::size_t copies = 0;
-    inline static Gate* reader = nullptr; ///< opened when the engine waits for the last readers
+    inline static std::size_t pending = 0; ///< waits for a lease that is still in use
+    inline static Gate* reader = nullptr;  ///< opened when the engine waits for the last readers
     inline static std::atomic<bool>* has_read = nullptr;
     inline static bool had_read = false;
 
@@ -33,6 +35,7 @@ struct ObservingBackend : HostBackend {
         if (reader != nullptr && fence == Fence::parameter_lease_reuse) {
             reader->open();
         }
+        pending += fence == Fence::gradient_lease_reuse && !event.is_complete() ? 1 : 0;
         HostBackend::wait(queue, event, fence);
     }
 
@@ -128,6 +131,58 @@ TEST_CASE("The update of stage 3 on one rank waits until the model has read its 
         ObservingBackend::has_read = nullptr;
         CHECK(ObservingBackend::had_read);
     }
+}
+
+TEST_CASE("With one micro-step per step a gradient is not written before the update has read the "
+          "sum that lies there") {
+    in_every_stage([]<int N>() {
+        using Observed = ZeroStage<N, Communicator>;
+        Gate gate;
+        host::ThreadedQueue compute;
+        host::ThreadedQueue communication;
+        host::ThreadedQueue other;
+        auto ranks = Communicator::make_group(1);
+        Observed engine(ranks[0], {{.name = "w", .elements = 3}},
+                        {.reduction = {.one_micro_step = true},
+                         .compute_queue = &compute,
+                         .communication_queue = &communication});
+        auto const write = [&](host::Queue& writer) {
+            engine.begin_step();
+            engine.begin_micro_step();
+            (void)engine.gradients(0, &writer)[0];
+            engine.gradients_ready(0, &writer);
+            engine.end_micro_step();
+        };
+        write(compute);
+        communication.record().synchronise(); // the reduction is done, and only the update is not
+        gate.hold(communication);
+        (void)engine.step(0.1);
+        ObservingBackend::pending = 0;
+        write(other);
+        CHECK(ObservingBackend::pending == 1);
+        gate.open();
+        (void)engine.step(0.1).report();
+    });
+}
+
+TEST_CASE("With one micro-step per step sums in the type of the gradients give the bits of sums in "
+          "float") {
+    auto const trained = []<class Stage>(bool one_micro_step) {
+        auto ranks = LoopbackCommunicator::make_group(1);
+        Stage engine(ranks[0], registration<bfloat16>(toy_specs()),
+                     {.gradient_clipping = 0.5F, .reduction = {.one_micro_step = one_micro_step}});
+        for (std::uint64_t step = 0; step < 4; ++step) {
+            (void)run_step(engine, 0, step).report();
+        }
+        return full_parameters(engine);
+    };
+    using Half = GradientReduction<void, void, bfloat16>;
+    auto const expected = trained.operator()<ZeroStage<0, Parameters<bfloat16>>>(false);
+    in_every_stage([&]<int N>() {
+        CHECK(trained.template operator()<ZeroStage<N, Parameters<bfloat16>>>(true) == expected);
+        CHECK(trained.template operator()<ZeroStage<N, Parameters<bfloat16>, Half>>(true)
+              == expected);
+    });
 }
 
 } // namespace zero::test::one_rank_test

@@ -133,6 +133,7 @@ void count_numbers(Counts& counts, Configuration const& c) {
         counts["micro-steps: " + std::to_string(micro_steps)] +=
             !c.has_varying_micro_steps && c.micro_steps == micro_steps ? 1 : 0;
     }
+    counts["one micro-step promised"] += c.promises_one ? 1 : 0;
     counts["micro-steps vary"] += c.has_varying_micro_steps ? 1 : 0;
     count_flag(counts, "clip asked for", c.clip.has_value());
     count_flag(counts, "zeros counted", c.reports_zeros);

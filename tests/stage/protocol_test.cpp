@@ -1,4 +1,5 @@
 #include "support/catch.hpp"
+#include "support/outcome.hpp"
 #include "support/ranks.hpp"
 #include "support/snapshot.hpp"
 #include "support/stages.hpp"
@@ -7,6 +8,7 @@
 #include <zero/stage/zero_stage.hpp>
 
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 // The calls that a trainer may make inside and between steps, and the bits they must give.
@@ -241,6 +243,34 @@ TEST_CASE(
             CHECK(seen[6] == seen[4] - 0.25F * 1.75F);
             CHECK(seen[7] == seen[5] - 0.5F);
         }
+    });
+}
+
+TEST_CASE("A second micro-step is refused where the options promise one, and the step goes on") {
+    in_every_stage([]<int N>() {
+        using Stage = ZeroStage<N>;
+        typename Stage::Options const promise{.reduction = {.one_micro_step = true}};
+        auto const train = [](bool tries) {
+            return [tries](auto& engine, std::uint64_t rank) {
+                engine.begin_step();
+                engine.begin_micro_step();
+                run_micro_step(engine, rank, 0, 0);
+                engine.end_micro_step();
+                if (tries) {
+                    auto const outcome = outcome_of([&] { engine.begin_micro_step(true); });
+                    if (outcome.type != "OutOfOrder"
+                        || outcome.message.find("reduction.one_micro_step says that every step "
+                                                "has one micro-step")
+                               == std::string::npos) {
+                        throw std::logic_error(outcome.type + ": " + outcome.message);
+                    }
+                }
+                (void)engine.step(0.01);
+                (void)run_step(engine, rank, 1);
+            };
+        };
+        auto const expected = state_after<Stage>(train(false));
+        CHECK(state_after<Stage>(train(true), promise) == expected);
     });
 }
 

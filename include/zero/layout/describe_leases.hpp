@@ -26,11 +26,26 @@ namespace ZERO_NAMESPACE {
 /// @param sizes of gradients and parameters
 /// @param spares number of spare places, as for the lease plans
 /// @param gather the options of stage 3, as for the lease plans
+/// @param sums_in_leases whether sums replace gradients, so gradients have no leases
+/// (`can_sum_in_leases`)
 /// @return lines that end with a line break; empty if nothing is leased
 [[nodiscard]] std::string describe_leases(FlatLayout const& layout, StageRow const& row,
                                           ElementSizes const& sizes, Storage storage,
                                           std::size_t spares = 0, std::size_t type = 0,
-                                          GatherOptions const& gather = {});
+                                          GatherOptions const& gather = {},
+                                          bool sums_in_leases = false);
+
+namespace detail {
+
+/// @brief Returns a line that says why a rank that holds the sums of all gradients has leases
+/// beside them; empty if it has none, or holds its share of the sums.
+/// @param has_one_micro_step whether a step has one micro-step
+/// @param has_same_type whether sums have the type of the gradients
+[[nodiscard]] std::string lease_reason(FlatLayout const& layout, StageRow const& row,
+                                       std::size_t type, bool has_one_micro_step,
+                                       bool has_same_type);
+
+} // namespace detail
 
 } // namespace ZERO_NAMESPACE
 

@@ -31,7 +31,9 @@ struct LayoutTotals {
     std::size_t largest_bucket_elements = 0;  ///< the largest trainable bucket, padding included
     std::size_t wire_elements = 0;            ///< the buffer through which gradients are sent
     std::size_t gradient_lease_elements = 0;  ///< buckets in flight, spare places and the buffer
-                                              ///< for copies of caller-owned gradients included
+                                              ///< for copies of caller-owned gradients included;
+                                              ///< set it to 0 for an engine whose sums replace
+                                              ///< gradients (`can_sum_in_leases`)
     std::size_t parameter_lease_elements = 0; ///< the same for gathered and copied buckets
 };
 

@@ -55,6 +55,10 @@ constexpr std::size_t spare_places(std::size_t extra, std::size_t further) noexc
 LeasePlan plan_gradient_leases(FlatLayout const& layout, bool in_index_order,
                                std::size_t spares = 0, std::size_t type = 0);
 
+/// @brief Gives every trainable bucket of one type a place of its own, in which its sum over the
+/// ranks replaces its gradients (`can_sum_in_leases`). O(buckets).
+LeasePlan plan_gradient_sums(FlatLayout const& layout, std::size_t type = 0);
+
 /// @brief Plans the gathered parameter buckets of one type. Same complexity.
 ///
 /// Stage 3: a bucket is in flight while one of its units, or a neighbour of it, is in use, so the

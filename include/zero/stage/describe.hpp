@@ -28,16 +28,16 @@ template <class Stage>
         schedule);
 }
 
-/// @brief Returns the composition of an engine, with the reduction schedule that it uses, then a
-/// line with the matrices of an optimizer that has a rule for them (`Muon`), and one line for each
-/// option that was set and that this stage does not use.
+/// @brief Returns the composition of an engine, with the reduction schedule that it uses and
+/// whether a step has one micro-step, then a line with the matrices of an optimizer that has a rule
+/// for them (`Muon`), and one line for each option that was set and that this stage does not use.
 template <class Stage>
     requires requires(Stage const& stage) {
         typename Stage::Composition;
         stage.schedule();
     }
 [[nodiscard]] std::string describe(Stage const& stage) {
-    return describe<Stage>(stage.schedule())
+    return describe<Stage>(stage.schedule()) + detail::describe_micro_steps(stage)
            + detail::describe_updates<detail::config_of_t<Stage>>(stage.layout())
            + detail::describe_unused(stage.unused_options());
 }
@@ -49,6 +49,7 @@ template <class EngineType>
 [[nodiscard]] std::string describe(EngineType const& engine) {
     return detail::describe_engine<detail::config_of_t<EngineType>>(engine.stage_number(), "",
                                                                     engine.schedule())
+           + detail::describe_micro_steps(engine)
            + detail::describe_updates<detail::config_of_t<EngineType>>(engine.layout())
            + detail::describe_unused(engine.unused_options());
 }

@@ -7,6 +7,7 @@
 #include "../core/error.hpp"
 #include "../core/memory_resource.hpp"
 #include "../layout/flat_layout.hpp"
+#include "../layout/gradient_source.hpp"
 #include "../layout/memory_plan.hpp"
 #include "../layout/placement.hpp"
 #include "../ops/norm.hpp"
@@ -393,6 +394,13 @@ public:
     /// @brief Returns when gradients are reduced: as the options say, or the stage's default.
     [[nodiscard]] ReductionSchedule schedule() const noexcept { return _schedule; }
 
+    /// @brief Returns whether a step has one micro-step: as `reduction.one_micro_step` says, or
+    /// because gradients beside an adopted block are reduced in place, once per step.
+    [[nodiscard]] bool has_one_micro_step() const {
+        return _options.reduction.one_micro_step
+               || (_schedule == ReductionSchedule::boundary && has_gradient_block(_layout));
+    }
+
     /// @brief Returns the bytes of every buffer of this rank, equal to the bytes allocated from the
     /// memory resource.
     [[nodiscard]] MemoryPlan memory_plan() const;
@@ -516,6 +524,8 @@ private:
     [[noreturn]] void fail_unless_refused();
 
     void break_down(char const* cause) noexcept;
+
+    [[nodiscard]] bool keeps_sums_in_place() const;
 
     [[nodiscard]] static bool uses_callers_memory(std::span<AnyParameter const> parameters,
                                                   Options const& options) noexcept;

@@ -225,6 +225,7 @@ struct Configuration {
     std::size_t free_steps = 2; ///< follow without a wait, and are compared at the end
     std::size_t micro_steps = 1;
     bool has_varying_micro_steps = false;
+    bool promises_one = false; ///< the options say that every step has one micro-step
     MicroSteps micro_step_calls = MicroSteps::range;
 
     Compute compute = Compute::inline_queue;
@@ -424,7 +425,9 @@ inline std::string describe(Configuration const& c) {
     text += word(std::array{" mean", " sum", " mean over ranks"}, c.combine);
     text += c.predivide ? " predivide=" + std::to_string(*c.predivide) : "";
     text += " micro-steps=" + std::to_string(c.micro_steps)
-            + (c.has_varying_micro_steps ? "(varying) " : " ");
+            + (c.has_varying_micro_steps ? "(varying) "
+               : c.promises_one          ? "(promised) "
+                                         : " ");
     text += word(std::array{"range", "announced", "unannounced"}, c.micro_step_calls);
     text +=
         word(std::array{" compute=inline", " compute=threaded", " compute=delaying"}, c.compute);

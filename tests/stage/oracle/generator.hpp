@@ -361,6 +361,7 @@ inline Configuration make_configuration(std::uint64_t seed, std::size_t index) {
     }
     c.reports_zeros = random.chance(40);
     c.reports_groups = random.chance(40);
+    c.promises_one = has_one_micro_step && random.chance(60);
     return c;
 }
 

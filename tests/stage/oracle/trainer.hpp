@@ -285,6 +285,7 @@ private:
                                    ? ReductionSchedule::boundary
                                    : ReductionSchedule::every_micro_step;
         o.reduction.predivide = _c.predivide;
+        o.reduction.one_micro_step = _c.promises_one;
         o.compute_queue = Here::handle(_compute);
         if (_communication != nullptr) {
             o.communication_queue = Here::handle(_communication);

@@ -102,14 +102,33 @@ ZERO_COLD_INLINE std::size_t one_unit_bytes(FlatLayout const& layout, LeasePlan 
     return holds_all ? plan.planned_elements() * element_bytes : 0;
 }
 
+ZERO_COLD_INLINE std::string lease_reason(FlatLayout const& layout, StageRow const& row,
+                                          std::size_t type, bool has_one_micro_step,
+                                          bool has_same_type) {
+    bool const can = can_sum_in_leases(layout, row, type);
+    if (!holds_all_sums(layout, row) || has_gradient_block(layout)
+        || (can && has_one_micro_step && has_same_type)
+        || (plan_gradient_leases(layout, !row.shards_parameters(), 0, type).elements == 0
+            && copied_gradient_elements(layout, type) == 0)) {
+        return {};
+    }
+    return text({"gradients lie beside their sums because ",
+                 !has_same_type ? "the sums have another type"
+                 : !can         ? "those of parameters in several buckets are written as a whole"
+                        : "a step may have several micro-steps; .reduction = {.one_micro_step = "
+                          "true} excludes that, and then none is leased",
+                 "\n"});
+}
+
 } // namespace detail
 
 ZERO_COLD_INLINE std::string describe_leases(FlatLayout const& layout, StageRow const& row,
                                              ElementSizes const& sizes, Storage storage,
                                              std::size_t spares, std::size_t type,
-                                             GatherOptions const& gather) {
+                                             GatherOptions const& gather, bool sums_in_leases) {
     LeasePlan const gradients =
-        plan_gradient_leases(layout, !row.shards_parameters(), spares, type);
+        sums_in_leases ? LeasePlan{}
+                       : plan_gradient_leases(layout, !row.shards_parameters(), spares, type);
     LeasePlan const parameters = plan_parameter_leases(layout, row, storage, spares, type, gather);
     std::size_t whole_gradients = 0;
     for (std::size_t const bucket : gradients.peak) {
@@ -118,7 +137,8 @@ ZERO_COLD_INLINE std::string describe_leases(FlatLayout const& layout, StageRow 
     std::string lines =
         detail::buffer_text("gradient leases", layout, gradients, sizes.gradient, whole_gradients)
         + detail::buffer_text("copies of caller-owned gradients", layout,
-                              detail::copied_gradients(layout, type), sizes.gradient)
+                              sums_in_leases ? LeasePlan{} : detail::copied_gradients(layout, type),
+                              sizes.gradient)
         + detail::buffer_text("parameter leases", layout, parameters, sizes.parameter);
     std::size_t whole = detail::one_unit_bytes(layout, gradients, sizes.gradient);
     if (row.shards_parameters()) { // otherwise buckets are copied one at a time

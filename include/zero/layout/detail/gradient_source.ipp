@@ -52,6 +52,19 @@ ZERO_COLD_INLINE std::size_t whole_gradient_elements(FlatLayout const& layout, s
     return elements;
 }
 
+ZERO_COLD_INLINE bool holds_all_sums(FlatLayout const& layout, StageRow const& row) {
+    return row.accumulation_buffer == Placement::replicated || layout.world() == 1;
+}
+
+ZERO_COLD_INLINE bool can_sum_in_leases(FlatLayout const& layout, StageRow const& row,
+                                        std::size_t type) {
+    bool can = holds_all_sums(layout, row) && !has_gradient_block(layout);
+    for (std::size_t bucket = 0; can && bucket < layout.trainable_buckets(); ++bucket) {
+        can = layout.bucket(bucket).type != type || whole_gradient_elements(layout, bucket) == 0;
+    }
+    return can;
+}
+
 ZERO_COLD_INLINE std::size_t copied_gradient_elements(FlatLayout const& layout, std::size_t type) {
     std::size_t largest = 0;
     for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {

@@ -61,6 +61,18 @@ ZERO_COLD_INLINE LeasePlan plan_gradient_leases(FlatLayout const& layout, bool i
     return detail::place_leases(layout, lifetimes, step + 1, spares, detail::as_span(whole));
 }
 
+ZERO_COLD_INLINE LeasePlan plan_gradient_sums(FlatLayout const& layout, std::size_t type) {
+    LeasePlan plan;
+    plan.places.resize(layout.buckets());
+    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+        if (layout.bucket(bucket).type == type) {
+            plan.places[bucket] = {plan.elements, plan.elements + layout.elements(bucket)};
+            plan.elements = plan.places[bucket].end;
+        }
+    }
+    return plan;
+}
+
 namespace detail {
 
 /// @brief Returns the units in the order in which a micro-step gathers them: the forward pass, the

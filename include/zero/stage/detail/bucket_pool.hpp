@@ -62,6 +62,11 @@ public:
         return _buffer.data() + _map.begin(bucket);
     }
 
+    /// @brief The planned place of a bucket, claimed or not.
+    [[nodiscard]] T* place(std::size_t bucket) const noexcept {
+        return _buffer.data() + _map.planned_begin(bucket);
+    }
+
     /// @brief Leases the claimed memory of a bucket to commands on `writer`, after its last use.
     T* open(std::size_t bucket, Queue writer, Fence fence) {
         _map.use(bucket, [&](std::size_t user) { Backend::wait(writer, _last_use[user], fence); });
@@ -74,6 +79,14 @@ public:
         _last_use[bucket] = std::move(last_use);
         _is_open[bucket] = false;
         _map.free(bucket);
+    }
+
+    /// @brief Keeps the memory of every closed lease until a later event, which must follow their
+    /// last uses.
+    void extend_last_uses(Event const& event) {
+        for (Event& last_use : _last_use) {
+            last_use = event;
+        }
     }
 
     /// @brief Drops the events of all leases. Every last use must already be ordered before all

@@ -67,6 +67,7 @@ template <class Config>
     settings.kind = options.reduction.kind;
     settings.predivide = predivide;
     settings.wire_bytes = options.reduction.wire_bytes;
+    settings.one_micro_step = options.reduction.one_micro_step;
     settings.storage = options.storage;
     settings.gather = options.gather;
     settings.extra_leases = options.extra_leases;

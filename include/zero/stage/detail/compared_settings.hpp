@@ -29,6 +29,7 @@ struct ComparedSettings {
     ReductionKind kind{};
     float predivide = 1.0F;
     std::size_t wire_bytes = 0;
+    bool one_micro_step = false;
     Storage storage{};
     GatherOptions gather{};
     std::size_t extra_leases = 0;

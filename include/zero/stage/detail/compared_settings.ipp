@@ -11,7 +11,7 @@ ZERO_COLD_INLINE List<ComparedOption> ComparedSettings::hashes() const {
         types.add(type);
     }
     Hash reduction = sent;
-    reduction.add(schedule).add(kind).add(double{predivide}).add(wire_bytes);
+    reduction.add(schedule).add(kind).add(double{predivide}).add(wire_bytes).add(one_micro_step);
     Hash rebuild;
     rebuild.add(rebuilds_buckets).add(leases_until_rebuild);
     Hash gathering;

@@ -34,6 +34,12 @@ template <class Config>
          name_of(schedule), (schedule == default_schedule(stage) ? " (the stage's default)" : "")});
 }
 
+/// @brief Returns ", one micro-step per step" if that is so.
+template <class Engine>
+[[gnu::cold]] std::string describe_micro_steps(Engine const& engine) {
+    return engine.has_one_micro_step() ? ", one micro-step per step" : "";
+}
+
 /// @brief Returns a line with the parameters that the optimizer updates as matrices, and the
 /// others; empty for an optimizer without a rule for matrices.
 template <class Config>

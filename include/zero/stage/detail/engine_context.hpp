@@ -26,6 +26,7 @@ struct EngineContext {
     MemoryResource* memory;
     StageRow row;
     ReductionSchedule schedule;
+    bool has_one_micro_step;    ///< a step has one micro-step
     float predivide;            ///< payloads are divided by it before they are sent
     std::size_t further_leases; ///< `leases_until_rebuild`; 0 after the rebuild
     bool counts_by_parameter;   ///< updates are counted for each parameter

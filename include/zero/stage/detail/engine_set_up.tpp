@@ -126,8 +126,8 @@ template <class Config>
 [[gnu::cold]] auto Engine<Config>::context(std::span<AnyParameter const> parameters) const
     -> detail::EngineContext<Config> {
     StageRow row = stage_row(_number, _schedule);
-    if (_schedule == ReductionSchedule::boundary && has_gradient_block(_layout)) {
-        row.accumulation_buffer = row.reduced_gradients; // a step has one micro-step
+    if (has_one_micro_step() && has_gradient_block(_layout)) {
+        row.accumulation_buffer = row.reduced_gradients; // only the sums are kept
     }
     return {&_layout,
             _communicator,
@@ -137,6 +137,7 @@ template <class Config>
             _memory,
             row,
             _schedule,
+            has_one_micro_step(),
             predivide(),
             _ready_order.is_wanted() ? _options.leases_until_rebuild : 0,
             _control.counts().is_any()};
@@ -162,13 +163,17 @@ template <class Config>
     auto const all = context({});
     for (std::size_t type = 0; type < Config::types; ++type) {
         with_types(type, [&]<class Types>(Types) {
-            auto const totals = all.totals(type, sizeof(typename Types::Communication));
+            using Sums = detail::GradientSumStore<Config, Types>;
+            auto totals = all.totals(type, sizeof(typename Types::Communication));
+            if (Sums::sums_in_leases(all, type)) {
+                totals.gradient_lease_elements = 0;
+            }
             largest_bucket_bytes =
                 detail::larger(largest_bucket_bytes, totals.largest_bucket_elements
                                                          * sizeof(typename Types::Communication));
             MemoryPlan own = plan_memory(all.row, totals, element_sizes<Types>(), _options.storage,
                                          detail::has_wire<Types>(_schedule), 0);
-            if (detail::GradientSumStore<Config, Types>::sums_in_block(all)) {
+            if (Sums::sums_in_block(all)) {
                 own[BufferKind::gradients] = {
                     totals.trainable_content * sizeof(typename Types::Gradient), 0, true};
             }
@@ -187,15 +192,33 @@ template <class Config>
     return plan;
 }
 
+/// Whether the sums of any parameter type replace its gradients.
+template <class Config>
+[[gnu::cold]] bool Engine<Config>::keeps_sums_in_place() const {
+    auto const all = context({});
+    bool is_any = false;
+    for (std::size_t type = 0; type < Config::types; ++type) {
+        with_types(type, [&]<class Types>(Types) {
+            using Sums = detail::GradientSumStore<Config, Types>;
+            is_any = is_any || Sums::sums_in_block(all) || Sums::sums_in_leases(all, type);
+        });
+    }
+    return is_any;
+}
+
 template <class Config>
 [[gnu::cold]] std::string Engine<Config>::describe_memory() const {
     std::string lines = to_string(memory_plan());
     auto const all = context({});
     for (std::size_t type = 0; type < Config::types; ++type) {
         with_types(type, [&]<class Types>(Types) {
-            std::string const leases = describe_leases(
+            std::string leases = describe_leases(
                 _layout, all.row, element_sizes<Types>(), _options.storage,
-                spare_places(_options.extra_leases, all.further_leases), type, _options.gather);
+                spare_places(_options.extra_leases, all.further_leases), type, _options.gather,
+                detail::GradientSumStore<Config, Types>::sums_in_leases(all, type));
+            leases += detail::lease_reason(
+                _layout, all.row, type, all.has_one_micro_step,
+                std::is_same_v<typename Types::Gradient, typename Types::Accumulation>);
             if (Config::types > 1 && !leases.empty()) {
                 lines += detail::text(
                     {name_of(dtype_of<typename Types::Parameter>()), " parameters:\n"});
@@ -210,6 +233,11 @@ template <class Config>
 [[gnu::cold]] std::vector<std::string> Engine<Config>::unused_options() const {
     std::vector<std::string> unused = detail::unused_options(
         _number, _layout.world(), _options.gather, _options.update_tile_elements);
+    if (_options.reduction.one_micro_step && !keeps_sums_in_place()) {
+        unused.emplace_back("reduction.one_micro_step (it saves memory where sums have the type of "
+                            "the gradients, in stages 0 and 1, and with a single rank in every "
+                            "stage)");
+    }
     if (_options.storage == Storage::adopted) {
         auto const block = _options.adopted_block;
         std::vector<std::size_t> offsets;

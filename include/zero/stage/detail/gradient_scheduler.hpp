@@ -41,6 +41,7 @@ public:
     [[gnu::cold]] explicit GradientScheduler(EngineContext<Config> const& context)
         : _layout(context.layout), _queue(context.queue), _rank(context.rank()),
           _schedule(context.schedule), _is_replicated(!context.row.shards_optimizer()),
+          _has_one_micro_step(context.has_one_micro_step),
           _has_block(has_gradient_block(*context.layout)), _reads_callers(false),
           _is_collective_by_unit(context.row.shards_parameters()), _readiness(*context.layout),
           _stores(*context.layout,
@@ -58,18 +59,17 @@ public:
     [[nodiscard]] Readiness const& readiness() const noexcept { return _readiness; }
     [[nodiscard]] GradientDeliveries& deliveries() noexcept { return _deliveries; }
 
-    /// @brief Whether a step must have one micro-step, because the gradients of the caller's block
-    /// are reduced in place and nothing accumulates them.
-    [[nodiscard]] bool reduces_once() const noexcept {
-        return _has_block && _schedule == ReductionSchedule::boundary;
-    }
+    /// @brief Whether a step must have one micro-step: nothing accumulates its gradients.
+    [[nodiscard]] bool reduces_once() const noexcept { return _has_one_micro_step; }
 
-    /// @brief Makes `writer` and the queues that wrote the caller's block wait for the update.
+    /// @brief Makes the writers of gradients that became the sums wait for the update: `writer` and
+    /// the queues that wrote the caller's block now, and later the first writer of a lease.
     void end_step(Queue writer, Event const& updated) {
-        if (reduces_once()) {
+        if (_has_block && _has_one_micro_step) {
             _writers.hold_all(updated);
             Backend::wait(writer, updated, Fence::gradient_lease_reuse);
         }
+        _stores.each([&](auto& store) { store.end_step(updated); });
     }
 
     /// @brief Bytes of the tables in the backend's memory.
@@ -94,8 +94,7 @@ public:
         _is_chosen.assign(_is_chosen.size(), false);
         _chosen = 0;
         _claims.begin_micro_step();
-        // With a block of gradients a step has one micro-step, which is therefore the last.
-        _is_last = is_last || reduces_once();
+        _is_last = is_last || _has_one_micro_step; // the only one is the last
         _writers.begin_micro_step();
     }
 
@@ -380,6 +379,7 @@ private:
     std::size_t _rank;
     ReductionSchedule _schedule;
     bool _is_replicated;
+    bool _has_one_micro_step;    ///< a step has one micro-step
     bool _has_block;             ///< gradients are reduced in the caller's block
     bool _reads_callers;         ///< some gradients are read from caller-owned memory
     bool _is_collective_by_unit; ///< a unit's reduction starts when the unit is ready; otherwise

@@ -110,7 +110,7 @@ public:
     [[nodiscard]] G* source(std::size_t bucket) const noexcept {
         switch (_sources[bucket]) {
         case GradientSource::lease: return _pool.at(bucket);
-        case GradientSource::copy: return _copied.data();
+        case GradientSource::copy: return _sums_in_leases ? _pool.place(bucket) : _copied.data();
         case GradientSource::block: break;
         }
         return _block + _layout->bucket(bucket).block_begin;
@@ -134,6 +134,14 @@ public:
     }
 
     void close(std::size_t bucket, Event last_use) { _pool.close(bucket, std::move(last_use)); }
+
+    /// @brief Ends a step, whose update reads the sums until `updated`. Where they lie in the
+    /// leases, the backward pass of the next step waits for it.
+    void end_step(Event const& updated) {
+        if (_sums_in_leases) {
+            _pool.extend_last_uses(updated);
+        }
+    }
 
     /// @brief Clears the gradients of chosen parameters in the source of a bucket. Pieces that
     /// follow one another are cleared by one command, together with the padding between them unless
@@ -183,7 +191,7 @@ public:
     void prepare(std::size_t bucket, PieceIndices pieces, Written const& is_written) {
         [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
         if (_sources[bucket] == GradientSource::copy) {
-            poison_source(bucket, _queue, _copied.data());
+            poison_source(bucket, _queue, source(bucket));
         }
         std::size_t row = 0;   // in the bucket's table of copies
         std::size_t count = 0; // rows to copy directly before it
@@ -269,9 +277,13 @@ private:
     [[gnu::cold]] GradientStore(TypeContext<Config> const& context, std::size_t buckets)
         : _type(context.type), _layout(context.layout), _queue(context.queue),
           _rank(context.rank()), _schedule(context.schedule), _poison(context.options->poison),
-          _pool(context.gradient_leases(context.type), *context.memory,
-                BufferKind::gradient_leases),
-          _copied(*context.memory, copied_gradient_elements(*_layout, context.type),
+          _sums_in_leases(GradientSumStore<Config, Types>::sums_in_leases(context, context.type)),
+          _pool(_sums_in_leases ? plan_gradient_sums(*_layout, context.type)
+                                : context.gradient_leases(context.type),
+                *context.memory,
+                _sums_in_leases ? BufferKind::gradients : BufferKind::gradient_leases),
+          _copied(*context.memory,
+                  _sums_in_leases ? 0 : copied_gradient_elements(*_layout, context.type),
                   BufferKind::gradient_leases),
           _sums(context, buckets), _drain(context.queue) {
         for (auto const& parameter : context.parameters) {
@@ -288,10 +300,10 @@ private:
             }
         }
         find_wholes();
-        if (_sums.sums_in_block(context)) {
+        if (_sums.sums_in_sources()) {
             List<G*> sources;
             for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
-                sources.push_back(source(bucket));
+                sources.push_back(_sums_in_leases ? _pool.place(bucket) : source(bucket));
             }
             _sums.use_sources(std::move(sources));
         }
@@ -326,6 +338,7 @@ private:
     std::size_t _rank;
     ReductionSchedule _schedule;
     bool _poison;
+    bool _sums_in_leases; ///< see GradientSumStore
     BucketPool<G, Backend> _pool;
     Buffer<G> _copied; ///< source of buckets with caller-owned gradients only, one at a time
     GradientSumStore<Config, Types> _sums;

@@ -37,24 +37,36 @@ public:
     using Communicator = typename Config::Communicator;
 
     /// @brief Whether sums over the ranks replace the gradients in the caller's block, so that no
-    /// accumulation buffer exists. Only under the boundary schedule, with one micro-step per step.
+    /// accumulation buffer exists. Only with one micro-step per step.
     [[nodiscard]] static bool sums_in_block(EngineContext<Config> const& context) {
-        return std::is_same_v<G, C> && std::is_same_v<G, A>
-               && context.schedule == ReductionSchedule::boundary
+        return std::is_same_v<G, C> && std::is_same_v<G, A> && context.has_one_micro_step
                && has_gradient_block(*context.layout);
+    }
+
+    /// @brief Whether sums over the ranks replace the gradients in the engine's memory, so that it
+    /// holds the sums and no leases. Only with one micro-step per step. The first micro-step of a
+    /// step would only copy each gradient, so the bits are the same.
+    [[nodiscard]] static bool sums_in_leases(EngineContext<Config> const& context,
+                                             std::size_t type) {
+        return std::is_same_v<G, A> && context.has_one_micro_step
+               && can_sum_in_leases(*context.layout, context.row, type);
     }
 
     [[gnu::cold]] GradientSumStore(TypeContext<Config> const& context, std::size_t buckets)
         : _layout(context.layout), _communicator(context.communicator), _queue(context.queue),
           _rank(context.rank()), _is_replicated(!context.row.shards_optimizer()),
-          _predivide(context.predivide), _sums_in_block(sums_in_block(context)),
-          _sum(*_layout, _sums_in_block ? 0 : buckets, context.type, _rank,
+          _predivide(context.predivide),
+          _sums_in_sources(sums_in_block(context) || sums_in_leases(context, context.type)),
+          _sum(*_layout, _sums_in_sources ? 0 : buckets, context.type, _rank,
                context.row.accumulation_buffer, *context.memory, BufferKind::gradients),
           _wire(context), _cuts(_layout->world()), _drain(context.queue) {
         Backend::fill(_queue, _sum.data(), _sum.size(), A{});
     }
 
-    /// @brief Sets where the sums of each bucket replace its gradients, if `sums_in_block`.
+    /// @brief Whether the sums of a bucket replace its gradients; see `use_sources`.
+    [[nodiscard]] bool sums_in_sources() const noexcept { return _sums_in_sources; }
+
+    /// @brief Sets where the sums of each bucket replace its gradients, if `sums_in_sources`.
     void use_sources(List<G*> sources) {
         if constexpr (std::is_same_v<A, G>) {
             _sources = std::move(sources);
@@ -64,7 +76,7 @@ public:
     /// @brief The address of element `index` of a bucket of reduced gradients. Unless they are
     /// replicated, it must lie in this rank's extent.
     [[nodiscard]] A* at(std::size_t bucket, std::size_t index) const noexcept {
-        return _sums_in_block ? _sources[bucket] + index : _sum.at(bucket, index);
+        return _sums_in_sources ? _sources[bucket] + index : _sum.at(bucket, index);
     }
 
     /// @brief Adds values to the accumulation buffer, from element `begin` of a bucket on; the
@@ -179,8 +191,8 @@ private:
     std::size_t _rank;
     bool _is_replicated; ///< every rank holds all reduced gradients
     float _predivide;
-    bool _sums_in_block; ///< see `sums_in_block`
-    List<A*> _sources;   ///< by bucket, if sums replace gradients
+    bool _sums_in_sources; ///< see `sums_in_block` and `sums_in_leases`
+    List<A*> _sources;     ///< by bucket, if sums replace gradients
     PlacedBuffer<A> _sum;
     GradientWire<Config, Types> _wire;
     CutList _cuts; ///< cuts of the bucket that is sent

@@ -48,6 +48,11 @@ public:
         return _cell_begins[_cells_of[bucket].begin];
     }
 
+    /// @brief Returns the first element of a bucket's planned place.
+    [[nodiscard]] std::size_t planned_begin(std::size_t bucket) const noexcept {
+        return _cell_begins[_planned[bucket].begin];
+    }
+
     /// @brief Makes a claimed bucket the last user of its memory. Calls `visit(bucket)` for the
     /// last users before it; it may name one twice. If the bucket itself was elsewhere before, it
     /// is also named, so that its new last use comes after the old one.

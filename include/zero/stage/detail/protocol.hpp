@@ -3,6 +3,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/parameter_spec.hpp"
+#include "../../policy/gradient_reduction.hpp"
 #include "gradient_deliveries.hpp"
 #include "readiness.hpp"
 
@@ -76,7 +77,9 @@ public:
     void require_gradient_call(char const* call) const;
 
     /// @param is_only whether a step must have one micro-step
-    void require_may_begin_micro_step(bool is_only) const;
+    /// @param reduction says whether that is so because of `one_micro_step`
+    void require_may_begin_micro_step(bool is_only,
+                                      GradientReductionOptions const& reduction) const;
 
     /// @brief Requires that a micro-step of this step has ended and none is open.
     void require_accumulated(char const* call) const;

@@ -48,13 +48,19 @@ ZERO_INLINE void Protocol::require_gradient_call(char const* call) const {
     require_micro_step(of_adapter != nullptr ? of_adapter : call);
 }
 
-ZERO_INLINE void Protocol::require_may_begin_micro_step(bool is_only) const {
+ZERO_INLINE void
+Protocol::require_may_begin_micro_step(bool is_only,
+                                       GradientReductionOptions const& reduction) const {
     require(is_in_step(), "begin_micro_step()",
             " (or micro_steps()) outside a step; call begin_step() first");
     require(_phase == Phase::in_step, "begin_micro_step()", left_early);
     require(!_is_announced, "begin_micro_step()",
             " after the micro-step that was announced as the last, or after gradient_norms(); "
             "call step()");
+    require(!reduction.one_micro_step || _micro_steps == 0, "begin_micro_step()",
+            " a second time in a step, although reduction.one_micro_step says that every step has "
+            "one micro-step; pass the gradients of all micro-batches as one micro-step, or leave "
+            "that option out");
     require(!is_only || _micro_steps == 0, "begin_micro_step()",
             " a second time in a step, whose gradients lie in a block beside the adopted block and "
             "are reduced in place; add the gradients of all micro-batches in that block and pass "
