@@ -7,6 +7,7 @@
 #include "../checkpoint_error.hpp"
 #include "../manifest.hpp"
 #include "file.hpp"
+#include "read_manifest.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -247,7 +248,8 @@ ZERO_COLD_INLINE void CheckpointDirectory::publish(std::string const& name) cons
 
 ZERO_COLD_INLINE bool CheckpointDirectory::is_newest(std::string const& name) const {
     auto const steps = [](std::filesystem::path const& folder) {
-        return Manifest::read(folder).scalars.counts.at("step_count");
+        return detail::read_manifest(folder, detail::drop_intervals)
+            .scalars.counts.at("step_count");
     };
     try {
         auto const before = latest();

@@ -14,6 +14,7 @@
 #include "../load_report.hpp"
 #include "load_plan.hpp"
 #include "loaded_scalars.hpp"
+#include "needed_intervals.hpp"
 #include "on_every_rank.hpp"
 #include "staging_buffer.hpp"
 
@@ -27,7 +28,8 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @brief Loads the data of a reader into an idle engine: first checks and, by default, verifies on
 /// all ranks, then writes. Collective; waits.
-/// @param open returns the reader, @param source for messages
+/// @param open called as `open(KeepIntervals)`, returns the reader
+/// @param source for messages
 template <class Config, class Open>
 void load_state(StateAccess<Config> const& access, std::string const& source, Open const& open,
                 LoadOptions const& options, LoadReport& report) {
@@ -42,7 +44,7 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
     std::optional<LoadedScalars<Config>> scalars;
     Buffer<std::byte> staging;
     on_files(access, "load the checkpoint", [&] {
-        reader.emplace(open());
+        reader.emplace(open(NeededIntervals(access.layout(), table)));
         if (options.check_extras) {
             options.check_extras(reader->manifest().extras);
         }

@@ -4,8 +4,8 @@
 #include "../checkpoint_directory.hpp"
 #include "../manifest.hpp"
 #include "file.hpp"
-#include "file_job.hpp"
 #include "on_every_rank.hpp"
+#include "write_manifest.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -59,7 +59,7 @@ void publish_checkpoint(Access const& access, CheckpointDirectory const& directo
             for (std::size_t rank = 0; rank < checksums.size(); ++rank) {
                 manifest.files[rank].checksum = checksums[rank];
             }
-            write_manifest(directory.incomplete(name), manifest.to_json());
+            write_manifest(directory.incomplete(name), manifest);
             directory.publish(name);
             if (keep_last != 0) {
                 detail::keep_last(directory, keep_last, name);
