@@ -2,6 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 
+#include <condition_variable> // also declares durations, cheaper than <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -34,6 +35,8 @@ struct LoadOptions {
     bool verify_first = true; ///< read twice: verify all data on all ranks before the engine is
                               ///< changed. false: read once and verify while reading, so that
                               ///< damage breaks the engine
+    /// As `SaveOptions::file_time_out`, for reading.
+    std::chrono::milliseconds file_time_out = std::chrono::minutes(30);
 };
 
 } // namespace ZERO_NAMESPACE

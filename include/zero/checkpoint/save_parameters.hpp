@@ -10,6 +10,7 @@
 #include "safetensors_writer.hpp"
 #include "tensor_entry.hpp"
 
+#include <condition_variable> // also declares durations, cheaper than <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -29,10 +30,11 @@ namespace ZERO_NAMESPACE {
 /// "NAME.checksums" beside it, which other programs do not need
 /// @param dtype type of the tensors: float32 keeps the master weights, bfloat16 and float16 round
 /// them
+/// @param file_time_out as in `SaveOptions`, for the wait until the file is durable
 /// @throws CheckpointError on every rank
 template <class Stage>
-void save_parameters(Stage& stage, std::filesystem::path const& file,
-                     DType dtype = DType::float32) {
+void save_parameters(Stage& stage, std::filesystem::path const& file, DType dtype = DType::float32,
+                     std::chrono::milliseconds file_time_out = std::chrono::minutes(30)) {
     auto const access = detail::access_to(stage);
     access.protocol().require_idle("save_parameters()");
     std::optional<SafetensorsWriter> writer; // on rank 0
@@ -67,8 +69,9 @@ void save_parameters(Stage& stage, std::filesystem::path const& file,
             return std::uint64_t{0};
         });
     }
-    detail::on_files(access, "complete the file of parameters",
-                     [&] { return writer ? writer->finish() : std::uint64_t{0}; });
+    detail::on_files(
+        access, "complete the file of parameters",
+        [&] { return writer ? writer->finish() : std::uint64_t{0}; }, file_time_out);
 }
 
 } // namespace ZERO_NAMESPACE
