@@ -20,8 +20,6 @@ namespace zero::test::exports_test {
 namespace {
 
 using namespace engine_model;
-using Names = std::vector<std::string>;
-
 /// Writes the weights of an engine with `save_parameters` and with `consolidate`.
 void write_exports(std::filesystem::path const& folder) {
     on_ranks<int>(2, [&](LoopbackCommunicator& communicator) {
@@ -40,15 +38,6 @@ Names names_of(SafetensorsReader const& file) {
     for (TensorEntry const& tensor : file.tensors()) {
         names.push_back(tensor.name);
     }
-    return names;
-}
-
-Names entries(std::filesystem::path const& folder) {
-    Names names;
-    for (auto const& entry : std::filesystem::directory_iterator(folder)) {
-        names.push_back(entry.path().filename().string());
-    }
-    std::sort(names.begin(), names.end());
     return names;
 }
 

@@ -42,7 +42,7 @@ begin_checkpoint(Access const& access, CheckpointDirectory const& directory,
 inline void keep_last(CheckpointDirectory const& directory, std::size_t count,
                       std::string const& name) noexcept {
     try {
-        directory.keep_last(count, name);
+        directory.keep_last_up_to(count, name);
     } catch (std::exception const& error) {
         std::fprintf(stderr,
                      "zero: warning: the checkpoint '%s' is published, but older ones could not be "
