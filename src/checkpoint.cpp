@@ -9,7 +9,10 @@
 #include <zero/checkpoint/detail/group_sources.ipp>
 #include <zero/checkpoint/detail/load_plan.ipp>
 #include <zero/checkpoint/detail/manifest.ipp>
+#include <zero/checkpoint/detail/needed_intervals.ipp>
 #include <zero/checkpoint/detail/plan_manifest.ipp>
+#include <zero/checkpoint/detail/read_manifest.ipp>
 #include <zero/checkpoint/detail/safetensors_header.ipp>
 #include <zero/checkpoint/detail/safetensors_reader.ipp>
 #include <zero/checkpoint/detail/safetensors_writer.ipp>
+#include <zero/checkpoint/detail/write_manifest.ipp>

@@ -1,3 +1,4 @@
+#include "publish.hpp"
 #include "support/catch.hpp"
 #include "support/safetensors.hpp"
 #include "support/temporary_folder.hpp"
@@ -6,8 +7,6 @@
 #include <zero/checkpoint/checkpoint_error.hpp>
 #include <zero/checkpoint/manifest.hpp>
 
-#include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -22,27 +21,6 @@
 namespace zero::test::checkpoint_directory_test {
 
 namespace {
-
-using Names = std::vector<std::string>;
-
-/// Publishes a checkpoint that holds only a manifest. Sets its time, because file times are coarse.
-void publish(CheckpointDirectory const& directory, std::string const& name, int second) {
-    directory.begin(name);
-    set_content(directory.incomplete(name) / "manifest.json", name + std::to_string(second));
-    directory.publish(name);
-    std::filesystem::last_write_time(directory.path(name) / "manifest.json",
-                                     std::filesystem::file_time_type::clock::now()
-                                         + std::chrono::seconds(second - 1000));
-}
-
-Names entries(std::filesystem::path const& folder) {
-    Names names;
-    for (auto const& entry : std::filesystem::directory_iterator(folder)) {
-        names.push_back(entry.path().filename().string());
-    }
-    std::sort(names.begin(), names.end());
-    return names;
-}
 
 /// Limits the size of files, as a full disk would; a write beyond it fails with EFBIG.
 class SizeLimit {
@@ -160,48 +138,6 @@ TEST_CASE("A latest checkpoint without its manifest is an error and not another 
     }
     std::filesystem::remove_all(folder / "only");
     CHECK_FALSE(directory.latest());
-}
-
-TEST_CASE("Checkpoints are ordered by their numbers, whatever a copy made of their times") {
-    TemporaryFolder const folder;
-    CheckpointDirectory const directory(folder.path());
-    int second = 100;
-    for (char const* const name : {"step-8", "step-00000009", "best", "step-00000010", "step-100",
-                                   "step-00000000000000000000099", "epoch-2"}) {
-        publish(directory, name, second);
-        second -= 10; // the newest has the oldest time
-    }
-    CHECK(directory.complete()
-          == Names{"best", "epoch-2", "step-8", "step-00000009", "step-00000010",
-                   "step-00000000000000000000099", "step-100"});
-    set_content(folder / "latest", "step-100\n");
-    directory.keep_last(1, "best");
-    CHECK(directory.complete().size() == 7);
-    directory.keep_last(2, "step-00000010");
-    CHECK(directory.complete()
-          == Names{"best", "epoch-2", "step-00000000000000000000099", "step-100"});
-    directory.keep_last(1); // counts "step-..." as well
-    CHECK(directory.complete() == Names{"best", "epoch-2", "step-100"});
-    std::filesystem::remove(folder / "latest");
-    CHECK(directory.latest() == "step-100");
-}
-
-TEST_CASE("The last checkpoints are kept, and the latest always") {
-    TemporaryFolder const folder;
-    CheckpointDirectory const directory(folder.path());
-    for (int i = 1; i <= 5; ++i) {
-        publish(directory, std::to_string(i), i);
-    }
-    directory.keep_last(7, "1");
-    CHECK(directory.complete() == Names{"1", "2", "3", "4", "5"});
-    directory.keep_last(3, "1");
-    CHECK(directory.complete() == Names{"3", "4", "5"});
-    set_content(folder / "latest", "3\n");
-    directory.keep_last(1, "1");
-    CHECK(directory.complete() == Names{"3", "5"});
-    directory.keep_last(0, "1");
-    CHECK(directory.complete() == Names{"3"});
-    CHECK(entries(folder.path()) == Names{"3", "latest"});
 }
 
 TEST_CASE("What a save left behind is removed by the next one") {

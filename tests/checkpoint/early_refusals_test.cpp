@@ -2,9 +2,14 @@
 #include "support/catch.hpp"
 #include "support/safetensors.hpp"
 
+#include <zero/checkpoint/checkpoint_saver.hpp>
+#include <zero/checkpoint/load_checkpoint.hpp>
 #include <zero/checkpoint/load_parameters.hpp>
 #include <zero/checkpoint/manifest.hpp>
+#include <zero/checkpoint/save_checkpoint.hpp>
+#include <zero/checkpoint/save_parameters.hpp>
 
+#include <chrono>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -53,6 +58,32 @@ TEST_CASE("Extras that are not text are refused by name before a file is written
     CHECK(message.find("the extra \"rng\" is not text in UTF-8") != std::string::npos);
     CHECK(message.find("hexadecimal") != std::string::npos);
     CHECK_FALSE(std::filesystem::exists(folder / "all"));
+}
+
+TEST_CASE("A time-out of files that is not positive is refused by every call that takes one") {
+    TemporaryFolder const folder;
+    auto const check = [&](auto const& run) {
+        CHECK_THAT(refusal_of(run),
+                   contains_text("file_time_out must be positive, and is -1 ms on rank 0"));
+    };
+    std::chrono::milliseconds const negative(-1);
+    check([&](auto& engine) {
+        save_checkpoint(engine, folder / "all", {.file_time_out = negative});
+    });
+    check([&](auto& engine) {
+        CheckpointSaver(engine, folder / "all").start({.file_time_out = negative});
+    });
+    CHECK_FALSE(std::filesystem::exists(folder / "all"));
+    check([&](auto& engine) {
+        save_checkpoint(engine, folder / "all", {.name = "one"});
+        load_checkpoint(engine, folder / "all", {.file_time_out = negative});
+    });
+    write_tensors(folder / "file", {{"x", "F32", {1}}}, numbered_bytes(4));
+    check([&](auto& engine) {
+        load_parameters(engine, folder / "file", {.file_time_out = negative});
+    });
+    check([&](auto& engine) { save_parameters(engine, folder / "out", DType::float32, negative); });
+    CHECK_FALSE(std::filesystem::exists(folder / "out"));
 }
 
 TEST_CASE(

@@ -20,7 +20,6 @@ namespace zero::test::exports_test {
 namespace {
 
 using namespace engine_model;
-using Names = std::vector<std::string>;
 
 /// Writes the weights of an engine with `save_parameters` and with `consolidate`.
 void write_exports(std::filesystem::path const& folder) {
@@ -40,15 +39,6 @@ Names names_of(SafetensorsReader const& file) {
     for (TensorEntry const& tensor : file.tensors()) {
         names.push_back(tensor.name);
     }
-    return names;
-}
-
-Names entries(std::filesystem::path const& folder) {
-    Names names;
-    for (auto const& entry : std::filesystem::directory_iterator(folder)) {
-        names.push_back(entry.path().filename().string());
-    }
-    std::sort(names.begin(), names.end());
     return names;
 }
 
@@ -81,6 +71,54 @@ TEST_CASE("An exported file holds the parameters alone, and its format is pt") {
     CHECK(entries(folder.path())
           == Names{"all", "consolidated.safetensors", "consolidated.safetensors.checksums",
                    "saved.safetensors", "saved.safetensors.checksums"});
+}
+
+TEST_CASE("A frozen parameter of 16 bits is exported in its type, aligned, and loads unrounded") {
+    TemporaryFolder const folder;
+    using Stage = ZeroStage<3, Parameters<bfloat16>>;
+    auto const parameters = [] {
+        std::vector<Parameter<bfloat16>> list;
+        for (bool const is_trainable : {false, true, false, true}) { // an odd number of elements
+            list.push_back({.name = std::to_string(list.size()),
+                            .elements = 33,
+                            .trainable = is_trainable,
+                            .initialise = [](std::size_t begin, std::span<bfloat16> values) {
+                                for (bfloat16& value : values) {
+                                    value =
+                                        from_float<bfloat16>(0.1F * static_cast<float>(begin++));
+                                }
+                            }});
+        }
+        return list;
+    };
+    auto const equal = on_ranks<int>(2, [&](LoopbackCommunicator& communicator) {
+        Stage engine(communicator, parameters());
+        save_parameters(engine, folder / "saved");
+        save_parameters(engine, folder / "halves", DType::float16);
+        save_checkpoint(engine, folder / "all", {.name = "one"});
+        auto const zeros = [&] {
+            auto list = parameters();
+            for (auto& parameter : list) {
+                parameter.initialise = {};
+            }
+            return list;
+        };
+        Stage loaded(communicator, zeros());
+        load_parameters(loaded, folder / "saved");
+        return state_of(loaded) == state_of(engine) ? 1 : 0;
+    });
+    CHECK(equal == std::vector<int>{1, 1});
+    SafetensorsReader saved(folder / "saved");
+    CHECK(names_of(saved) == Names{"1", "3", "0", "2"});
+    for (TensorEntry const& tensor : saved.tensors()) {
+        CHECK(tensor.dtype == (tensor.begin < 264 ? "F32" : "BF16"));
+    }
+    for (TensorEntry const& tensor : SafetensorsReader(folder / "halves").tensors()) {
+        CHECK(tensor.dtype == "F16");
+    }
+    CheckpointReader checkpoint(folder / "all/one");
+    consolidate(checkpoint, folder / "consolidated");
+    CHECK(content_of(folder / "consolidated") == content_of(folder / "saved"));
 }
 
 TEST_CASE("The checksums beside an exported file find damage, and are not needed") {

@@ -169,9 +169,11 @@ TEST_CASE("Two groups that become one are listed unless their settings are equal
               "group 0 has parameter 'weight' of group 0 of the checkpoint and 'bias' of group 1, "
               "which differ: weight_decay 0.5 and 0")
           != std::string::npos);
-    CHECK(refused.outcome.message.find("LoadOptions::may_differ") != std::string::npos);
+    CHECK(refused.outcome.message.find("LoadOptions::may_regroup") != std::string::npos);
     CHECK(refused.decay == std::vector<double>{0.25});
-    auto const accepted = resume(before, one, {.may_differ = true});
+    CHECK_FALSE(resume(before, one, {.may_thaw = true}).outcome.message.empty());
+    CHECK(resume(before, one, {.may_differ = true}).outcome.message.empty());
+    auto const accepted = resume(before, one, {.may_regroup = true});
     CHECK(accepted.outcome.message.empty());
     REQUIRE(accepted.differences.size() == 1);
     CHECK(accepted.differences[0].find("keeps the settings of the engine") != std::string::npos);
@@ -197,7 +199,7 @@ TEST_CASE("One group that is divided is listed unless the new groups have equal 
               "both were group 0 of the checkpoint")
           != std::string::npos);
     CHECK(refused.decay == std::vector<double>{0.5, 0.0});
-    auto const accepted = resume(before, {{0, 1, 1}, {0.5, 0.0}}, {.may_differ = true});
+    auto const accepted = resume(before, {{0, 1, 1}, {0.5, 0.0}}, {.may_regroup = true});
     CHECK(accepted.differences.size() == 1);
     CHECK(accepted.decay == std::vector<double>{0.5, 0.5});
     auto const equal = resume(before, {{0, 1, 1}, {0.25, 0.25}});

@@ -3,6 +3,7 @@
 #include "support/temporary_folder.hpp"
 
 #include <zero/checkpoint/checkpoint_error.hpp>
+#include <zero/checkpoint/detail/manifest_text.hpp>
 #include <zero/checkpoint/manifest.hpp>
 
 #include <bit>
@@ -12,6 +13,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 namespace zero::test::manifest_test {
 
@@ -93,6 +96,45 @@ TEST_CASE("A manifest comes back with every bit and every character") {
     CHECK(found.types.at(0).at(2).item_elements == 64);
     CHECK(found.types.at(0).at(0).has_frozen);
     CHECK(found.files.at(0).checksum == ~std::uint64_t{0});
+}
+
+TEST_CASE("A manifest is written as the JSON library prints a tree with one space of indentation") {
+    Manifest same_names = example(); // of which one is written, as in a tree
+    same_names.scalars.texts["rate"] = "text";
+    for (Manifest const& manifest : {Manifest(), example(), same_names}) {
+        std::string const json = manifest.to_json();
+        nlohmann::json tree = nlohmann::json::parse(json);
+        REQUIRE(tree.erase("checksum") == 1);
+        std::string printed = tree.dump(1);
+        printed.resize(printed.size() - std::string("\n}").size());
+        CHECK(with_checksum(printed) == json);
+    }
+}
+
+TEST_CASE("A manifest is read from a file in parts, wherever they end") {
+    TemporaryFolder const folder;
+    Manifest manifest = example();
+    manifest.composition = "x";
+    std::size_t const rest = manifest.to_json().size() - manifest.composition.size();
+    std::size_t const part = detail::manifest_part_bytes;
+    for (std::size_t const size : {part - 1, part, part + 1, part + 3, part + 4, part + 20,
+                                   part + 21, part + 36, part + 37, part + 100, 2 * part + 5}) {
+        manifest.composition = std::string(size - rest, 'x');
+        std::string const json = manifest.to_json();
+        REQUIRE(json.size() == size);
+        set_content(folder / Manifest::file, json);
+        CHECK(Manifest::read(folder.path()).to_json() == json);
+        for (std::size_t const at : {part / 2, size - 38, size - 37, size - 10, size - 1}) {
+            std::string damaged = json;
+            damaged[at] = static_cast<char>(damaged[at] ^ 1);
+            set_content(folder / Manifest::file, damaged);
+            CHECK_THROWS_AS(Manifest::read(folder.path()), CheckpointError);
+        }
+        for (std::string const& more : {std::string("\n"), std::string(1, '\0'), json}) {
+            set_content(folder / Manifest::file, json + more);
+            CHECK_THROWS_AS(Manifest::read(folder.path()), CheckpointError);
+        }
+    }
 }
 
 TEST_CASE("The name of a tensor tells its interval unless it is the whole parameter") {

@@ -5,16 +5,23 @@
 #include "support/temporary_folder.hpp"
 #include "support/toy_model.hpp"
 
+#include <zero/checkpoint/checkpoint_reader.hpp>
 #include <zero/checkpoint/checkpoint_saver.hpp>
+#include <zero/checkpoint/detail/needed_intervals.hpp>
+#include <zero/checkpoint/detail/read_manifest.hpp>
 #include <zero/checkpoint/detail/safetensors_header.hpp>
+#include <zero/checkpoint/detail/write_manifest.hpp>
 #include <zero/checkpoint/load_checkpoint.hpp>
 #include <zero/checkpoint/manifest.hpp>
 #include <zero/checkpoint/save_checkpoint.hpp>
+#include <zero/stage/detail/state_access.hpp>
+#include <zero/stage/detail/state_table.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <barrier>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <vector>
@@ -159,29 +166,114 @@ TEST_CASE("Steps allocate nothing after a checkpoint was saved or loaded, in any
     });
 }
 
-TEST_CASE("Reading a manifest of many intervals takes little more than their 24 bytes each") {
-    constexpr std::uint64_t files = 200;
+namespace {
+
+/// Adds parameters of 200 intervals each to a manifest.
+void add_intervals(Manifest& manifest, std::size_t parameters) {
     constexpr std::uint64_t each = 1'000'000;
-    Manifest manifest;
-    manifest.types = {{{"parameter", "F32", 1, true}}};
-    ManifestParameter parameter{.name = "", .shape = {files, each}, .intervals = {}};
-    for (std::uint64_t file = 0; file < files; ++file) {
-        manifest.files.push_back({"rank-" + std::to_string(file), file});
-        parameter.intervals.push_back({file, file * each, (file + 1) * each});
+    if (manifest.types.empty()) {
+        manifest.types = {{{"parameter", "F32", 1, true}}};
+        manifest.files = {{"rank-0", 1}};
     }
-    for (std::size_t index = 0; index < 100; ++index) {
+    ManifestParameter parameter{.name = "", .shape = {200, each}, .intervals = {}};
+    for (std::uint64_t part = 0; part < 200; ++part) {
+        parameter.intervals.push_back({0, part * each, (part + 1) * each});
+    }
+    for (std::size_t index = 0; index < parameters; ++index) {
+        parameter.name = std::to_string(index);
         manifest.parameters.push_back(parameter);
-        manifest.parameters.back().name = std::to_string(index);
     }
-    std::string const json = manifest.to_json();
+}
+
+/// Returns the largest additional memory while `act()` runs.
+template <class Act>
+long long additional_bytes_of(Act const& act) {
     long long const before = live_bytes;
     peak_bytes = before;
-    Manifest const found = Manifest::from_json(json, "here");
-    auto const bytes = static_cast<double>(peak_bytes - before) / (100 * files);
+    act();
+    return peak_bytes - before;
+}
+
+} // namespace
+
+TEST_CASE("Reading a manifest of many intervals takes little more than their 24 bytes each") {
+    Manifest manifest;
+    add_intervals(manifest, 100);
+    std::string const json = manifest.to_json();
+    Manifest found;
+    auto const bytes =
+        static_cast<double>(additional_bytes_of([&] { found = Manifest::from_json(json, "here"); }))
+        / (100 * 200);
     INFO(bytes << " bytes for each interval");
-    CHECK(bytes < 48);
+    CHECK(bytes < 30);
     CHECK(bytes >= 24); // control: they are counted
     CHECK(found.to_json() == json);
+}
+
+TEST_CASE("Writing a manifest and checking it takes small buffers, whatever its size") {
+    Manifest manifest;
+    add_intervals(manifest, 500);
+    TemporaryFolder const folder;
+    CHECK(additional_bytes_of([&] { detail::write_manifest(folder.path(), manifest); }) < 512'000);
+    CHECK(std::filesystem::file_size(folder / Manifest::file) > 4 * mebibyte);
+    CHECK(additional_bytes_of([&] { (void)Manifest::read(folder.path()); })
+          > 500 * 200 * 24); // control: reading all of it takes more
+    CHECK(Manifest::read(folder.path()).to_json() == manifest.to_json());
+}
+
+TEST_CASE("Loading keeps no interval of which this rank needs nothing") {
+    TemporaryFolder const folder;
+    run_ranks(1, test_time_out, [&](LoopbackCommunicator& communicator) {
+        Stage engine(communicator, model(64));
+        save_checkpoint(engine, folder.path(), {.name = "one"});
+        Manifest manifest = Manifest::read(folder / "one");
+        add_intervals(manifest, 500); // of parameters that the model lacks
+        std::filesystem::remove(folder / "one/manifest.json");
+        detail::write_manifest(folder / "one", manifest);
+        manifest = {};
+        CHECK(additional_bytes_of(
+                  [&] { load_checkpoint(engine, folder.path(), {.may_differ = true}); })
+              < mebibyte);
+        CHECK(additional_bytes_of([&] { (void)CheckpointReader(folder / "one"); })
+              > 500 * 200 * 24); // control
+    });
+}
+
+TEST_CASE("A rank of stage 3 keeps the intervals of its own file only, one of stage 2 all") {
+    TemporaryFolder const folder;
+    std::vector<std::size_t> own(world);
+    std::vector<std::size_t> others(world);
+    std::vector<std::size_t> in_stage_2(world);
+    std::size_t all = 0;
+    auto const count = [&](auto& engine, auto const& visit) {
+        auto const access = detail::access_to(engine);
+        detail::StateTable const table(access.layout(), access.arrays());
+        Manifest const manifest =
+            detail::read_manifest(folder / "one", detail::NeededIntervals(access.layout(), table));
+        for (ManifestParameter const& parameter : manifest.parameters) {
+            for (ManifestInterval const& interval : parameter.intervals) {
+                visit(interval);
+            }
+        }
+    };
+    run_ranks(world, test_time_out, [&](LoopbackCommunicator& communicator) {
+        auto const rank = static_cast<std::size_t>(communicator.rank());
+        ZeroStage<3, Parameters<bfloat16>> engine(communicator, model(1000));
+        save_checkpoint(engine, folder.path(), {.name = "one"});
+        count(engine, [&](ManifestInterval const& interval) {
+            ++(interval.file == rank ? own : others)[rank];
+        });
+        Stage replicated(communicator, model(1000));
+        count(replicated, [&](ManifestInterval const&) { ++in_stage_2[rank]; });
+    });
+    for (ManifestParameter const& parameter : Manifest::read(folder / "one").parameters) {
+        all += parameter.intervals.size();
+    }
+    CHECK(own[0] + own[1] == all);
+    CHECK(own[0] > 0);
+    CHECK(own[1] > 0);
+    CHECK(others == std::vector<std::size_t>{0, 0});
+    CHECK(in_stage_2 == std::vector<std::size_t>{all, all});
 }
 
 namespace {

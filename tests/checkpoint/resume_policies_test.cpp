@@ -8,6 +8,8 @@
 #include <zero/ops/lion.hpp>
 #include <zero/ops/muon.hpp>
 #include <zero/ops/sgd.hpp>
+#include <zero/policy/dynamic_loss_scaler.hpp>
+#include <zero/policy/static_loss_scaler.hpp>
 
 #include <string>
 #include <vector>
@@ -56,6 +58,53 @@ TEST_CASE("A run resumes with the same bits: gradients weighted by the samples o
     check_resume<ZeroStage<1, P>, ZeroStage<3, P>>(
         {.reduction = {.kind = ReductionKind::weighted_mean}},
         {.reduction = {.kind = ReductionKind::weighted_mean}}, weighted);
+}
+
+namespace {
+
+struct OtherScaler {
+    std::string refusal;
+    std::vector<std::string> differences;
+    float scale = 0.0F; ///< after the load
+    std::uint64_t steps = 0;
+};
+
+/// Saves with one loss scaler and loads with another, without and with `may_differ`.
+template <class Saves, class Loads>
+OtherScaler change_scaler(typename Loads::Options const& options) {
+    TemporaryFolder const folder;
+    return on_ranks<OtherScaler>(2, [&](LoopbackCommunicator& communicator) {
+        Toy<Saves> old(communicator);
+        train(*old.engine, communicator, 0, 2);
+        save_checkpoint(*old.engine, folder.path());
+        Toy<Loads> next(communicator, options);
+        OtherScaler seen;
+        seen.refusal = outcome_of([&] { load_checkpoint(*next.engine, folder.path()); }).message;
+        auto const report = load_checkpoint(*next.engine, folder.path(), {.may_differ = true});
+        seen.differences = report.differences;
+        seen.scale = next.engine->loss_scaler_state().scale;
+        seen.steps = next.engine->step_count();
+        return seen;
+    })[1];
+}
+
+} // namespace
+
+TEST_CASE("Another loss scaler keeps its state if a load may differ, and is refused otherwise") {
+    using Static = ZeroStage<2, StaticLossScaler>;
+    using Dynamic = ZeroStage<2, DynamicLossScaler>;
+    auto const check = [](OtherScaler const& seen, std::string const& name, float scale) {
+        INFO(seen.refusal);
+        CHECK_THAT(seen.refusal, contains_text("the loss scaler " + name + " cannot continue")
+                                     && contains_text("LoadOptions::may_differ"));
+        REQUIRE(seen.differences.size() == 1);
+        CHECK_THAT(seen.differences[0], contains_text("the loss scaler " + name + " keeps"));
+        CHECK(seen.scale == scale);
+        CHECK(seen.steps == 2);
+    };
+    check(change_scaler<Static, Dynamic>({.loss_scaler = {.initial_scale = 64.0F}}),
+          "DynamicLossScaler", 64.0F);
+    check(change_scaler<Dynamic, ZeroStage<2>>({}), "NoLossScaler", 1.0F);
 }
 
 namespace {

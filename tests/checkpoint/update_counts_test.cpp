@@ -83,7 +83,7 @@ Unfrozen unfreeze(std::filesystem::path const& folder) {
     });
     return on_ranks<Unfrozen>(world, [&](LoopbackCommunicator& communicator) {
         auto engine = engine_of<Loads>(communicator, false);
-        auto const report = load_checkpoint(engine, folder, {.may_differ = true});
+        auto const report = load_checkpoint(engine, folder, {.may_thaw = true});
         Unfrozen seen{0.0, report.differences, report.without_states, {}};
         TrainingState state(engine);
         auto const note = [&] {
@@ -110,11 +110,38 @@ TEST_CASE("A parameter that is unfrozen at a resume moves like a new one, and is
         CHECK(seen.moved < 30.5);
         CHECK(seen.differences
               == std::vector<std::string>{
-                  "the checkpoint has no state 'exp_avg' of parameter 'second'",
-                  "the checkpoint has no state 'exp_avg_sq' of parameter 'second'"});
+                  "the checkpoint has no state 'exp_avg' of parameter 'second', which was frozen "
+                  "(LoadOptions::may_thaw)",
+                  "the checkpoint has no state 'exp_avg_sq' of parameter 'second', which was "
+                  "frozen (LoadOptions::may_thaw)"});
         CHECK(seen.without_states == std::vector<std::string>{"second"});
         CHECK(seen.updates == std::vector<std::uint64_t>{10000, 0, 10030, 30});
     });
+}
+
+TEST_CASE("may_thaw accepts no parameter that the checkpoint lacks, and may_regroup none that was "
+          "frozen") {
+    TemporaryFolder const folder;
+    auto const messages =
+        on_ranks<std::vector<std::string>>(1, [&](LoopbackCommunicator& communicator) {
+            auto old = engine_of<ZeroStage<2>>(communicator, true);
+            save_checkpoint(old, folder / "");
+            auto thawed = engine_of<ZeroStage<2>>(communicator, false);
+            auto const refusal = [&](auto& engine, LoadOptions const& options) {
+                return outcome_of([&] { load_checkpoint(engine, folder / "", options); }).message;
+            };
+            auto parameters = two_parameters(false);
+            parameters.push_back({.name = "third", .elements = 10});
+            ZeroStage<2> larger(communicator, parameters);
+            return std::vector<std::string>{
+                refusal(thawed, {}), refusal(thawed, {.may_regroup = true}),
+                refusal(larger, {.may_thaw = true}), refusal(larger, {.may_differ = true})};
+        })[0];
+    CHECK_THAT(messages[0], contains_text("LoadOptions::may_thaw"));
+    CHECK_THAT(messages[1], contains_text("LoadOptions::may_thaw"));
+    CHECK_THAT(messages[2], contains_text("has no parameter 'third'"));
+    CHECK(messages[2].find("second") == std::string::npos);
+    CHECK(messages[3].empty());
 }
 
 TEST_CASE("With another optimizer every parameter counts its updates anew") {

@@ -2,6 +2,7 @@
 
 // A folder for the files of one test case, and the files in it.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace zero::test {
 
@@ -50,6 +52,18 @@ inline std::string content_of(std::filesystem::path const& file) {
 inline void set_content(std::filesystem::path const& file, std::string_view content) {
     std::ofstream stream(file, std::ios::binary | std::ios::trunc);
     stream.write(content.data(), static_cast<std::streamsize>(content.size()));
+}
+
+using Names = std::vector<std::string>;
+
+/// @brief Returns the sorted names of the files and folders in a folder.
+inline Names entries(std::filesystem::path const& folder) {
+    Names names;
+    for (auto const& entry : std::filesystem::directory_iterator(folder)) {
+        names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
 }
 
 } // namespace zero::test

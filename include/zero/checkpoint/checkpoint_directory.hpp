@@ -41,7 +41,16 @@ public:
     /// @brief Removes checkpoints with the smallest numbers beyond `count`, but not the latest.
     /// Counts the names that are equal to `name` up to the number at their end: "best" and
     /// "epoch-2" stay beside "step-00000100".
-    void keep_last(std::size_t count, std::string const& name = "step-0") const;
+    void keep_last(std::size_t count, std::string const& name = "step-0") const {
+        remove_beyond(count, name, true);
+    }
+
+    /// @brief As `keep_last`, of the checkpoints whose number is not larger than that of `name`,
+    /// which stays as well. Larger ones, left by a training that went back, are neither counted nor
+    /// removed. Saving with `SaveOptions::keep_last` calls it.
+    void keep_last_up_to(std::size_t count, std::string const& name) const {
+        remove_beyond(count, name, false);
+    }
 
     /// @brief Returns the checkpoint that the file "latest" names: the one with the largest step
     /// count, and of several such the one that was published last.
@@ -65,6 +74,8 @@ private:
     /// Returns whether no latest checkpoint has a larger step count than this incomplete one.
     [[nodiscard]] bool is_newest(std::string const& name) const;
     [[nodiscard]] bool is_complete(std::string const& name) const;
+    /// @param counts_later whether names with larger numbers than `name` count, and `name` may go
+    void remove_beyond(std::size_t count, std::string const& name, bool counts_later) const;
 
     std::filesystem::path _directory;
 };

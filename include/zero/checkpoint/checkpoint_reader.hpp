@@ -29,6 +29,11 @@ public:
     /// @throws CheckpointError unless its manifest is valid
     explicit CheckpointReader(std::filesystem::path const& checkpoint);
 
+    /// @brief Reads a checkpoint whose manifest was read before.
+    /// @param checkpoint folder of that checkpoint
+    /// @param manifest its intervals may be a part: values of other elements are refused
+    CheckpointReader(std::filesystem::path checkpoint, Manifest manifest);
+
     /// @brief Reads one safetensors file of any program as if it were a checkpoint with parameters
     /// only: every tensor is one.
     [[nodiscard]] static CheckpointReader of_file(std::filesystem::path const& file);
@@ -73,7 +78,6 @@ public:
     [[nodiscard]] std::uint64_t bytes_read() const noexcept;
 
 private:
-    CheckpointReader(std::filesystem::path folder, Manifest manifest);
     [[nodiscard]] ManifestArray const& array_of(std::size_t parameter, std::size_t array) const;
     TensorEntry const& tensor(std::size_t parameter, std::size_t array,
                               ManifestInterval const& interval, SafetensorsReader*& reader);

@@ -76,8 +76,8 @@ public:
         wait();
         _access.guard([&] { _access.wait_to_read(); });
         detail::SavePlan plan(_access, describe(*_stage), options);
-        _keep_last = options.keep_last;
-        _lock = detail::begin_checkpoint(_access, _directory, plan.name, plan.manifest);
+        _options = options;
+        _lock = detail::begin_checkpoint(_access, _directory, plan.name, plan.manifest, options);
         try {
             detail::on_every_rank(_access, "copy its state for the checkpoint", [&] {
                 _write.start(snapshot(plan.job(_directory.incomplete(plan.name), _access.rank())));
@@ -146,9 +146,10 @@ private:
         auto plan = *std::exchange(_plan, std::nullopt);
         auto const lock = std::move(_lock);
         std::vector<std::uint64_t> const checksums = detail::on_files(
-            _access, "write its file of the checkpoint", [&] { return _write.wait(); });
+            _access, "write its file of the checkpoint", [&] { return _write.wait(); },
+            _options.file_time_out);
         detail::publish_checkpoint(_access, _directory, plan.name, plan.manifest, checksums,
-                                   _keep_last);
+                                   _options);
         return plan.name;
     }
 
@@ -161,7 +162,7 @@ private:
     CheckpointDirectory _directory;
     std::optional<detail::SavePlan<Config>> _plan; ///< plan of the checkpoint in progress
     detail::FolderLock _lock;                      ///< keeps its folder from other saves
-    std::size_t _keep_last = 0;
+    SaveOptions _options;                          ///< of the checkpoint in progress
     int _exceptions = std::uncaught_exceptions();
     Buffer<std::byte> _snapshot;
     detail::BackgroundWrite _write; ///< destroyed first: its thread reads the copy

@@ -14,8 +14,7 @@ namespace ZERO_NAMESPACE {
 /// Needs no engine, and memory for 2^16 elements.
 /// @param file must not exist, and appears when it is complete. Its checksums lie in the file
 /// "NAME.checksums" beside it, which other programs do not need
-/// @param dtype type of the tensors: float32 keeps the master weights, bfloat16 and float16 round
-/// them
+/// @param dtype type of the tensors, as in `save_parameters`
 /// @param progress called with the elements written so far and those of the model; may be empty
 /// @throws CheckpointError
 void consolidate(CheckpointReader& checkpoint, std::filesystem::path const& file,

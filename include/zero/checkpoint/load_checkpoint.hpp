@@ -9,6 +9,7 @@
 #include "detail/broadcast_text.hpp"
 #include "detail/load_state.hpp"
 #include "detail/on_every_rank.hpp"
+#include "detail/read_manifest.hpp"
 #include "load_options.hpp"
 #include "load_report.hpp"
 #include "manifest.hpp"
@@ -23,11 +24,11 @@ namespace ZERO_NAMESPACE {
 /// @brief Loads a checkpoint into an engine of any stage, world size, partitioner and storage.
 /// Collective, between two steps, with no handle held; waits.
 ///
-/// Every rank reads only the intervals that it holds. First it checks the manifest against the
-/// engine and verifies the checksums of its data. Only when all ranks have succeeded does it read
-/// again and write the engine's memory. If world size, types and reduction schedule are the same,
-/// training continues bit for bit as if it had not stopped. Master weights of another form are
-/// loaded by their value.
+/// Every rank reads only the intervals that it holds, and of the manifest it keeps only these.
+/// First it checks the manifest against the engine and verifies the checksums of its data. Only
+/// when all ranks have succeeded does it read again and write the engine's memory. If world size,
+/// types and reduction schedule are the same, training continues bit for bit as if it had not
+/// stopped. Master weights of another form are loaded by their value.
 /// @param directory as given to `save_checkpoint`
 /// @throws CheckpointError if there is no checkpoint, a file is damaged, or it does not fit; the
 /// engine is unchanged. An error while the engine's memory is written breaks the engine: the files
@@ -62,7 +63,11 @@ LoadReport load_checkpoint(Stage& stage, std::filesystem::path const& directory,
     }
     auto const path = checkpoints.path(report.name);
     detail::load_state(
-        access, path.string(), [&] { return CheckpointReader(path); }, options, report);
+        access, path.string(),
+        [&](detail::KeepIntervals keep) {
+            return CheckpointReader(path, detail::read_manifest(path, keep));
+        },
+        options, report);
     return report;
 }
 

@@ -6,6 +6,7 @@
 #include "../stage/initialiser.hpp"
 #include "checkpoint_reader.hpp"
 #include "detail/load_state.hpp"
+#include "detail/read_manifest.hpp"
 #include "load_options.hpp"
 #include "load_report.hpp"
 
@@ -34,7 +35,8 @@ LoadReport load_parameters(Stage& stage, std::filesystem::path const& file,
     LoadReport report;
     report.name = file.string();
     detail::load_state(
-        access, report.name, [&] { return CheckpointReader::of_file(file); }, options, report);
+        access, report.name, [&](detail::KeepIntervals) { return CheckpointReader::of_file(file); },
+        options, report);
     return report;
 }
 

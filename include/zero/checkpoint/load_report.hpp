@@ -13,10 +13,10 @@ namespace ZERO_NAMESPACE {
 struct LoadReport {
     std::string name;                          ///< name of the checkpoint, or path of the file
     std::map<std::string, std::string> extras; ///< `SaveOptions::extras`
-    std::vector<std::string> differences; ///< accepted by `LoadOptions::may_differ`; and without it
-                                          ///< the states of frozen parameters, which are dropped,
-                                          ///< and groups of frozen parameters alone that keep the
-                                          ///< settings of the engine
+    std::vector<std::string> differences; ///< accepted by `LoadOptions::may_differ`, `may_thaw` and
+                                          ///< `may_regroup`; and without them the states of frozen
+                                          ///< parameters, which are dropped, and groups of frozen
+                                          ///< parameters alone that keep the settings of the engine
     std::vector<std::string> replaced_settings; ///< one line for each group whose settings in the
                                                 ///< program differed: the option, its value there
                                                 ///< and its value in the checkpoint, which holds

@@ -41,14 +41,15 @@ std::string save_checkpoint(Stage& stage, std::filesystem::path const& directory
     detail::SavePlan plan(access, describe(stage), options);
     std::string const& name = plan.name;
     CheckpointDirectory const checkpoints(directory);
-    auto const lock = detail::begin_checkpoint(access, checkpoints, name, plan.manifest);
-    std::vector<std::uint64_t> const checksums =
-        detail::on_files(access, "write its file of the checkpoint", [&] {
+    auto const lock = detail::begin_checkpoint(access, checkpoints, name, plan.manifest, options);
+    std::vector<std::uint64_t> const checksums = detail::on_files(
+        access, "write its file of the checkpoint",
+        [&] {
             return detail::write_held(access,
                                       plan.job(checkpoints.incomplete(name), access.rank()));
-        });
-    detail::publish_checkpoint(access, checkpoints, name, plan.manifest, checksums,
-                               options.keep_last);
+        },
+        options.file_time_out);
+    detail::publish_checkpoint(access, checkpoints, name, plan.manifest, checksums, options);
     return name;
 }
 

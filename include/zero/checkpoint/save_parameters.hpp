@@ -10,6 +10,7 @@
 #include "safetensors_writer.hpp"
 #include "tensor_entry.hpp"
 
+#include <condition_variable> // also declares durations, cheaper than <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -28,25 +29,35 @@ namespace ZERO_NAMESPACE {
 /// @param file must not exist, and appears when it is complete. Its checksums lie in the file
 /// "NAME.checksums" beside it, which other programs do not need
 /// @param dtype type of the tensors: float32 keeps the master weights, bfloat16 and float16 round
-/// them
+/// them. With float32, frozen parameters of 16 bits keep their type and follow the others
+/// @param file_time_out as in `SaveOptions`, for the wait until the file is durable
 /// @throws CheckpointError on every rank
 template <class Stage>
-void save_parameters(Stage& stage, std::filesystem::path const& file,
-                     DType dtype = DType::float32) {
+void save_parameters(Stage& stage, std::filesystem::path const& file, DType dtype = DType::float32,
+                     std::chrono::milliseconds file_time_out = std::chrono::minutes(30)) {
     auto const access = detail::access_to(stage);
     access.protocol().require_idle("save_parameters()");
+    std::vector<DType> dtypes;
+    std::vector<std::size_t> order;
     std::optional<SafetensorsWriter> writer; // on rank 0
     detail::on_every_rank(access, "create the file of parameters", [&] {
         detail::require_number(dtype);
+        auto const arrays = access.arrays(); // those of the parameters come first, by type
+        for (auto const& spec : access.layout().parameters()) {
+            dtypes.push_back(
+                detail::exported_dtype(dtype, spec.trainable, arrays[spec.type].form.dtype));
+        }
+        order = detail::aligned_order(dtypes);
         if (access.rank() == 0) {
             std::vector<TensorEntry> tensors;
-            for (auto const& spec : access.layout().parameters()) {
+            for (std::size_t const parameter : order) {
+                auto const& spec = access.layout().parameter(parameter);
                 if (spec.tile.is_later()) {
                     continue; // its values follow those of the first tile
                 }
                 TensorEntry tensor;
                 tensor.name = detail::stored_name(spec);
-                tensor.dtype = detail::dtype_text(dtype);
+                tensor.dtype = detail::dtype_text(dtypes[parameter]);
                 for (std::size_t const size : detail::stored_shape(spec)) {
                     tensor.shape.push_back(size);
                 }
@@ -58,17 +69,18 @@ void save_parameters(Stage& stage, std::filesystem::path const& file,
         return std::uint64_t{0};
     });
     TrainingState state(stage);
-    for (std::size_t parameter = 0; parameter < access.layout().parameters().size(); ++parameter) {
+    for (std::size_t const parameter : order) {
         std::vector<float> const values = state.full_fp32_parameter(parameter);
         detail::on_every_rank(access, "write a parameter", [&] {
             if (writer) {
-                detail::append_floats(*writer, dtype, {values.data(), values.size()});
+                detail::append_floats(*writer, dtypes[parameter], {values.data(), values.size()});
             }
             return std::uint64_t{0};
         });
     }
-    detail::on_files(access, "complete the file of parameters",
-                     [&] { return writer ? writer->finish() : std::uint64_t{0}; });
+    detail::on_files(
+        access, "complete the file of parameters",
+        [&] { return writer ? writer->finish() : std::uint64_t{0}; }, file_time_out);
 }
 
 } // namespace ZERO_NAMESPACE

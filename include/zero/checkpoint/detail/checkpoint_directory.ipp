@@ -7,6 +7,7 @@
 #include "../checkpoint_error.hpp"
 #include "../manifest.hpp"
 #include "file.hpp"
+#include "read_manifest.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -88,6 +89,12 @@ ZERO_COLD_INLINE std::string_view number_of(std::string_view name) noexcept {
         digits.remove_prefix(1);
     }
     return digits;
+}
+
+/// Returns a key that orders names by their numbers.
+ZERO_COLD_INLINE std::pair<std::size_t, std::string_view> order_of(std::string_view name) noexcept {
+    std::string_view const number = number_of(name);
+    return {number.size(), number};
 }
 
 /// Returns a text with its control characters as numbers.
@@ -247,7 +254,8 @@ ZERO_COLD_INLINE void CheckpointDirectory::publish(std::string const& name) cons
 
 ZERO_COLD_INLINE bool CheckpointDirectory::is_newest(std::string const& name) const {
     auto const steps = [](std::filesystem::path const& folder) {
-        return Manifest::read(folder).scalars.counts.at("step_count");
+        return detail::read_manifest(folder, detail::drop_intervals)
+            .scalars.counts.at("step_count");
     };
     try {
         auto const before = latest();
@@ -292,8 +300,7 @@ ZERO_COLD_INLINE std::vector<std::string> CheckpointDirectory::complete() const 
         }
         std::sort(found.begin(), found.end(), [](Found const& a, Found const& b) {
             auto const key = [](Found const& one) {
-                std::string_view const number = detail::number_of(one.name);
-                return std::tuple(number.size(), number, one.time, std::string_view(one.name));
+                return std::tuple(detail::order_of(one.name), one.time, std::string_view(one.name));
             };
             return key(a) < key(b);
         });
@@ -351,14 +358,15 @@ ZERO_COLD_INLINE std::optional<std::string> CheckpointDirectory::latest() const 
          "list."});
 }
 
-ZERO_COLD_INLINE void CheckpointDirectory::keep_last(std::size_t count,
-                                                     std::string const& name) const {
+ZERO_COLD_INLINE void CheckpointDirectory::remove_beyond(std::size_t count, std::string const& name,
+                                                         bool counts_later) const {
     std::string_view const series = std::string_view(name).substr(0, detail::number_begin(name));
     std::vector<std::string> own;
     if (series != name) { // a name without a number is one of a kind
         for (std::string& found : complete()) {
             std::size_t const begin = detail::number_begin(found);
-            if (begin != found.size() && std::string_view(found).substr(0, begin) == series) {
+            if (begin != found.size() && std::string_view(found).substr(0, begin) == series
+                && (counts_later || detail::order_of(found) <= detail::order_of(name))) {
                 own.push_back(std::move(found));
             }
         }
@@ -368,7 +376,7 @@ ZERO_COLD_INLINE void CheckpointDirectory::keep_last(std::size_t count,
     }
     auto const newest = latest();
     for (std::size_t index = 0; index + count < own.size(); ++index) {
-        if (own[index] != newest) {
+        if (own[index] != newest && (counts_later || own[index] != name)) {
             // Under this name it is no longer a checkpoint, even if the removal is interrupted.
             auto const aside = detail::free_removed_name(_directory, own[index]);
             std::error_code error;

@@ -23,18 +23,27 @@ namespace detail {
 
 /// Calls `visit(interval, begin, end)` for the parts of a range, cut at multiples of `state_chunk`
 /// elements in their interval.
+/// @throws CheckpointError if the reader was given no interval of some of them
 template <class Visitor>
 void for_stored_chunks(ManifestParameter const& parameter, std::uint64_t begin, std::uint64_t end,
                        Visitor const& visit) {
+    std::uint64_t missing = end - begin;
     for (ManifestInterval const& interval : parameter.intervals) {
         std::uint64_t at = larger(begin, interval.begin);
         std::uint64_t const stop = smaller(end, interval.end);
+        missing -= at < stop ? stop - at : 0;
         while (at < stop) {
             std::uint64_t const into = (at - interval.begin) % state_chunk;
             std::uint64_t const next = smaller(stop, at + state_chunk - into);
             visit(interval, at, next);
             at = next;
         }
+    }
+    if (missing != 0) {
+        throw_error<CheckpointError>({"zero: ", missing, " of the elements [", begin, ":", end,
+                                      "] of parameter '", parameter.name,
+                                      "' lie in no interval of the manifest that this reader was "
+                                      "given."});
     }
 }
 
@@ -43,8 +52,9 @@ void for_stored_chunks(ManifestParameter const& parameter, std::uint64_t begin, 
 ZERO_COLD_INLINE CheckpointReader::CheckpointReader(std::filesystem::path const& checkpoint)
     : CheckpointReader(checkpoint, Manifest::read(checkpoint)) {}
 
-ZERO_COLD_INLINE CheckpointReader::CheckpointReader(std::filesystem::path folder, Manifest manifest)
-    : _checkpoint(std::move(folder)), _manifest(std::move(manifest)),
+ZERO_COLD_INLINE CheckpointReader::CheckpointReader(std::filesystem::path checkpoint,
+                                                    Manifest manifest)
+    : _checkpoint(std::move(checkpoint)), _manifest(std::move(manifest)),
       _by_name(_manifest.parameters.size()), _files(_manifest.files.size()) {
     std::iota(_by_name.begin(), _by_name.end(), std::size_t{0});
     std::sort(_by_name.begin(), _by_name.end(), [&](std::size_t a, std::size_t b) {

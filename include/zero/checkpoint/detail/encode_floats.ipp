@@ -16,6 +16,23 @@ ZERO_COLD_INLINE void require_number(DType dtype) {
     }
 }
 
+ZERO_COLD_INLINE DType exported_dtype(DType wanted, bool is_trainable, DType own) noexcept {
+    bool const is_narrow = own == DType::bfloat16 || own == DType::float16;
+    return wanted == DType::float32 && !is_trainable && is_narrow ? own : wanted;
+}
+
+ZERO_COLD_INLINE std::vector<std::size_t> aligned_order(std::span<DType const> dtypes) {
+    std::vector<std::size_t> order;
+    for (std::size_t const bytes : {sizeof(float), sizeof(bfloat16)}) {
+        for (std::size_t tensor = 0; tensor < dtypes.size(); ++tensor) {
+            if (size_of(dtypes[tensor]) == bytes) {
+                order.push_back(tensor);
+            }
+        }
+    }
+    return order;
+}
+
 ZERO_COLD_INLINE void append_floats(SafetensorsWriter& writer, DType dtype,
                                     std::span<float const> values) {
     if (dtype == DType::float32) {

@@ -44,6 +44,9 @@ public:
     /// @brief Returns the size in bytes.
     [[nodiscard]] std::uint64_t size() const;
 
+    /// @brief Refuses a file of more than `most` bytes, before memory is allocated for it.
+    void require_at_most(std::uint64_t most) const;
+
     /// @brief Reads all of `into`. A file that ends earlier is an error.
     void read_at(std::uint64_t offset, std::span<std::byte> into) const;
 

@@ -133,6 +133,13 @@ ZERO_COLD_INLINE void File::read_at(std::uint64_t offset, std::span<std::byte> i
     }
 }
 
+ZERO_COLD_INLINE void File::require_at_most(std::uint64_t most) const {
+    if (std::uint64_t const bytes = size(); bytes > most) {
+        throw_error<CheckpointError>({"zero: '", name(), "' has ", bytes, " bytes, more than ",
+                                      most, "; it is not a file of a checkpoint."});
+    }
+}
+
 ZERO_COLD_INLINE void File::will_read(std::uint64_t offset, std::uint64_t bytes) const noexcept {
 #if defined(POSIX_FADV_WILLNEED)
     (void)::posix_fadvise(_descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes),
@@ -244,12 +251,8 @@ ZERO_COLD_INLINE void sync_folder(std::filesystem::path const& folder) {
 
 ZERO_COLD_INLINE std::string read_text(std::filesystem::path const& path, std::uint64_t most) {
     File const file = File::open(path);
-    std::uint64_t const size = file.size();
-    if (size > most) {
-        throw_error<CheckpointError>({"zero: '", file.name(), "' has ", size, " bytes, more than ",
-                                      most, "; it is not a file of a checkpoint."});
-    }
-    std::string content(static_cast<std::size_t>(size), '\0');
+    file.require_at_most(most);
+    std::string content(static_cast<std::size_t>(file.size()), '\0');
     file.read_at(0, std::as_writable_bytes(std::span<char>(content.data(), content.size())));
     return content;
 }

@@ -57,10 +57,6 @@ private:
 /// @brief Writes a whole data file. @return the checksum of its index @throws CheckpointError
 std::uint64_t write_file(FileJob job, Staging const& staging);
 
-/// @brief Writes the manifest of a checkpoint and makes it durable. @throws CheckpointError also
-/// for a manifest that could not be read back
-void write_manifest(std::filesystem::path const& checkpoint, std::string const& json);
-
 } // namespace ZERO_NAMESPACE::detail
 
 #if !defined(ZERO_COMPILED)

@@ -2,9 +2,6 @@
 
 #include "file_job.hpp"
 
-#include "../manifest.hpp"
-#include "file.hpp"
-
 #include <span>
 #include <utility>
 
@@ -36,13 +33,6 @@ ZERO_COLD_INLINE std::uint64_t write_file(FileJob job, Staging const& staging) {
     FileWrite write(std::move(job));
     while (write.append_next(staging)) {}
     return write.finish();
-}
-
-ZERO_COLD_INLINE void write_manifest(std::filesystem::path const& checkpoint,
-                                     std::string const& json) {
-    auto const path = checkpoint / Manifest::file;
-    (void)Manifest::from_json(json, path.string()); // a published manifest must be readable
-    write_text(path, json);
 }
 
 } // namespace ZERO_NAMESPACE::detail

@@ -143,10 +143,11 @@ ZERO_COLD_INLINE void GroupSources::refuse(std::string const& source) const {
     for (std::string const& difference : differences) {
         list += "\n  " + difference;
     }
-    throw_error<CheckpointError>(
-        {"zero: the parameter groups of ", source, " are not those of this engine:", list,
-         "\nLoadOptions::may_differ accepts that; LoadOptions::settings = false keeps all settings "
-         "of the engine."});
+    throw_error<CheckpointError>({"zero: the parameter groups of ", source,
+                                  " are not those of this engine:", list,
+                                  "\nLoadOptions::may_regroup accepts that, as does may_differ; "
+                                  "LoadOptions::settings = false "
+                                  "keeps all settings of the engine."});
 }
 
 } // namespace ZERO_NAMESPACE::detail

@@ -34,18 +34,19 @@ public:
     [[nodiscard]] Json const& root() const noexcept { return _root; }
 
     /// @brief Parses a text. Only into a new tree.
+    /// @param input a `std::string_view` or a `std::istream`
     /// @param most_levels the most levels of nested objects and arrays: more would overflow the
     /// stack later
-    /// @param take called as `take(open, value)` with each array that ends in an array, and the
-    /// containers around it from the root on. Returns whether it has kept the value elsewhere, so
-    /// that the tree drops it
+    /// @param take called as `take(open, value)` with each object or array that ends in an array,
+    /// and the containers around it from the root on. Returns whether it has kept the value
+    /// elsewhere, so that the tree drops it
     /// @return false, with a part of the text, if it is nested too deeply or an object has a name
     /// twice, of which the JSON library would drop one
     /// @throws nlohmann::json::exception
-    template <class Take>
-    [[nodiscard]] bool parse(std::string_view text, std::size_t most_levels, Take const& take) {
+    template <class Input, class Take>
+    [[nodiscard]] bool parse(Input& input, std::size_t most_levels, Take const& take) {
         Builder<Take> builder(_root, most_levels, take);
-        return Json::sax_parse(text, &builder);
+        return Json::sax_parse(input, &builder);
     }
 
     [[nodiscard]] bool parse(std::string_view text, std::size_t most_levels) {
@@ -71,20 +72,8 @@ private:
         bool start_object(std::size_t) { return open(Json::value_t::object); }
         bool start_array(std::size_t) { return open(Json::value_t::array); }
 
-        bool end_object() {
-            _open.pop_back();
-            return true;
-        }
-
-        bool end_array() {
-            Json& ended = *_open.back();
-            _open.pop_back();
-            if (!_open.empty() && _open.back()->is_array() && (*_take)(_open, ended)) {
-                empty(ended);
-                _open.back()->template get_ref<Json::array_t&>().pop_back();
-            }
-            return true;
-        }
+        bool end_object() { return end(); }
+        bool end_array() { return end(); }
 
         bool key(std::string& name) {
             _name = std::move(name);
@@ -97,6 +86,16 @@ private:
         }
 
     private:
+        bool end() {
+            Json& ended = *_open.back();
+            _open.pop_back();
+            if (!_open.empty() && _open.back()->is_array() && (*_take)(_open, ended)) {
+                empty(ended);
+                _open.back()->template get_ref<Json::array_t&>().pop_back();
+            }
+            return true;
+        }
+
         /// Makes a value without others in the container that is open.
         template <class Value>
         Json& place(Value&& value) {

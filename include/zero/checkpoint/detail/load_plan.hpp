@@ -29,9 +29,13 @@ public:
              std::vector<std::string> const& names, std::string const& optimizer,
              CheckpointReader& checkpoint, LoadOptions const& options);
 
-    /// @brief Returns the differences that `LoadOptions::may_differ` accepted, and the states that
-    /// are dropped because their parameter is frozen now.
-    [[nodiscard]] std::vector<std::string> differences() const;
+    /// @brief Returns the differences that `LoadOptions` accepted, and the states that are dropped
+    /// because their parameter is frozen now.
+    [[nodiscard]] std::vector<std::string> differences() const {
+        std::vector<std::string> all = _differences;
+        all.insert(all.end(), _accepted.begin(), _accepted.end());
+        return all;
+    }
 
     /// @brief Returns, for each parameter, whether the checkpoint lacks one of its states.
     [[nodiscard]] std::vector<char> const& lacks_states() const noexcept { return _lacks_states; }
@@ -82,7 +86,7 @@ private:
     LoadOptions _options;
     std::vector<Item> _items;
     std::vector<std::string> _differences; ///< `LoadOptions::may_differ` accepts them
-    std::vector<std::string> _dropped;     ///< states of parameters that are frozen now
+    std::vector<std::string> _accepted;    ///< other differences, which are listed only
     std::vector<char> _lacks_states;       ///< by parameter
     std::vector<std::string> _roundings;   ///< `LoadOptions::may_round` would accept them
 };

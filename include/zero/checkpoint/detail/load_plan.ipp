@@ -53,12 +53,6 @@ ZERO_COLD_INLINE LoadPlan::LoadPlan(FlatLayout const& layout, StateTable const& 
                      [](Item const& a, Item const& b) { return a.stored_array < b.stored_array; });
 }
 
-ZERO_COLD_INLINE std::vector<std::string> LoadPlan::differences() const {
-    std::vector<std::string> all = _differences;
-    all.insert(all.end(), _dropped.begin(), _dropped.end());
-    return all;
-}
-
 /// @param problems problems that no option accepts
 ZERO_COLD_INLINE void LoadPlan::refuse(std::vector<std::string> problems) const {
     std::string remedy;
@@ -129,8 +123,8 @@ ZERO_COLD_INLINE void LoadPlan::add_dropped(std::size_t parameter, std::size_t s
         }
     }
     if (!names.empty()) {
-        _dropped.push_back(text({"parameter '", stored_name(spec), "' is frozen, so its states ",
-                                 names, " of the checkpoint are dropped"}));
+        _accepted.push_back(text({"parameter '", stored_name(spec), "' is frozen, so its states ",
+                                  names, " of the checkpoint are dropped"}));
     }
 }
 
@@ -258,8 +252,11 @@ ZERO_COLD_INLINE void LoadPlan::add_states(std::size_t parameter, std::size_t st
         }
         auto const found = _checkpoint->find_array(stored, (*_names)[array]);
         if (!found) {
-            _differences.push_back(text({"the checkpoint has no state '", (*_names)[array],
-                                         "' of parameter '", spec.name, "'"}));
+            bool const was_frozen = !manifest.parameters[stored].trainable;
+            (was_frozen && _options.may_thaw ? _accepted : _differences)
+                .push_back(text(
+                    {"the checkpoint has no state '", (*_names)[array], "' of parameter '",
+                     spec.name, was_frozen ? "', which was frozen (LoadOptions::may_thaw)" : "'"}));
             _lacks_states[parameter] = 1;
             continue;
         }

@@ -14,6 +14,7 @@
 #include "../load_report.hpp"
 #include "load_plan.hpp"
 #include "loaded_scalars.hpp"
+#include "needed_intervals.hpp"
 #include "on_every_rank.hpp"
 #include "staging_buffer.hpp"
 
@@ -27,7 +28,8 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @brief Loads the data of a reader into an idle engine: first checks and, by default, verifies on
 /// all ranks, then writes. Collective; waits.
-/// @param open returns the reader, @param source for messages
+/// @param open called as `open(KeepIntervals)`, returns the reader
+/// @param source for messages
 template <class Config, class Open>
 void load_state(StateAccess<Config> const& access, std::string const& source, Open const& open,
                 LoadOptions const& options, LoadReport& report) {
@@ -41,33 +43,39 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
     std::optional<LoadPlan> plan;
     std::optional<LoadedScalars<Config>> scalars;
     Buffer<std::byte> staging;
-    on_files(access, "load the checkpoint", [&] {
-        reader.emplace(open());
-        if (options.check_extras) {
-            options.check_extras(reader->manifest().extras);
-        }
-        std::string const optimizer = type_name<Optimizer>();
-        plan.emplace(access.layout(), table, names, optimizer, *reader, options);
-        if (options.scope == LoadScope::everything) {
-            // settings of another optimizer have other names
-            scalars.emplace(access, *reader, source,
-                            options.settings && optimizer == reader->manifest().optimizer, options,
-                            plan->lacks_states());
-        }
-        staging = staging_buffer<typename StateAccess<Config>::Backend>();
-        if (options.verify_first) {
-            plan->verify();
-        }
-        return std::uint64_t{0};
-    });
-    access.guard([&] {
-        on_files(access, "load its part of the checkpoint", [&] {
-            report.bytes_needed =
-                plan->load([&](void* to, void const* from,
-                               std::size_t bytes) { access.copy(to, from, bytes); },
-                           staging.data());
+    on_files(
+        access, "load the checkpoint",
+        [&] {
+            reader.emplace(open(NeededIntervals(access.layout(), table)));
+            if (options.check_extras) {
+                options.check_extras(reader->manifest().extras);
+            }
+            std::string const optimizer = type_name<Optimizer>();
+            plan.emplace(access.layout(), table, names, optimizer, *reader, options);
+            if (options.scope == LoadScope::everything) {
+                // settings of another optimizer have other names
+                scalars.emplace(access, *reader, source,
+                                options.settings && optimizer == reader->manifest().optimizer,
+                                options, plan->lacks_states());
+            }
+            staging = staging_buffer<typename StateAccess<Config>::Backend>();
+            if (options.verify_first) {
+                plan->verify();
+            }
             return std::uint64_t{0};
-        });
+        },
+        options.file_time_out);
+    access.guard([&] {
+        on_files(
+            access, "load its part of the checkpoint",
+            [&] {
+                report.bytes_needed =
+                    plan->load([&](void* to, void const* from,
+                                   std::size_t bytes) { access.copy(to, from, bytes); },
+                               staging.data());
+                return std::uint64_t{0};
+            },
+            options.file_time_out);
         if (scalars) {
             scalars->set(access);
         }

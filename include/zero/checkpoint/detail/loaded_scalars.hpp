@@ -2,8 +2,12 @@
 
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../../core/detail/text.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../../core/type_name.hpp"
 #include "../../stage/detail/state_access.hpp"
 #include "../../stage/detail/step_settings.hpp"
+#include "../checkpoint_error.hpp"
 #include "../checkpoint_reader.hpp"
 #include "../load_options.hpp"
 #include "../manifest.hpp"
@@ -15,6 +19,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
@@ -51,9 +56,7 @@ public:
                 require_steps(_updates[parameter], "number of updates of a parameter");
             }
         }
-        _scaler = access.control().settled().scaler;
-        for_each_tracker<Scaler>(_scaler, FieldReader{&scalars, "loss_scaler.", source});
-        access.control().require_valid(_scaler);
+        read_scaler(access, FieldReader{&scalars, "loss_scaler.", source}, options.may_differ);
         _groups.resize(access.control().group_count());
         if (!with_settings) {
             return;
@@ -63,10 +66,11 @@ public:
             write_group<Optimizer>(access.control(), group, own);
         }
         GroupSources const sources(access.layout(), checkpoint, own, _groups.size());
-        if (!sources.differences.empty() && !options.may_differ) {
+        if (!sources.differences.empty() && !options.may_differ && !options.may_regroup) {
             sources.refuse(source);
         }
-        differences = sources.differences;
+        differences.insert(differences.end(), sources.differences.begin(),
+                           sources.differences.end());
         differences.insert(differences.end(), sources.kept.begin(), sources.kept.end());
         replaced_settings = sources.replaced;
         for (std::size_t group = 0; group < _groups.size(); ++group) {
@@ -96,10 +100,36 @@ public:
         }
     }
 
-    std::vector<std::string> differences;       ///< of groups, as in `LoadReport`
+    std::vector<std::string> differences;       ///< of the loss scaler and groups, as in
+                                                ///< `LoadReport`
     std::vector<std::string> replaced_settings; ///< as in `LoadReport`
 
 private:
+    /// @param may_differ another loss scaler keeps its state in the engine
+    void read_scaler(StateAccess<Config> const& access, FieldReader const& fields,
+                     bool may_differ) {
+        auto const own = access.control().settled().scaler;
+        try {
+            _scaler = own;
+            for_each_tracker<Scaler>(_scaler, fields);
+            access.control().require_valid(_scaler);
+        } catch (Error const& error) {
+            constexpr std::string_view prefix = "zero: ";
+            std::string_view cause = error.what();
+            cause.remove_prefix(cause.starts_with(prefix) ? prefix.size() : 0);
+            if (!may_differ) {
+                throw_error<CheckpointError>(
+                    {"zero: the loss scaler ", type_name<Scaler>(), " cannot continue that of ",
+                     fields.source, ": ", cause,
+                     " LoadOptions::may_differ lets it keep its state in the engine."});
+            }
+            _scaler = own;
+            differences.push_back(text({"the loss scaler ", type_name<Scaler>(),
+                                        " keeps its state in the engine, because the checkpoint "
+                                        "has that of another one"}));
+        }
+    }
+
     struct Group {
         double learning_rate_factor;
         typename Optimizer::Options options;

@@ -97,36 +97,43 @@ std::vector<std::uint64_t> on_every_rank(Access const& access, char const* what,
                                  0));
 }
 
-/// @brief The time that ranks wait for one another's files, whatever the time-out of the
-/// communicator is.
-inline constexpr std::chrono::milliseconds longest_file_wait = std::chrono::minutes(30);
-
 /// @brief The same for calls that wait for files, for instance until they are durable. While a rank
 /// does, all meet in short intervals, so that none of them waits in a collective for long.
 ///
 /// On a host `run` is called on a thread of its own, so it must not use the communicator. On a
 /// device, whose copies belong to the calling thread, and on a single rank it is called here.
-/// @param limit of the wait @throws CheckpointError on every rank when it is over, as soon as the
-/// call of this rank has ended
+/// @param limit of the wait, of which that of rank 0 counts
+/// @throws CheckpointError on every rank when it is over, as soon as the call of this rank has
+/// ended; InvalidArgument if it is not positive
 template <class Access, class Run>
 std::vector<std::uint64_t> on_files(Access const& access, char const* what, Run&& run,
-                                    std::chrono::milliseconds limit = longest_file_wait) {
+                                    std::chrono::milliseconds limit) {
+    auto const checked = [&] {
+        if (limit.count() <= 0) {
+            throw_error<InvalidArgument>({"zero: file_time_out must be positive, and is ",
+                                          limit.count(), " ms on rank ", access.rank(),
+                                          ". Give the longest time that a rank may need for its "
+                                          "file."});
+        }
+        return run();
+    };
     if constexpr (requires { requires Access::Backend::is_device; }) {
-        return on_every_rank(access, what, run);
+        return on_every_rank(access, what, checked);
     } else {
         if (access.communicator().size() == 1) {
-            return on_every_rank(access, what, run);
+            return on_every_rank(access, what, checked);
         }
         constexpr std::chrono::milliseconds between_meetings{100};
         auto const start = std::chrono::steady_clock::now();
         RankOutcome own; // the thread's until it is done
         std::vector<std::uint64_t> all;
-        auto const work = [&] { own = RankOutcome::of(run); };
+        auto const work = [&] { own = RankOutcome::of(checked); };
         {
             FileThread thread(work);
             for (bool is_busy = true; is_busy;) {
                 bool const is_done = thread.wait_for(between_meetings);
-                bool const is_over = std::chrono::steady_clock::now() - start > limit;
+                bool const is_over =
+                    limit.count() > 0 && std::chrono::steady_clock::now() - start > limit;
                 all = exchange_states(access, what,
                                       !is_done      ? RankState::busy
                                       : own.failure ? RankState::failed
@@ -142,7 +149,8 @@ std::vector<std::uint64_t> on_files(Access const& access, char const* what, Run&
                     throw_error<CheckpointError>(
                         {"zero: rank ", rank, " did not ", what, " within ", limit.count(),
                          " ms, so the call failed on every rank (rank ", access.rank(),
-                         "). Look whether its file system hangs."});
+                         "). Look whether its file system hangs; a larger file_time_out gives it "
+                         "more time."});
                 }
             }
         }

@@ -3,9 +3,10 @@
 #include "../../core/detail/namespace.hpp"
 #include "../checkpoint_directory.hpp"
 #include "../manifest.hpp"
+#include "../save_options.hpp"
 #include "file.hpp"
-#include "file_job.hpp"
 #include "on_every_rank.hpp"
+#include "write_manifest.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -19,18 +20,21 @@ namespace ZERO_NAMESPACE::detail {
 /// @brief Creates the folder in which a checkpoint is written. Collective.
 /// @return keeps that folder from other saves; keep it until the checkpoint is published
 template <class Access>
-[[nodiscard]] FolderLock begin_checkpoint(Access const& access,
-                                          CheckpointDirectory const& directory,
-                                          std::string const& name, Manifest const& manifest) {
+[[nodiscard]] FolderLock
+begin_checkpoint(Access const& access, CheckpointDirectory const& directory,
+                 std::string const& name, Manifest const& manifest, SaveOptions const& options) {
     FolderLock lock; // of rank 0
-    on_files(access, "begin the checkpoint", [&] {
-        if (access.rank() == 0) {
-            manifest.require_valid_extras();
-            directory.begin(name);
-            lock = FolderLock(directory.incomplete(name));
-        }
-        return std::uint64_t{0};
-    });
+    on_files(
+        access, "begin the checkpoint",
+        [&] {
+            if (access.rank() == 0) {
+                manifest.require_valid_extras();
+                directory.begin(name);
+                lock = FolderLock(directory.incomplete(name));
+            }
+            return std::uint64_t{0};
+        },
+        options.file_time_out);
     return lock;
 }
 
@@ -38,7 +42,7 @@ template <class Access>
 inline void keep_last(CheckpointDirectory const& directory, std::size_t count,
                       std::string const& name) noexcept {
     try {
-        directory.keep_last(count, name);
+        directory.keep_last_up_to(count, name);
     } catch (std::exception const& error) {
         std::fprintf(stderr,
                      "zero: warning: the checkpoint '%s' is published, but older ones could not be "
@@ -49,24 +53,27 @@ inline void keep_last(CheckpointDirectory const& directory, std::size_t count,
 
 /// @brief Writes the manifest and gives the checkpoint its name. Collective; call it when all ranks
 /// have written their files.
-/// @param checksums checksums of the files, by rank, @param keep_last as in `SaveOptions`
+/// @param checksums checksums of the files, by rank
 template <class Access>
 void publish_checkpoint(Access const& access, CheckpointDirectory const& directory,
                         std::string const& name, Manifest& manifest,
-                        std::vector<std::uint64_t> const& checksums, std::size_t keep_last) {
-    on_files(access, "publish the checkpoint", [&] {
-        if (access.rank() == 0) {
-            for (std::size_t rank = 0; rank < checksums.size(); ++rank) {
-                manifest.files[rank].checksum = checksums[rank];
+                        std::vector<std::uint64_t> const& checksums, SaveOptions const& options) {
+    on_files(
+        access, "publish the checkpoint",
+        [&] {
+            if (access.rank() == 0) {
+                for (std::size_t rank = 0; rank < checksums.size(); ++rank) {
+                    manifest.files[rank].checksum = checksums[rank];
+                }
+                write_manifest(directory.incomplete(name), manifest);
+                directory.publish(name);
+                if (options.keep_last != 0) {
+                    keep_last(directory, options.keep_last, name);
+                }
             }
-            write_manifest(directory.incomplete(name), manifest.to_json());
-            directory.publish(name);
-            if (keep_last != 0) {
-                detail::keep_last(directory, keep_last, name);
-            }
-        }
-        return std::uint64_t{0};
-    });
+            return std::uint64_t{0};
+        },
+        options.file_time_out);
 }
 
 } // namespace ZERO_NAMESPACE::detail
