@@ -7,7 +7,7 @@
 #include <zero/layout/flat_layout.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/placement.hpp>
-#include <zero/layout/unit_bucketer.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
 
 #include <cstddef>
 #include <cstdio>

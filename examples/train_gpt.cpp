@@ -10,7 +10,6 @@
 #include "gpt/timelines.hpp"
 #include "gpt/trainer.hpp"
 
-#include <zero/comm/run_rank.hpp>
 #include <zero/comm/run_ranks.hpp>
 #include <zero/comm/timed.hpp>
 #include <zero/host/inline_queue.hpp>

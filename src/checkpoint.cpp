@@ -1,9 +1,7 @@
-#include <zero/checkpoint/detail/background_write.ipp>
 #include <zero/checkpoint/detail/checkpoint_directory.ipp>
 #include <zero/checkpoint/detail/checkpoint_reader.ipp>
 #include <zero/checkpoint/detail/checksum.ipp>
 #include <zero/checkpoint/detail/consolidate.ipp>
-#include <zero/checkpoint/detail/encode_floats.ipp>
 #include <zero/checkpoint/detail/file.ipp>
 #include <zero/checkpoint/detail/file_job.ipp>
 #include <zero/checkpoint/detail/group_sources.ipp>

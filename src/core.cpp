@@ -1,4 +1,3 @@
-#include <zero/core/detail/bytes_text.ipp>
 #include <zero/core/detail/host_memory_resource.ipp>
 #include <zero/core/detail/text.ipp>
 #include <zero/core/detail/timeline.ipp>

@@ -1,5 +1,4 @@
 #include <zero/host/detail/copy_loop.ipp>
-#include <zero/host/detail/delaying_queue.ipp>
 #include <zero/host/detail/host_backend.ipp>
 #include <zero/host/detail/instantiations.ipp>
 #include <zero/host/detail/instruction_set.ipp>

@@ -8,9 +8,9 @@
 #include <zero/comm/loopback.hpp>
 #include <zero/layout/communication_model.hpp>
 #include <zero/layout/contiguous_partitioner.hpp>
-#include <zero/layout/layout_options.hpp>
+#include <zero/layout/gather_options.hpp>
 #include <zero/layout/make_layout.hpp>
-#include <zero/layout/unit_bucketer.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
 
 #include <algorithm>
 #include <barrier>

@@ -3,10 +3,9 @@
 
 #include <zero/cuda/allocator_memory.hpp>
 #include <zero/cuda/backend.cuh>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/policy/detail/policy_list.hpp>
+#include <zero/stage/detail/compose/diagnose_stage.hpp>
+#include <zero/stage/detail/compose/stage_base.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <chrono>

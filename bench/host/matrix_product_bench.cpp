@@ -1,5 +1,5 @@
 #include <zero/host/detail/run.hpp>
-#include <zero/ops/detail/matrix_product.hpp>
+#include <zero/ops/detail/newton_schulz.hpp>
 
 #include <benchmark/benchmark.h>
 

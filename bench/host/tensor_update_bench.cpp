@@ -1,6 +1,6 @@
 #include <zero/host/tensor.hpp>
 #include <zero/ops/detail/lamb_steps.hpp>
-#include <zero/ops/detail/muon_steps.hpp>
+#include <zero/ops/detail/update_parts.hpp>
 #include <zero/ops/lamb.hpp>
 #include <zero/ops/muon.hpp>
 

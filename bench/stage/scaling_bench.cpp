@@ -9,8 +9,7 @@
 #include "stage/scaling_model.hpp"
 
 #include <zero/core/host_memory_resource.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
+#include <zero/stage/detail/compose/stage_base.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <benchmark/benchmark.h>

@@ -6,12 +6,11 @@
 
 #include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/detail/make_buckets.hpp>
-#include <zero/layout/detail/validate_parameters.hpp>
-#include <zero/layout/layout_options.hpp>
+#include <zero/layout/gather_options.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/memory_plan.hpp>
+#include <zero/layout/parameter_spec.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
-#include <zero/layout/storage.hpp>
 #include <zero/policy/gradient_reduction.hpp>
 
 #include <cstddef>

@@ -25,12 +25,11 @@
 
 #include "support/shapes.hpp"
 
-#include <zero/comm/detail/run_group.hpp>
+#include <zero/comm/detail/run_threads.hpp>
 #include <zero/comm/run_ranks.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/policy/detail/policy_list.hpp>
+#include <zero/stage/detail/compose/diagnose_stage.hpp>
+#include <zero/stage/detail/compose/stage_base.hpp>
 #include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
 

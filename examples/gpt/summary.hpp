@@ -3,9 +3,9 @@
 #include "parameters.hpp"
 
 #include <zero/comm/traffic_count.hpp>
+#include <zero/layout/communication_model.hpp>
 #include <zero/layout/detail/count_blocks.hpp>
 #include <zero/layout/memory_plan.hpp>
-#include <zero/layout/traffic.hpp>
 #include <zero/stage/trace_report.hpp>
 
 #include <array>

@@ -3,7 +3,6 @@
 #include "settings.hpp"
 
 #include <zero/core/timeline.hpp>
-#include <zero/core/write_timelines.hpp>
 
 #include <cstddef>
 #include <memory>

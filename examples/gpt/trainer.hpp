@@ -9,11 +9,10 @@
 #include "text.hpp"
 
 #include <zero/core/timeline.hpp>
-#include <zero/core/timeline_summary.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/core/timeline_span.hpp>
+#include <zero/policy/detail/policy_list.hpp>
+#include <zero/stage/detail/compose/diagnose_stage.hpp>
+#include <zero/stage/detail/compose/stage_base.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <algorithm>

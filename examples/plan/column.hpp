@@ -2,7 +2,7 @@
 
 // The column of one stage in the table of the planner.
 
-#include <zero/layout/step_communication.hpp>
+#include <zero/layout/communication_model.hpp>
 #include <zero/zero.hpp>
 
 #include <cstddef>

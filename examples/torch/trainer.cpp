@@ -2,7 +2,7 @@
 
 #include "language_model.hpp"
 
-#include <zero/comm/run_rank.hpp>
+#include <zero/comm/run_ranks.hpp>
 
 #include <ATen/Parallel.h>
 #include <chrono>

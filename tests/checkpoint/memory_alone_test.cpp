@@ -14,8 +14,8 @@
 #include <zero/checkpoint/load_checkpoint.hpp>
 #include <zero/checkpoint/manifest.hpp>
 #include <zero/checkpoint/save_checkpoint.hpp>
-#include <zero/stage/detail/state_access.hpp>
-#include <zero/stage/detail/state_table.hpp>
+#include <zero/stage/detail/state/state_access.hpp>
+#include <zero/stage/detail/state/state_table.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <barrier>

@@ -6,7 +6,7 @@
 #include <zero/checkpoint/detail/on_every_rank.hpp>
 #include <zero/checkpoint/load_checkpoint.hpp>
 #include <zero/checkpoint/save_checkpoint.hpp>
-#include <zero/stage/detail/state_access.hpp>
+#include <zero/stage/detail/state/state_access.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <chrono>

@@ -4,7 +4,7 @@
 #include "host/queue_kinds.hpp"
 #include "report.hpp"
 
-#include <zero/comm/detail/run_group.hpp>
+#include <zero/comm/detail/run_threads.hpp>
 #include <zero/comm/run_ranks.hpp>
 
 #include <atomic>

@@ -2,9 +2,9 @@
 #include "support/catch.hpp"
 
 #include <zero/comm/checked.hpp>
+#include <zero/comm/communicator.hpp>
 #include <zero/comm/loopback.hpp>
 #include <zero/comm/recording.hpp>
-#include <zero/comm/splittable_communicator.hpp>
 
 namespace zero::test::communicator_concept_test {
 

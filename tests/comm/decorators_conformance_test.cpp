@@ -1,7 +1,7 @@
 #include "conformance.hpp"
 
 #include <zero/comm/checked.hpp>
-#include <zero/comm/detail/run_group.hpp>
+#include <zero/comm/detail/run_threads.hpp>
 #include <zero/comm/recording.hpp>
 #include <zero/comm/run_ranks.hpp>
 #include <zero/comm/timed.hpp>

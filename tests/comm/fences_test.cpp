@@ -4,7 +4,7 @@
 #include "report.hpp"
 #include "values.hpp"
 
-#include <zero/comm/detail/run_group.hpp>
+#include <zero/comm/detail/run_threads.hpp>
 #include <zero/comm/run_ranks.hpp>
 #include <zero/host/delaying_queue.hpp>
 

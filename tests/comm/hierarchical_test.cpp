@@ -3,12 +3,11 @@
 #include "support/outcome.hpp"
 #include "support/ranks.hpp"
 
-#include <zero/comm/detail/run_group.hpp>
+#include <zero/comm/communicator.hpp>
 #include <zero/comm/detail/run_threads.hpp>
 #include <zero/comm/hierarchical.hpp>
 #include <zero/comm/recording.hpp>
 #include <zero/comm/run_ranks.hpp>
-#include <zero/comm/splittable_communicator.hpp>
 #include <zero/core/host_memory_resource.hpp>
 
 #include <atomic>

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <zero/comm/checked.hpp>
-#include <zero/comm/detail/communicator_requirements.hpp>
+#include <zero/comm/communicator.hpp>
 #include <zero/comm/loopback.hpp>
 #include <zero/comm/recording.hpp>
 #include <zero/comm/timed.hpp>

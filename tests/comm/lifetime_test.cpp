@@ -6,7 +6,7 @@
 #include "values.hpp"
 
 #include <zero/comm/checked.hpp>
-#include <zero/comm/detail/run_group.hpp>
+#include <zero/comm/detail/run_threads.hpp>
 #include <zero/comm/run_ranks.hpp>
 
 #include <atomic>

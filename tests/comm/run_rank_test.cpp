@@ -2,7 +2,7 @@
 #include "support/outcome.hpp"
 
 #include <zero/comm/loopback.hpp>
-#include <zero/comm/run_rank.hpp>
+#include <zero/comm/run_ranks.hpp>
 
 #include <algorithm>
 #include <chrono>

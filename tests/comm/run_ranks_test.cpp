@@ -1,6 +1,6 @@
 #include "report.hpp"
 
-#include <zero/comm/detail/run_group.hpp>
+#include <zero/comm/detail/run_threads.hpp>
 #include <zero/comm/run_ranks.hpp>
 #include <zero/host/inline_queue.hpp>
 

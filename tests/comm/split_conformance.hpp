@@ -10,7 +10,7 @@
 
 #include "support/outcome.hpp"
 
-#include <zero/comm/splittable_communicator.hpp>
+#include <zero/comm/communicator.hpp>
 #include <zero/host/inline_queue.hpp>
 
 #include <optional>

@@ -1,7 +1,6 @@
 #include "split_conformance.hpp"
 
 #include <zero/comm/detail/loopback_group.hpp>
-#include <zero/comm/detail/run_group.hpp>
 #include <zero/comm/detail/run_threads.hpp>
 #include <zero/comm/run_ranks.hpp>
 #include <zero/core/host_memory_resource.hpp>

@@ -1,7 +1,7 @@
 #include "report.hpp"
 
 #include <zero/comm/detail/rendezvous.hpp>
-#include <zero/comm/detail/run_group.hpp>
+#include <zero/comm/detail/run_threads.hpp>
 #include <zero/comm/run_ranks.hpp>
 #include <zero/comm/sum_over_ranks.hpp>
 #include <zero/host/inline_queue.hpp>

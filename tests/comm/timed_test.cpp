@@ -12,7 +12,7 @@
 #include <zero/host/delaying_queue.hpp>
 #include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/make_layout.hpp>
-#include <zero/layout/single_bucketer.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <algorithm>

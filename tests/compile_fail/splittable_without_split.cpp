@@ -1,5 +1,5 @@
 // expect: zero: a SplittableCommunicator needs 'C split(int color, int key)'.
-#include <zero/comm/splittable_communicator.hpp>
+#include <zero/comm/communicator.hpp>
 #include <zero/host/host_backend.hpp>
 
 struct Telegraph {

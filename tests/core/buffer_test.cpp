@@ -1,7 +1,7 @@
 #include "support/catch.hpp"
 
 #include <zero/core/buffer.hpp>
-#include <zero/core/detail/round_to_16_bit.hpp>
+#include <zero/core/convert.hpp>
 #include <zero/core/host_memory_resource.hpp>
 #include <zero/core/storage_types.hpp>
 

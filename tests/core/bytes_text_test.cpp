@@ -1,6 +1,6 @@
 #include "support/catch.hpp"
 
-#include <zero/core/detail/bytes_text.hpp>
+#include <zero/core/detail/text.hpp>
 
 #include <limits>
 

@@ -4,8 +4,6 @@
 
 #include <zero/core/error.hpp>
 #include <zero/core/timeline.hpp>
-#include <zero/core/timeline_scope.hpp>
-#include <zero/core/write_timelines.hpp>
 
 #include <algorithm>
 #include <array>

@@ -7,11 +7,10 @@
 #include <zero/ops/adam.hpp>
 #include <zero/ops/lion.hpp>
 #include <zero/ops/sgd.hpp>
+#include <zero/policy/detail/policy_list.hpp>
 #include <zero/policy/static_loss_scaler.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/compose/diagnose_stage.hpp>
+#include <zero/stage/detail/compose/stage_base.hpp>
 
 #include <cstdint>
 #include <vector>

@@ -5,9 +5,8 @@
 #include "support/trained.hpp"
 
 #include <zero/cuda/backend.cuh>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/policy/detail/policy_list.hpp>
+#include <zero/stage/detail/compose/stage_base.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <array>

@@ -3,7 +3,7 @@
 #include "fake_nccl.hpp"
 #include "fake_system.hpp"
 
-#include <zero/comm/detail/run_group.hpp>
+#include <zero/comm/detail/run_threads.hpp>
 #include <zero/comm/run_ranks.hpp>
 #include <zero/cuda/nccl_communicator.hpp>
 #include <zero/host/host_backend.hpp>

@@ -12,7 +12,6 @@
 #include "fake_system.hpp"
 
 #include <zero/core/convert.hpp>
-#include <zero/core/detail/round_to_16_bit.hpp>
 #include <zero/core/storage_types.hpp>
 #include <zero/host/queue.hpp>
 

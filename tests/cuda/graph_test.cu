@@ -2,7 +2,7 @@
 
 #include "support/stages.hpp"
 
-#include <zero/stage/detail/drain.hpp>
+#include <zero/stage/detail/common/drain.hpp>
 
 #include <atomic>
 #include <cstddef>

@@ -6,10 +6,9 @@
 #include <zero/comm/checked.hpp>
 #include <zero/comm/recording.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/diagnose_stage.hpp>
-#include <zero/stage/detail/rejected_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/policy/detail/policy_list.hpp>
+#include <zero/stage/detail/compose/diagnose_stage.hpp>
+#include <zero/stage/detail/compose/stage_base.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <atomic>

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <zero/host/detail/vectors_avx2.hpp>
+#include <zero/host/detail/squares_avx2.hpp>
 
 TEST_CASE("Parameters are listed in the order of the forward pass with the units that use them",
           "[gpt]") {

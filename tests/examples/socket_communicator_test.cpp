@@ -3,7 +3,7 @@
 #include "guides/tcp_links.hpp"
 
 #include <zero/comm/checked.hpp>
-#include <zero/comm/run_rank.hpp>
+#include <zero/comm/run_ranks.hpp>
 #include <zero/host/threaded_queue.hpp>
 
 #include <barrier>

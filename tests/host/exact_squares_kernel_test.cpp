@@ -1,7 +1,7 @@
 #include "host/inspection.hpp"
 #include "host/kernel_inputs.hpp"
 
-#include <zero/host/detail/exact_squares_avx2.hpp>
+#include <zero/host/detail/squares_avx2.hpp>
 #include <zero/host/kernels.hpp>
 
 #include "support/catch.hpp"

@@ -1,7 +1,6 @@
 #include "support/catch.hpp"
 
 #include <zero/core/convert.hpp>
-#include <zero/core/detail/round_to_16_bit.hpp>
 #include <zero/core/storage_types.hpp>
 #include <zero/host/kernels.hpp>
 

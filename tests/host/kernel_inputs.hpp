@@ -1,7 +1,6 @@
 #pragma once
 
 #include <zero/core/convert.hpp>
-#include <zero/core/detail/round_to_16_bit.hpp>
 #include <zero/core/storage_types.hpp>
 #include <zero/host/instruction_set.hpp>
 

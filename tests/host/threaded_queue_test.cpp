@@ -15,7 +15,7 @@
 #include <vector>
 
 #include <zero/core/error.hpp>
-#include <zero/host/waiting_queue.hpp>
+#include <zero/host/threaded_queue.hpp>
 
 namespace zero::test::threaded_queue_test {
 

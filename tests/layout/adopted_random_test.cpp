@@ -3,10 +3,8 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
-#include <zero/layout/make_adopted_layout.hpp>
-#include <zero/layout/single_bucketer.hpp>
+#include <zero/layout/make_layout.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
-#include <zero/layout/unit_bucketer.hpp>
 
 #include <random>
 

@@ -3,11 +3,9 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
-#include <zero/layout/make_adopted_layout.hpp>
-#include <zero/layout/range.hpp>
-#include <zero/layout/single_bucketer.hpp>
+#include <zero/layout/make_layout.hpp>
+#include <zero/layout/piece.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
-#include <zero/layout/unit_bucketer.hpp>
 
 namespace zero::test::adopted_test {
 

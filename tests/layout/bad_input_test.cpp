@@ -3,7 +3,6 @@
 
 #include <zero/core/error.hpp>
 #include <zero/layout/contiguous_partitioner.hpp>
-#include <zero/layout/make_adopted_layout.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
 

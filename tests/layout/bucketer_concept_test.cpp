@@ -3,10 +3,7 @@
 
 #include <zero/core/policy_category.hpp>
 #include <zero/layout/bucketer.hpp>
-#include <zero/layout/parameter_bucketer.hpp>
-#include <zero/layout/single_bucketer.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
-#include <zero/layout/unit_bucketer.hpp>
 
 #include <cstddef>
 #include <span>

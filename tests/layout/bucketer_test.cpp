@@ -4,12 +4,10 @@
 #include "support/shapes.hpp"
 
 #include <zero/layout/contiguous_partitioner.hpp>
-#include <zero/layout/layout_options.hpp>
+#include <zero/layout/gather_options.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
-#include <zero/layout/single_bucketer.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
-#include <zero/layout/unit_bucketer.hpp>
 
 namespace zero::test::bucketer_test {
 

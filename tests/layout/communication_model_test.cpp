@@ -4,11 +4,9 @@
 #include <zero/core/error.hpp>
 #include <zero/layout/communication_model.hpp>
 #include <zero/layout/contiguous_partitioner.hpp>
-#include <zero/layout/layout_options.hpp>
+#include <zero/layout/gather_options.hpp>
 #include <zero/layout/make_layout.hpp>
-#include <zero/layout/network_level.hpp>
-#include <zero/layout/step_communication.hpp>
-#include <zero/layout/unit_bucketer.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
 
 #include <limits>
 

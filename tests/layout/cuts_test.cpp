@@ -3,11 +3,10 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
-#include <zero/layout/cut_list.hpp>
-#include <zero/layout/layout_totals.hpp>
+#include <zero/layout/cuts.hpp>
 #include <zero/layout/make_layout.hpp>
+#include <zero/layout/memory_plan.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
-#include <zero/layout/unit_bucketer.hpp>
 
 namespace zero::test::cuts_test {
 

@@ -3,9 +3,9 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
-#include <zero/layout/describe_leases.hpp>
-#include <zero/layout/layout_totals.hpp>
 #include <zero/layout/lease_plan.hpp>
+#include <zero/layout/lease_share.hpp>
+#include <zero/layout/memory_plan.hpp>
 
 #include <random>
 #include <sstream>

@@ -8,13 +8,11 @@
 #include <zero/layout/balanced_partitioner.hpp>
 #include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/dealt_group_partitioner.hpp>
-#include <zero/layout/layout_options.hpp>
+#include <zero/layout/gather_options.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/per_tensor_partitioner.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
-#include <zero/layout/single_bucketer.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
-#include <zero/layout/unit_bucketer.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
 
 #include <cstddef>

@@ -1,12 +1,12 @@
 #include "support/catch.hpp"
 
 #include <zero/core/error.hpp>
+#include <zero/layout/communication_model.hpp>
 #include <zero/layout/contiguous_partitioner.hpp>
-#include <zero/layout/describe_leases.hpp>
 #include <zero/layout/lease_plan.hpp>
+#include <zero/layout/lease_share.hpp>
 #include <zero/layout/make_layout.hpp>
-#include <zero/layout/traffic.hpp>
-#include <zero/layout/unit_bucketer.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
 
 #include <cstddef>
 #include <random>

@@ -3,7 +3,7 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
-#include <zero/layout/make_adopted_layout.hpp>
+#include <zero/layout/make_layout.hpp>
 
 #include <functional>
 #include <set>

@@ -3,7 +3,7 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
-#include <zero/layout/range.hpp>
+#include <zero/layout/piece.hpp>
 
 namespace zero::test::huge_models_test {
 

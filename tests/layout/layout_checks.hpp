@@ -2,10 +2,9 @@
 
 // Checks what must hold for every layout and names the first violation.
 
-#include <zero/layout/bucket_plan.hpp>
+#include <zero/layout/bucketer.hpp>
 #include <zero/layout/flat_layout.hpp>
 #include <zero/layout/piece.hpp>
-#include <zero/layout/range.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -4,7 +4,7 @@
 #include "support/shapes.hpp"
 
 #include <zero/layout/lease_share.hpp>
-#include <zero/layout/make_adopted_layout.hpp>
+#include <zero/layout/make_layout.hpp>
 
 #include <string>
 #include <vector>

@@ -3,9 +3,9 @@
 #include "support/catch.hpp"
 
 #include <zero/layout/contiguous_partitioner.hpp>
-#include <zero/layout/layout_options.hpp>
+#include <zero/layout/gather_options.hpp>
 #include <zero/layout/make_layout.hpp>
-#include <zero/layout/unit_bucketer.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
 
 // Three units: 0 = a tied embedding of 1,000 and frozen positions of 100, 1 = weights of 500, 2 = a
 // bias of 10 and the embedding again. One bucket per unit, in gradient-ready order, each up to a

@@ -4,11 +4,10 @@
 #include "support/shapes.hpp"
 
 #include <zero/layout/contiguous_partitioner.hpp>
-#include <zero/layout/layout_options.hpp>
+#include <zero/layout/gather_options.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
-#include <zero/layout/unit_bucketer.hpp>
 
 // GPT-2 124M, P = 124,439,808, bfloat16 with fp32 AdamW: 2P = 248,879,616; 4P = 497,759,232; 8P =
 // 995,518,464. Stages 0 to 2: 9 buckets (25 MiB); no padding on 1 and 4 ranks, 21,248 elements on

@@ -4,11 +4,9 @@
 #include "support/shapes.hpp"
 
 #include <zero/layout/contiguous_partitioner.hpp>
-#include <zero/layout/make_adopted_layout.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
-#include <zero/layout/single_bucketer.hpp>
-#include <zero/layout/unit_bucketer.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
 
 // Odd sizes 1, 63, 65 and 0 in one unit, float with two moments and no master weights: P = 129.
 // One bucket in reverse order: 0 -> 0, 65 -> 128, 63 -> 64, 1 -> 64: 256 elements; starts: 65 at 0,

@@ -2,10 +2,10 @@
 
 #include <zero/core/error.hpp>
 #include <zero/layout/detail/place_in_bucket.hpp>
-#include <zero/layout/layout_options.hpp>
+#include <zero/layout/gather_options.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/padding.hpp>
-#include <zero/layout/single_bucketer.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
 
 // A user-defined partitioner that breaks its contract is rejected when the layout is made.
 // Otherwise it would change the results of the training.

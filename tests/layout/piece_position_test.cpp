@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <zero/layout/contiguous_partitioner.hpp>
-#include <zero/layout/make_adopted_layout.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <zero/layout/memory_plan.hpp>
-#include <zero/layout/storage.hpp>
+#include <zero/layout/parameter_spec.hpp>
 
 #include <string>
 

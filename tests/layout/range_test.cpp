@@ -1,6 +1,6 @@
 #include "support/catch.hpp"
 
-#include <zero/layout/range.hpp>
+#include <zero/layout/piece.hpp>
 
 namespace zero::test::range_test {
 

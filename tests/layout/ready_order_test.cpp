@@ -4,9 +4,9 @@
 #include "support/shapes.hpp"
 
 #include <zero/core/error.hpp>
-#include <zero/layout/detail/ready_order.hpp>
+#include <zero/layout/detail/make_buckets.hpp>
 #include <zero/layout/lease_plan.hpp>
-#include <zero/layout/make_adopted_layout.hpp>
+#include <zero/layout/make_layout.hpp>
 
 // Layouts for a unit order other than the reverse registration order.
 

@@ -4,8 +4,8 @@
 #include "support/shapes.hpp"
 
 #include <zero/core/error.hpp>
-#include <zero/layout/make_adopted_layout.hpp>
-#include <zero/layout/range.hpp>
+#include <zero/layout/make_layout.hpp>
+#include <zero/layout/piece.hpp>
 #include <zero/layout/shard_map.hpp>
 
 #include <random>

@@ -2,14 +2,14 @@
 #include "support/shapes.hpp"
 
 #include <zero/core/error.hpp>
+#include <zero/layout/communication_model.hpp>
 #include <zero/layout/contiguous_partitioner.hpp>
-#include <zero/layout/layout_options.hpp>
+#include <zero/layout/gather_options.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/memory_plan.hpp>
+#include <zero/layout/parameter_spec.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
-#include <zero/layout/storage.hpp>
-#include <zero/layout/traffic.hpp>
-#include <zero/layout/unit_bucketer.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
 
 namespace zero::test::traffic_test {
 

@@ -7,7 +7,7 @@
 // ZERO_TEST_TIME_OUT_MS sets the time-out. With ZERO_TEST_SPLIT the training owns its communicator,
 // which was split from the one of `run_rank`.
 
-#include <zero/comm/run_rank.hpp>
+#include <zero/comm/run_ranks.hpp>
 #include <zero/mpi/communicator.hpp>
 #include <zero/mpi/session.hpp>
 #include <zero/stage/zero_stage.hpp>

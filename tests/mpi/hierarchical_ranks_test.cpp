@@ -4,7 +4,6 @@
 #include <zero/comm/detail/run_threads.hpp>
 #include <zero/comm/hierarchical.hpp>
 #include <zero/comm/loopback.hpp>
-#include <zero/comm/run_rank.hpp>
 #include <zero/comm/run_ranks.hpp>
 #include <zero/zero.hpp>
 

@@ -3,8 +3,7 @@
 #include "support/catch.hpp"
 
 #include <zero/host/detail/run.hpp>
-#include <zero/ops/detail/matrix_product.hpp>
-#include <zero/ops/detail/transpose.hpp>
+#include <zero/ops/detail/newton_schulz.hpp>
 
 #include <numeric>
 

@@ -1,5 +1,4 @@
 #include <zero/ops/arithmetic.hpp>
-#include <zero/ops/detail/fma_by_rounding_to_odd.hpp>
 #include <zero/ops/number.hpp>
 
 #include <zero/ops/integer_power.hpp>

@@ -15,11 +15,11 @@
 
 #include <zero/core/error.hpp>
 #include <zero/policy/detail/hash_of_options.hpp>
+#include <zero/policy/detail/policy_list.hpp>
 #include <zero/policy/loss_scaler.hpp>
 #include <zero/policy/no_loss_scaler.hpp>
 #include <zero/policy/static_loss_scaler.hpp>
-#include <zero/stage/detail/accepted_stage.hpp>
-#include <zero/stage/detail/replace_policy.hpp>
+#include <zero/stage/detail/compose/stage_base.hpp>
 #include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
 

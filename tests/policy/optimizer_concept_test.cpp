@@ -5,7 +5,7 @@
 #include <zero/ops/adam.hpp>
 #include <zero/ops/adamw.hpp>
 #include <zero/ops/detail/lamb_steps.hpp>
-#include <zero/ops/detail/muon_steps.hpp>
+#include <zero/ops/detail/update_parts.hpp>
 #include <zero/ops/lamb.hpp>
 #include <zero/ops/lion.hpp>
 #include <zero/ops/muon.hpp>

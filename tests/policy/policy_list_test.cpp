@@ -2,8 +2,7 @@
 
 #include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
-#include <zero/layout/single_bucketer.hpp>
-#include <zero/layout/unit_bucketer.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/ops/adamw.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/policy/detail/diagnose_policies.hpp>

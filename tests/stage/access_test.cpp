@@ -4,7 +4,7 @@
 #include "support/stages.hpp"
 
 #include <zero/layout/bucketer.hpp>
-#include <zero/layout/unit_bucketer.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/zero_stage.hpp>
 

@@ -3,7 +3,7 @@
 #include "support/toy_model.hpp"
 
 #include <zero/comm/checked.hpp>
-#include <zero/layout/single_bucketer.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/ops/adagrad.hpp>
 #include <zero/ops/adam.hpp>
 #include <zero/ops/lion.hpp>

@@ -3,7 +3,7 @@
 
 #include <zero/host/host_backend.hpp>
 #include <zero/host/threaded_queue.hpp>
-#include <zero/stage/detail/bucket_pool.hpp>
+#include <zero/stage/detail/memory/bucket_pool.hpp>
 
 #include <cstddef>
 

@@ -1,9 +1,9 @@
 #include "gather_log.hpp"
 
 #include <zero/core/host_memory_resource.hpp>
+#include <zero/layout/communication_model.hpp>
 #include <zero/layout/lease_plan.hpp>
 #include <zero/layout/memory_plan.hpp>
-#include <zero/layout/traffic.hpp>
 
 #include <functional>
 #include <string>

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <zero/layout/round_robin_partitioner.hpp>
-#include <zero/layout/single_bucketer.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/policy/static_loss_scaler.hpp>
 #include <zero/stage/zero_stage.hpp>
 

@@ -10,7 +10,7 @@
 #include <zero/comm/recording.hpp>
 #include <zero/host/delaying_queue.hpp>
 #include <zero/host/inline_queue.hpp>
-#include <zero/host/waiting_queue.hpp>
+#include <zero/host/threaded_queue.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/policy/master_weights.hpp>
 #include <zero/policy/optimizer_state.hpp>

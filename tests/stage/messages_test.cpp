@@ -2,7 +2,7 @@
 #include "support/ranks.hpp"
 
 #include <zero/comm/checked.hpp>
-#include <zero/layout/unit_bucketer.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/zero_stage.hpp>
 

@@ -4,7 +4,7 @@
 
 #include <zero/layout/parameter_spec.hpp>
 #include <zero/ops/norm.hpp>
-#include <zero/stage/norm_scope.hpp>
+#include <zero/stage/stage_options.hpp>
 
 #include <array>
 #include <bit>

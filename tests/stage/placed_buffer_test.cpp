@@ -5,12 +5,11 @@
 #include <zero/layout/balanced_partitioner.hpp>
 #include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/detail/make_buckets.hpp>
-#include <zero/layout/detail/validate_parameters.hpp>
-#include <zero/layout/layout_options.hpp>
+#include <zero/layout/gather_options.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/shard_map.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
-#include <zero/stage/detail/placed_buffer.hpp>
+#include <zero/stage/detail/memory/placed_buffer.hpp>
 
 // Sharded memory is in the order of the shard map; replicated memory is in the order of the
 // buckets.

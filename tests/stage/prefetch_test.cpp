@@ -1,6 +1,6 @@
 #include "gather_log.hpp"
 
-#include <zero/layout/traffic.hpp>
+#include <zero/layout/communication_model.hpp>
 
 #include <functional>
 #include <string>

@@ -11,7 +11,7 @@
 #include <zero/comm/recording.hpp>
 #include <zero/core/memory_resource.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
-#include <zero/layout/single_bucketer.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/policy/static_loss_scaler.hpp>
 #include <zero/stage/zero_stage.hpp>

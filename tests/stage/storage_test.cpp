@@ -2,7 +2,7 @@
 #include "support/ranks.hpp"
 #include "support/snapshot.hpp"
 
-#include <zero/layout/single_bucketer.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/stage/with_stage.hpp>
 #include <zero/stage/zero_stage.hpp>
 

@@ -4,7 +4,7 @@
 #include "support/toy_model.hpp"
 
 #include <zero/comm/recording.hpp>
-#include <zero/layout/traffic.hpp>
+#include <zero/layout/communication_model.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <optional>

@@ -3,8 +3,8 @@
 #include "support/toy_model.hpp"
 
 #include <zero/layout/balanced_partitioner.hpp>
+#include <zero/layout/communication_model.hpp>
 #include <zero/layout/dealt_group_partitioner.hpp>
-#include <zero/layout/traffic.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
 #include <zero/stage/zero_stage.hpp>
 

@@ -8,7 +8,7 @@
 #include <zero/layout/balanced_partitioner.hpp>
 #include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/dealt_group_partitioner.hpp>
-#include <zero/layout/layout_options.hpp>
+#include <zero/layout/gather_options.hpp>
 #include <zero/layout/lease_plan.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/per_tensor_partitioner.hpp>

@@ -5,8 +5,8 @@
 #include "toy_model.hpp"
 
 #include <zero/layout/memory_plan.hpp>
+#include <zero/layout/parameter_spec.hpp>
 #include <zero/layout/placement.hpp>
-#include <zero/layout/storage.hpp>
 
 #include <algorithm>
 #include <bit>

@@ -3,7 +3,7 @@
 #include "gloo_group.hpp"
 
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
-#include <zero/comm/run_rank.hpp>
+#include <zero/comm/run_ranks.hpp>
 
 #include <barrier>
 #include <exception>

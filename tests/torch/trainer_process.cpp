@@ -5,7 +5,6 @@
 #include "gloo_group.hpp"
 #include "model.hpp"
 
-#include <zero/comm/run_rank.hpp>
 #include <zero/comm/run_ranks.hpp>
 #include <zero/core/hash.hpp>
 

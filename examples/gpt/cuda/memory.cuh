@@ -4,7 +4,7 @@
 #include "check.cuh"
 
 #include <zero/core/memory_resource.hpp>
-#include <zero/cuda/default_memory.hpp>
+#include <zero/cuda/allocator_memory.hpp>
 
 #include <cuda_runtime.h>
 

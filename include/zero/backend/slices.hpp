@@ -1,7 +1,9 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/storage_types.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -53,6 +55,59 @@ struct CopySlice {
     T* tensor = nullptr;          ///< first element of the piece, in the tensor's memory
     std::size_t bucket_begin = 0; ///< offset of the piece in the bucket, in elements
     std::size_t elements = 0;     ///< length of the piece
+};
+
+/// @brief Non-owning pointers to the optimizer states of a slice, one array per state.
+template <std::size_t States, class S>
+struct StatePointers {
+    using Type = S;                  ///< storage type of a state
+    std::array<S*, States> states{}; ///< one array per state, as long as the slice
+};
+
+/// @brief Pointers to float16 states with one scale per block of 64. Blocks are counted from the
+/// start of the slice.
+template <std::size_t States>
+struct ScaledStatePointers : StatePointers<States, float16> {
+    std::array<float*, States> scales{}; ///< one array per state, with one scale per started block
+};
+
+/// @brief Pointers to states in 16 bits that are rounded stochastically.
+/// @tparam Pointers `StatePointers` or `ScaledStatePointers`
+template <class Pointers>
+struct StochasticStates : Pointers {
+    std::uint64_t first_index = 0; ///< index of the first element in registration order: the
+                                   ///< counter of its random numbers
+    std::uint64_t key = 0;         ///< key of the step; unset in a table of slices, see `decided`
+};
+
+} // namespace ZERO_NAMESPACE
+
+/// @file
+/// @brief Non-owning pointers to the weights of a slice, one type per `MasterForm`.
+
+namespace ZERO_NAMESPACE {
+
+/// @brief Weights that the update reads and writes in type M and rounds to the parameter type P.
+template <class M, class P>
+struct MasterPointers {
+    M* master = nullptr;    ///< master weights, one per element of the slice
+    P* parameter = nullptr; ///< null if the parameter is its own master
+};
+
+/// @brief Weights that are split as in `SplitFloat`. The parameter is the upper half.
+struct SplitPointers {
+    bfloat16* parameter = nullptr;      ///< the weight, rounded to nearest
+    std::uint16_t* remainder = nullptr; ///< lower 16 bits of weight minus parameter, as integers
+    std::uint8_t* rounded_up = nullptr; ///< one bit per element, the first in the lowest bit
+};
+
+/// @brief Parameters that are their own masters and are rounded stochastically.
+template <class P>
+struct StochasticPointers {
+    P* parameter = nullptr;        ///< read, updated in float, and rounded to either neighbour
+    std::uint64_t first_index = 0; ///< index of the first element in registration order: the
+                                   ///< counter of its random number
+    std::uint64_t key = 0;         ///< key of the step; unset in a table of slices, see `decided`
 };
 
 } // namespace ZERO_NAMESPACE

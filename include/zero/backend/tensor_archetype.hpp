@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "../ops/detail/matrix_product.hpp"
+#include "../ops/detail/newton_schulz.hpp"
 
 #include <cstddef>
 

@@ -4,15 +4,14 @@
 #include "../core/detail/namespace.hpp"
 #include "../host/host_backend.hpp"
 #include "../stage/describe.hpp"
-#include "../stage/detail/state_access.hpp"
+#include "../stage/detail/state/state_access.hpp"
 #include "checkpoint_directory.hpp"
-#include "detail/background_write.hpp"
 #include "detail/file.hpp"
 #include "detail/file_job.hpp"
 #include "detail/on_every_rank.hpp"
 #include "detail/publish_checkpoint.hpp"
 #include "detail/save_plan.hpp"
-#include "save_options.hpp"
+#include "load_options.hpp"
 
 #include <cstddef>
 #include <cstdint>

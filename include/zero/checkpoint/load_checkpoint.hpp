@@ -2,16 +2,14 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"
-#include "../stage/detail/state_access.hpp"
+#include "../stage/detail/state/state_access.hpp"
 #include "checkpoint_directory.hpp"
 #include "checkpoint_error.hpp"
 #include "checkpoint_reader.hpp"
-#include "detail/broadcast_text.hpp"
 #include "detail/load_state.hpp"
 #include "detail/on_every_rank.hpp"
 #include "detail/read_manifest.hpp"
 #include "load_options.hpp"
-#include "load_report.hpp"
 #include "manifest.hpp"
 
 #include <cstdint>

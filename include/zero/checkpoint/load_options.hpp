@@ -3,10 +3,12 @@
 #include "../core/detail/namespace.hpp"
 
 #include <condition_variable> // also declares durations, cheaper than <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace ZERO_NAMESPACE {
 
@@ -41,6 +43,44 @@ struct LoadOptions {
                               ///< changed. false: read once and verify while reading, so that
                               ///< damage breaks the engine
     /// As `SaveOptions::file_time_out`, for reading.
+    std::chrono::milliseconds file_time_out = std::chrono::minutes(30);
+};
+
+/// @brief The result of `load_checkpoint` or `load_parameters`.
+struct LoadReport {
+    std::string name;                          ///< name of the checkpoint, or path of the file
+    std::map<std::string, std::string> extras; ///< `SaveOptions::extras`
+    std::vector<std::string> differences; ///< accepted by `LoadOptions::may_differ`, `may_thaw` and
+                                          ///< `may_regroup`; and without them the states of frozen
+                                          ///< parameters, which are dropped, and groups of frozen
+                                          ///< parameters alone that keep the settings of the engine
+    std::vector<std::string> replaced_settings; ///< one line for each group whose settings in the
+                                                ///< program differed: the option, its value there
+                                                ///< and its value in the checkpoint, which holds
+                                                ///< now; empty without `LoadOptions::settings`
+    std::vector<std::string> without_states; ///< trainable parameters of which the checkpoint lacks
+                                             ///< states: they keep those of the engine (zero in a
+                                             ///< new one) and their own number of updates, from
+                                             ///< which the bias correction follows
+    std::uint64_t bytes_needed = 0;          ///< size of this rank's arrays in the files
+    std::uint64_t bytes_read = 0;            ///< read by this rank, with indices and checksums;
+                                             ///< data that is verified first counts twice
+};
+
+/// @brief Options of `save_checkpoint`. Pass the same on every rank.
+struct SaveOptions {
+    std::string name{}; ///< name of the checkpoint, a folder in the directory; default:
+                        ///< "step-" and the step count. An existing one is replaced
+    std::map<std::string, std::string> extras{}; ///< caller-owned texts in UTF-8, such as the
+                                                 ///< position in the data; rank 0's are saved
+    /// Afterwards keep this number of checkpoints whose names differ from this one's in the number
+    /// at the end only, this one included; 0: keep all. Those with larger numbers, left by a
+    /// training that went back, are neither counted nor removed.
+    std::size_t keep_last = 0;
+    /// The time that ranks wait for one another's files, whatever the time-out of the communicator
+    /// is; must be positive, and rank 0's counts. When it is over, every rank throws
+    /// CheckpointError. On a device, whose copies belong to the calling thread, ranks wait in
+    /// collectives: there the time-out of the communicator limits the wait instead.
     std::chrono::milliseconds file_time_out = std::chrono::minutes(30);
 };
 

@@ -2,13 +2,12 @@
 
 #include "../core/convert.hpp"
 #include "../core/detail/namespace.hpp"
-#include "../stage/detail/state_access.hpp"
-#include "../stage/initialiser.hpp"
+#include "../stage/detail/state/state_access.hpp"
+#include "../stage/parameter.hpp"
 #include "checkpoint_reader.hpp"
 #include "detail/load_state.hpp"
 #include "detail/read_manifest.hpp"
 #include "load_options.hpp"
-#include "load_report.hpp"
 
 #include <cstddef>
 #include <filesystem>

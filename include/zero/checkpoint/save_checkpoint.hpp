@@ -2,13 +2,12 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../stage/describe.hpp"
-#include "../stage/detail/state_access.hpp"
+#include "../stage/detail/state/state_access.hpp"
 #include "checkpoint_directory.hpp"
 #include "detail/on_every_rank.hpp"
 #include "detail/publish_checkpoint.hpp"
 #include "detail/save_plan.hpp"
-#include "detail/write_held.hpp"
-#include "save_options.hpp"
+#include "load_options.hpp"
 
 #include <cstdint>
 #include <filesystem>

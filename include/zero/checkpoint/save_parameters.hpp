@@ -2,7 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/dtype.hpp"
-#include "../stage/detail/state_access.hpp"
+#include "../stage/detail/state/state_access.hpp"
 #include "../stage/training_state.hpp"
 #include "detail/encode_floats.hpp"
 #include "detail/on_every_rank.hpp"

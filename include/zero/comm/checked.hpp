@@ -6,12 +6,10 @@
 #include "../core/memory_resource.hpp"
 #include "../core/policy_category.hpp"
 #include "collective_tag.hpp"
-#include "detail/call_signature.hpp"
+#include "communicator.hpp"
 #include "detail/collective_call.hpp"
-#include "detail/communicator_requirements.hpp"
 #include "detail/scratch_bytes_of.hpp"
 #include "detail/wait_for_collectives.hpp"
-#include "integer_reduction.hpp"
 #include "traffic_count.hpp"
 
 #include <cstddef>

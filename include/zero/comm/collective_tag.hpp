@@ -3,6 +3,7 @@
 #include "../core/detail/namespace.hpp"
 
 #include <cstddef>
+#include <cstdint>
 
 namespace ZERO_NAMESPACE {
 
@@ -18,5 +19,8 @@ struct CollectiveTag {
     char const* context = "";   ///< why the collective is called, if that helps to find a rank that
                                 ///< calls another one; for messages only
 };
+
+/// @brief The operation of `all_reduce_integers`.
+enum class IntegerReduction : std::uint8_t { sum, min };
 
 } // namespace ZERO_NAMESPACE

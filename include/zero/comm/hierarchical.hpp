@@ -12,13 +12,10 @@
 #include "../core/policy_category.hpp"
 #include "collective_tag.hpp"
 #include "communicator.hpp"
-#include "detail/communicator_requirements.hpp"
 #include "detail/group_place.hpp"
-#include "detail/report_failure.hpp"
+#include "detail/run_threads.hpp"
 #include "detail/scratch_bytes_of.hpp"
 #include "detail/wait_for_collectives.hpp"
-#include "hierarchical_options.hpp"
-#include "integer_reduction.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +25,18 @@
 #include <vector>
 
 namespace ZERO_NAMESPACE {
+
+/// @brief The options of a `Hierarchical` communicator. `scratch_bytes` must be equal on all ranks.
+struct HierarchicalOptions {
+    /// @brief The size of the buffer between the two levels of a reduction, at least 128 bytes. If
+    /// the part of an inner rank in a bucket is larger, the bucket is reduced in several
+    /// collectives of this size, which is slower. Not allocated if one level has a single rank.
+    std::size_t scratch_bytes = std::size_t{8} << 20U;
+
+    /// @brief The resource of that buffer, which must outlive the communicator; null:
+    /// `Backend::default_memory()`.
+    MemoryResource* memory = nullptr;
+};
 
 /// @brief A communicator of W = G * R ranks that moves data in two levels: between G ranks that are
 /// close to each other (`Intra`), and between R such groups (`Inter`).

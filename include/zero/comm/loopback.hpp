@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../backend/detail/backend_requirements.hpp"
+#include "../backend/backend.hpp"
 #include "../backend/fence.hpp"
 #include "../core/buffer.hpp"
 #include "../core/detail/light_std.hpp"
@@ -15,9 +15,7 @@
 #include "detail/collective_call.hpp"
 #include "detail/group_place.hpp"
 #include "detail/loopback_frame.hpp"
-#include "integer_reduction.hpp"
 #include "loopback_options.hpp"
-#include "splittable_communicator.hpp"
 #include "traffic_count.hpp"
 
 #include <cstddef>

@@ -3,9 +3,8 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 #include "collective_tag.hpp"
-#include "detail/communicator_requirements.hpp"
+#include "communicator.hpp"
 #include "detail/scratch_bytes_of.hpp"
-#include "integer_reduction.hpp"
 #include "traffic_count.hpp"
 
 #include <cstddef>

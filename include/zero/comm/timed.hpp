@@ -5,11 +5,9 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 #include "../core/timeline.hpp"
-#include "../core/timeline_scope.hpp"
 #include "collective_tag.hpp"
-#include "detail/communicator_requirements.hpp"
+#include "communicator.hpp"
 #include "detail/scratch_bytes_of.hpp"
-#include "integer_reduction.hpp"
 
 #include <cstddef>
 #include <cstdint>

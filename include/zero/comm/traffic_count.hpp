@@ -49,8 +49,12 @@ struct TrafficCount {
     void add(CollectiveKind kind, std::size_t elements, std::size_t element_bytes) noexcept;
 };
 
-} // namespace ZERO_NAMESPACE
+inline void TrafficCount::add(CollectiveKind kind, std::size_t elements,
+                              std::size_t element_bytes) noexcept {
+    CollectiveCount& count = kinds[static_cast<std::size_t>(kind)];
+    ++count.calls;
+    count.elements += elements;
+    count.bytes += elements * element_bytes;
+}
 
-#if !defined(ZERO_COMPILED)
-#include "detail/traffic_count.ipp"
-#endif
+} // namespace ZERO_NAMESPACE

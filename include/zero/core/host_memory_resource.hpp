@@ -1,6 +1,5 @@
 #pragma once
 
-#include "buffer_kind.hpp"
 #include "detail/namespace.hpp"
 #include "memory_resource.hpp"
 

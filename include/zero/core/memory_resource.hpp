@@ -1,11 +1,40 @@
 #pragma once
 
-#include "buffer_kind.hpp"
 #include "detail/namespace.hpp"
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 
 namespace ZERO_NAMESPACE {
+
+/// @brief The purpose of an engine buffer. The memory plan and `HostMemoryResource` count bytes per
+/// kind.
+enum class BufferKind : std::uint8_t {
+    parameters,       ///< parameter storage, replicated or only this rank's shard
+    gradients,        ///< gradient accumulation buffer, full or only this rank's shard
+    master_weights,   ///< master copies of the weights, or the remainders of split ones
+    optimizer_state,  ///< optimizer states, such as moments
+    gradient_leases,  ///< gradients of the buckets in flight in a micro-step
+    parameter_leases, ///< gathered units of stage 3; staging of scattered and adopted parameters
+    wire,             ///< one bucket in the communication type, where that type differs
+    control,          ///< scalars of the step, reports, and tables in the backend's memory
+    scratch,          ///< scratch space for the update of one whole parameter
+    communicator,     ///< scratch space of a communicator, which allocates it itself
+    commands          ///< ring of the queue that an engine on a host creates for communication
+};
+
+/// @brief Number of enumerators of `BufferKind`.
+inline constexpr std::size_t buffer_kinds = 11;
+
+/// @brief The name of a kind, for reports and messages.
+constexpr char const* name_of(BufferKind kind) noexcept {
+    constexpr std::array<char const*, buffer_kinds> names{
+        "parameters",      "gradients",        "master weights", "optimizer state",
+        "gradient leases", "parameter leases", "wire",           "control",
+        "scratch",         "communicator",     "commands"};
+    return names[static_cast<std::size_t>(kind)];
+}
 
 /// @brief Interface through which a backend allocates memory. Derive from it to place buffers
 /// (pinned memory, huge pages, a pool) or to count them.

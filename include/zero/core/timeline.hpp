@@ -2,16 +2,14 @@
 
 #include "detail/namespace.hpp"
 #include "detail/timeline_clock.hpp"
-#include "timeline_bucket.hpp"
-#include "timeline_options.hpp"
-#include "timeline_phase.hpp"
 #include "timeline_span.hpp"
-#include "timeline_summary.hpp"
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 
 namespace ZERO_NAMESPACE {
 
@@ -110,8 +108,39 @@ private:
     std::atomic<bool> _is_on{true};
 };
 
+/// @brief While it lives, the calling thread records in a timeline. Its destructor restores the
+/// previous timeline. Construct and destroy it on the same thread.
+///
+/// A `Timed` holds one, for the thread that constructs it. Another thread that calls the engine,
+/// such as one that runs the backward pass, needs its own.
+class TimelineScope {
+public:
+    /// @param timeline null: the thread records nothing
+    explicit TimelineScope(Timeline* timeline) noexcept
+        : _previous(Timeline::set_of_thread(timeline)) {}
+    TimelineScope(TimelineScope const&) = delete;
+    TimelineScope& operator=(TimelineScope const&) = delete;
+    ~TimelineScope() { Timeline::set_of_thread(_previous); }
+
+private:
+    Timeline* _previous;
+};
+
+/// @brief Writes timelines as one file in the Chrome trace format, which Perfetto
+/// (ui.perfetto.dev) and chrome://tracing show.
+///
+/// A rank is a process. Each of its queues is a track, and so is the thread that enqueues
+/// ("host"), with its waits and its calls of collectives. Waits below a microsecond are left out.
+/// Times are microseconds from the first span on. Ranks of different machines do not share a
+/// clock.
+/// @param path the file, which is replaced
+/// @param timelines timelines of some ranks, whose queues must have run everything
+/// @throws Error if the file cannot be written; the error of a device whose times cannot be read
+void write_timelines(std::string const& path, std::span<Timeline* const> timelines);
+
 } // namespace ZERO_NAMESPACE
 
 #if !defined(ZERO_COMPILED)
 #include "detail/timeline.ipp"
+#include "detail/write_timelines.ipp"
 #endif

@@ -3,8 +3,8 @@
 #include "../core/detail/namespace.hpp"
 #include "capture_lock.hpp"
 #include "detail/check.hpp"
+#include "detail/event_clock.hpp"
 #include "detail/event_pool.hpp"
-#include "detail/query_event.hpp"
 #include "detail/stream_capture.hpp"
 
 #include <cuda_runtime_api.h>

@@ -2,7 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "detail/clean_up.hpp"
-#include "detail/query_event.hpp"
+#include "detail/event_clock.hpp"
 #include "detail/stream_capture.hpp"
 #include "nccl_library.hpp"
 #include "nccl_system.hpp"

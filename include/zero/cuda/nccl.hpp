@@ -4,7 +4,6 @@
 #include "linked_nccl.hpp"
 #include "linked_system.hpp"
 #include "nccl_communicator.hpp"
-#include "nccl_interface.hpp"
 #include "nccl_library.hpp"
 #include "nccl_options.hpp"
 

@@ -9,11 +9,9 @@
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "../core/storage_types.hpp"
-#include "detail/nccl_require_matching_version.hpp"
-#include "detail/nccl_require_success.hpp"
+#include "detail/nccl_flights.hpp"
 #include "detail/nccl_session.hpp"
 #include "detail/nccl_start.hpp"
-#include "nccl_interface.hpp"
 #include "nccl_library.hpp"
 #include "nccl_options.hpp"
 

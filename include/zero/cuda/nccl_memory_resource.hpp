@@ -3,7 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/detail/text.hpp"
 #include "../core/memory_resource.hpp"
-#include "detail/nccl_require_success.hpp"
+#include "detail/nccl_flights.hpp"
 #include "detail/nccl_session.hpp"
 #include "nccl_communicator.hpp"
 #include "nccl_library.hpp"

@@ -2,6 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "nccl_library.hpp"
+#include "nccl_system.hpp"
 
 #include <chrono>
 
@@ -29,6 +30,13 @@ struct NcclOptions {
     /// Sums with NCCL's own all-reduce. It is faster for small messages but adds in another order
     /// than NCCL's reduce-scatter, so stage 0 no longer equals stages 1 to 3 bit for bit.
     bool native_all_reduce = false;
+};
+
+/// @brief The NCCL and the system that a communicator uses. Owns neither; both outlive every
+/// communicator made with them.
+struct NcclInterface {
+    NcclLibrary* nccl = nullptr;  ///< must not be null when a communicator starts
+    NcclSystem* system = nullptr; ///< must not be null when a communicator starts
 };
 
 } // namespace ZERO_NAMESPACE::cuda

@@ -4,6 +4,7 @@
 #include "detail/check.hpp"
 #include "detail/clean_up.hpp"
 
+#include <cstdint>
 #include <cuda_runtime_api.h>
 
 namespace ZERO_NAMESPACE::cuda {
@@ -33,5 +34,11 @@ private:
     cudaStream_t _stream = nullptr;
     int _device = 0;
 };
+
+/// @brief Returns the value of a stream option that the caller must set; no stream has it.
+inline cudaStream_t unset_stream() noexcept {
+    return reinterpret_cast<cudaStream_t>(
+        ~std::uintptr_t{0}); // the special streams of CUDA are small numbers
+}
 
 } // namespace ZERO_NAMESPACE::cuda

@@ -5,16 +5,14 @@
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 #include "../core/memory_resource.hpp"
+#include "allocator_memory.hpp"
 #include "capture_lock.hpp"
-#include "default_memory.hpp"
 #include "detail/check.hpp"
 #include "detail/clean_up.hpp"
 #include "detail/stream_capture.hpp"
 #include "event.hpp"
 #include "owned_stream.hpp"
-#include "pinned_memory.hpp"
 #include "slice_table.hpp"
-#include "unset_stream.hpp"
 
 #include <cuda_runtime_api.h>
 

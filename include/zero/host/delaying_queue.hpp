@@ -2,10 +2,11 @@
 
 #include "../core/detail/namespace.hpp"
 #include "threaded_queue.hpp"
-#include "when_full.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <thread>
 
 namespace ZERO_NAMESPACE::host {
 
@@ -31,8 +32,16 @@ private:
     unsigned _longest;
 };
 
-} // namespace ZERO_NAMESPACE::host
+inline DelayingQueue::~DelayingQueue() {
+    stop();
+}
 
-#if !defined(ZERO_COMPILED)
-#include "detail/delaying_queue.ipp"
-#endif
+inline void DelayingQueue::pause() {
+    _state = _state * 6364136223846793005U + 1442695040888963407U;
+    auto const random = static_cast<unsigned>(_state >> 33U);
+    if (random % 4 == 0) {
+        std::this_thread::sleep_for(std::chrono::microseconds(random / 4 % (_longest + 1)));
+    }
+}
+
+} // namespace ZERO_NAMESPACE::host

@@ -4,10 +4,21 @@
 #include "../core/storage_types.hpp"
 #include "../ops/exact_sum.hpp"
 #include "../ops/norm.hpp"
-#include "detail/convert.hpp"
 
 #include <cstddef>
 #include <cstdint>
+
+namespace ZERO_NAMESPACE::host::detail {
+
+/// @brief `host::convert` as one of several conversions of an operation. Used by `HostBackend` for
+/// copies between tensors and buckets.
+/// @param moved_bytes bytes that all conversions of the operation read and write; decides whether
+/// the results bypass the caches
+template <StorageType To, StorageType From>
+void convert(To* out, From const* in, std::size_t n, float factor,
+             std::size_t moved_bytes) noexcept;
+
+} // namespace ZERO_NAMESPACE::host::detail
 
 /// The element loops of the host backend, except the update of an optimizer (`update.hpp`). They
 /// run on the calling thread, accept any number of elements and any alignment, and give the same
@@ -58,7 +69,7 @@ void count_zeros(T const* values, std::size_t n, std::int64_t& count) noexcept;
 } // namespace ZERO_NAMESPACE::host
 
 #if defined(ZERO_COMPILED)
-#include "detail/kernel_instantiations.hpp"
+#include "detail/host_backend_instantiations.hpp"
 
 namespace ZERO_NAMESPACE::host {
 ZERO_HOST_INSTANTIATE_KERNELS(extern)

@@ -1,17 +1,15 @@
 #pragma once
 
 #include "../backend/slices.hpp"
-#include "../backend/state_pointers.hpp"
 #include "../backend/update_decision.hpp"
-#include "../backend/weight_pointers.hpp"
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../ops/arithmetic.hpp"
-#include "../ops/detail/matrix_product.hpp"
+#include "../ops/detail/newton_schulz.hpp"
 #include "../ops/exact_sum.hpp"
 #include "detail/master_weight_access.hpp"
 #include "detail/run.hpp"
-#include "detail/run_update.hpp"
+#include "detail/scaled_update_loop.hpp"
 #include "kernels.hpp"
 #include "update.hpp"
 

@@ -3,9 +3,7 @@
 #include "../core/buffer.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/memory_resource.hpp"
-#include "event.hpp"
 #include "queue.hpp"
-#include "when_full.hpp"
 
 #include <atomic>
 #include <condition_variable>
@@ -16,6 +14,12 @@
 #include <thread>
 
 namespace ZERO_NAMESPACE::host {
+
+/// @brief The answer of a full queue to the thread that enqueues another command.
+enum class WhenFull : std::uint8_t {
+    throw_error, ///< throws QueueFull; the command is not enqueued
+    wait         ///< blocks the thread until a quarter of the queue is free
+};
 
 /// @brief A fixed ring of commands and one worker thread that runs them. Owns both.
 ///
@@ -98,6 +102,20 @@ private:
     std::condition_variable _enqueued;
     bool _is_stopping = false;
     std::thread _worker;
+};
+
+/// @brief A threaded queue that waits for room instead of throwing QueueFull. An engine creates one
+/// for its communication.
+class WaitingQueue final : public ThreadedQueue {
+public:
+    /// @param capacity as for `ThreadedQueue`
+    explicit WaitingQueue(std::size_t capacity = default_capacity)
+        : ThreadedQueue(capacity, WhenFull::wait) {}
+
+    /// @param capacity as for `ThreadedQueue`
+    /// @param memory where the ring of commands lies; must outlive the queue
+    WaitingQueue(std::size_t capacity, MemoryResource& memory)
+        : ThreadedQueue(capacity, WhenFull::wait, memory) {}
 };
 
 } // namespace ZERO_NAMESPACE::host

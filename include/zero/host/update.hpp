@@ -1,12 +1,11 @@
 #pragma once
 
-#include "../backend/state_pointers.hpp"
-#include "../backend/weight_pointers.hpp"
+#include "../backend/slices.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/storage_types.hpp"
+#include "detail/copy_loop.hpp"
 #include "detail/master_weight_access.hpp"
-#include "detail/run_update.hpp"
-#include "detail/streaming.hpp"
+#include "detail/scaled_update_loop.hpp"
 
 #include <array>
 #include <cstddef>

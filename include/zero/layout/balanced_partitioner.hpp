@@ -2,7 +2,6 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
-#include "partition_item.hpp"
 #include "partitioner.hpp"
 
 #include <cstddef>

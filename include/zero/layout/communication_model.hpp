@@ -1,13 +1,93 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "network_level.hpp"
-#include "step_communication.hpp"
+#include "../core/detail/throw_error.hpp"
+#include "../core/error.hpp"
+#include "element_sizes.hpp"
+#include "flat_layout.hpp"
+#include "gather_options.hpp"
+#include "placement.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace ZERO_NAMESPACE {
+
+/// @brief One level of a network, as the ranks that communicate over it see it: a message of n
+/// bytes takes `latency_seconds + n / bytes_per_second` (Thakur, Rabenseifner and Gropp,
+/// Optimization of Collective Communication Operations in MPICH, 2005, section "Cost Model").
+struct NetworkLevel {
+    double latency_seconds = 0;  ///< latency of one message; finite, at least 0
+    double bytes_per_second = 0; ///< bandwidth in one direction, while all ranks communicate;
+                                 ///< finite, above 0
+};
+
+/// @brief A measured reduce-scatter or all-gather of equal extents.
+struct CollectiveSample {
+    double read_bytes = 0; ///< bytes that one rank reads from the others: (W - 1) / W of the bucket
+    double seconds = 0;    ///< the time of the collective
+};
+
+/// @brief Returns the level on which both collectives take as long as measured:
+/// (W - 1) `latency_seconds` + `read_bytes` / `bytes_per_second`.
+///
+/// If the two measurements give a negative latency, the latency is 0.
+/// @param world number of ranks that measured, at least 2
+/// @param shorter reads fewer bytes, and takes less time, than `longer`
+/// @throws InvalidArgument if an argument is out of range
+NetworkLevel fit_network_level(std::size_t world, CollectiveSample shorter,
+                               CollectiveSample longer);
+
+/// @brief The collectives of one purpose in a step, as one rank sees them.
+struct CommunicationTerm {
+    /// @brief Number of reduce-scatters and all-gathers. An all-reduce counts as one of each.
+    std::uint64_t calls = 0;
+    std::uint64_t bytes = 0; ///< read from other ranks
+
+    friend bool operator==(CommunicationTerm, CommunicationTerm) = default;
+};
+
+/// @brief The collectives of one optimizer step by purpose, as one rank sees them.
+struct StepCommunication {
+    CommunicationTerm gathers;    ///< parameters of acquired units (stage 3)
+    CommunicationTerm reductions; ///< gradients; in stage 0 the gather of their sums as well
+    CommunicationTerm publishes;  ///< updated parameters (stages 1 and 2)
+
+    /// @brief All-reduces of a few integers: the norm, the overflow and the settings. Each is one
+    /// call, and its bytes are the payload.
+    CommunicationTerm control;
+
+    friend bool operator==(StepCommunication const&, StepCommunication const&) = default;
+};
+
+/// @brief Properties of a step, besides layout and stage, that set its number of calls and bytes.
+struct StepCommunicationOptions {
+    ElementSizes sizes{}; ///< element sizes of the only parameter type of the layout
+
+    /// @brief Elements of the buffer in which gradients are converted to the communication type; a
+    /// larger bucket is sent in chunks. 0: gradients are not converted.
+    std::size_t wire_elements = 0;
+    std::size_t control_calls = 1;                    ///< 2 if gradients are inspected over a
+                                                      ///< communicator that does not sum and
+                                                      ///< minimise integers together
+    std::size_t control_bytes = sizeof(std::int64_t); ///< payload of all of them; stage 3 adds
+                                                      ///< 24 that compare the order of units
+    GatherOptions gather{};                           ///< as for `step_traffic_of_rank`
+};
+
+/// @brief Counts the collectives of one optimizer step and the bytes that a rank reads in them:
+/// those of `step_traffic_of_rank`, split by purpose. O(buckets + acquired units).
+///
+/// With uneven extents take the maximum over the ranks.
+/// @param stage 0 to 3
+/// @param micro_steps micro-steps accumulated in the step, at least 1
+/// @param acquired_units the units acquired during the step, once per acquisition (stage 3 only)
+/// @throws InvalidArgument if the layout has no such rank or unit, or an argument is out of range
+StepCommunication count_step_communication(FlatLayout const& layout, std::size_t rank, int stage,
+                                           ReductionSchedule schedule, std::size_t micro_steps,
+                                           std::span<std::size_t const> acquired_units,
+                                           StepCommunicationOptions const& options = {});
 
 /// @brief The algorithm of a reduce-scatter or an all-gather across hosts. On one host, and with
 /// one rank per host, all of them take the same time.
@@ -116,6 +196,61 @@ private:
     std::size_t _ranks_per_host; ///< 0: all ranks are on one host
     CollectiveAlgorithm _algorithm;
 };
+
+} // namespace ZERO_NAMESPACE
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Throws `InvalidArgument` unless the layout has such a rank.
+inline void require_rank(FlatLayout const& layout, std::size_t rank) {
+    if (rank >= layout.world()) {
+        throw_error<InvalidArgument>({"zero: there is no rank ", rank, "; the layout has ",
+                                      layout.world(), " ranks, numbered from 0."});
+    }
+}
+
+} // namespace ZERO_NAMESPACE::detail
+
+namespace ZERO_NAMESPACE {
+
+/// @brief Elements read from other ranks, per kind of collective. Excludes control traffic: the
+/// norm, the layout hash and the first broadcast.
+struct Traffic {
+    std::uint64_t reduce_scatter = 0; ///< gradients
+    std::uint64_t all_gather = 0;     ///< parameters; in stage 0, sums of gradients
+    std::uint64_t all_reduce = 0;     ///< gradients in stage 0, with one reduction per step
+
+    /// @brief Returns the sum over all kinds.
+    [[nodiscard]] constexpr std::uint64_t total() const noexcept {
+        return reduce_scatter + all_gather + all_reduce;
+    }
+    friend constexpr bool operator==(Traffic, Traffic) = default;
+};
+
+/// @brief Returns the elements that one rank reads from the others in one optimizer step (ZeRO,
+/// section 7).
+///
+/// Let P' be the trainable elements, padding included. Summed over ranks, stages 0 to 2 move
+/// 2 P' (W - 1) elements: an all-reduce of gradients, or a reduce-scatter of gradients and an
+/// all-gather of parameters. Each further reduction in an accumulation adds P' (W - 1). Stage 3
+/// gathers a unit each time it is acquired, and no parameters at the end of the step. If the shards
+/// are equal, each rank reads 1 / W of the sum.
+/// @param micro_steps micro-steps accumulated in the step
+/// @param acquired_units the units acquired during the step, once per acquisition, the same in
+/// every micro-step (stage 3 only)
+/// @param gather the options of the stage. Persistent buckets are gathered once a step, and buckets
+/// that are kept until their next acquisition are not gathered for it. The formula holds from the
+/// second step on, as long as `max_live_elements` leaves room for what is kept.
+/// @throws InvalidArgument if there is no such rank
+Traffic step_traffic_of_rank(FlatLayout const& layout, std::size_t rank, int stage,
+                             ReductionSchedule schedule, std::size_t micro_steps,
+                             std::span<std::size_t const> acquired_units,
+                             GatherOptions const& gather = {});
+
+/// @brief Returns the sum of `step_traffic_of_rank` over all ranks.
+Traffic step_traffic(FlatLayout const& layout, int stage, ReductionSchedule schedule,
+                     std::size_t micro_steps, std::span<std::size_t const> acquired_units,
+                     GatherOptions const& gather = {});
 
 } // namespace ZERO_NAMESPACE
 

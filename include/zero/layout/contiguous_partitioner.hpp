@@ -3,7 +3,6 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 #include "detail/place_in_bucket.hpp"
-#include "partition_item.hpp"
 #include "partitioner.hpp"
 
 #include <cstddef>

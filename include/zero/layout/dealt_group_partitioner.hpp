@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "partitioner.hpp"
 #include "whole_group_partitioner.hpp"
@@ -28,8 +29,15 @@ struct DealtGroupPartitioner : WholeGroupPartitioner {
 };
 static_assert(OrderingPartitioner<DealtGroupPartitioner>);
 
-} // namespace ZERO_NAMESPACE
+[[gnu::cold]] inline std::vector<std::size_t>
+DealtGroupPartitioner::order(std::span<std::size_t const> elements, std::size_t world) {
+    std::vector<std::size_t> dealt;
+    for (std::size_t list = 0; list < detail::smaller(world, elements.size()); ++list) {
+        for (std::size_t index = list; index < elements.size(); index += world) {
+            dealt.push_back(index);
+        }
+    }
+    return dealt;
+}
 
-#if !defined(ZERO_COMPILED)
-#include "detail/dealt_group_partitioner.ipp"
-#endif
+} // namespace ZERO_NAMESPACE

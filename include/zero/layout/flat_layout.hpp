@@ -2,12 +2,10 @@
 
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
-#include "bucket_plan.hpp"
+#include "bucketer.hpp"
 #include "cuts.hpp"
 #include "parameter_spec.hpp"
 #include "piece.hpp"
-#include "piece_position.hpp"
-#include "range.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "flat_layout.hpp"
-#include "piece_position.hpp"
+#include "piece.hpp"
 #include "placement.hpp"
 
 #include <cstddef>

@@ -4,9 +4,9 @@
 #include "../core/detail/namespace.hpp"
 #include "flat_layout.hpp"
 #include "gather_options.hpp"
+#include "parameter_spec.hpp"
+#include "piece.hpp"
 #include "placement.hpp"
-#include "range.hpp"
-#include "storage.hpp"
 
 #include <cstddef>
 #include <vector>

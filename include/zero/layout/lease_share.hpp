@@ -1,10 +1,15 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "element_sizes.hpp"
 #include "flat_layout.hpp"
+#include "gather_options.hpp"
+#include "parameter_spec.hpp"
+#include "placement.hpp"
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace ZERO_NAMESPACE {
@@ -26,6 +31,41 @@ struct LeaseShare {
 /// the buckets hold no elements
 std::vector<LeaseShare> lease_shares(FlatLayout const& layout,
                                      std::span<std::size_t const> buckets);
+
+/// @brief Names the units and parameters that set the size of the leases of one parameter type, for
+/// instance
+///
+///     gradient leases (1.49 GB) at their peak:
+///       unit 33: 1.05 GB in 2 parameters, the largest is 'head' with 1.05 GB
+///       unit 32: 436.22 MB in 9 parameters, the largest is 'layer31.gate' with 117.44 MB
+///
+/// At the peak the most elements are in flight. The lines of a buffer sum up to its size: padding,
+/// gaps between places and spare places follow the three largest units. Copies of caller-owned
+/// gradients are a buffer of their own. If all parameters lie in one unit, as they do by default, a
+/// last line states the cost. Same complexity as the lease plans, and O(n log n) in the parameters.
+/// @param sizes of gradients and parameters
+/// @param spares number of spare places, as for the lease plans
+/// @param gather the options of stage 3, as for the lease plans
+/// @param sums_in_leases whether sums replace gradients, so gradients have no leases
+/// (`can_sum_in_leases`)
+/// @return lines that end with a line break; empty if nothing is leased
+[[nodiscard]] std::string describe_leases(FlatLayout const& layout, StageRow const& row,
+                                          ElementSizes const& sizes, Storage storage,
+                                          std::size_t spares = 0, std::size_t type = 0,
+                                          GatherOptions const& gather = {},
+                                          bool sums_in_leases = false);
+
+namespace detail {
+
+/// @brief Returns a line that says why a rank that holds the sums of all gradients has leases
+/// beside them; empty if it has none, or holds its share of the sums.
+/// @param has_one_micro_step whether a step has one micro-step
+/// @param has_same_type whether sums have the type of the gradients
+[[nodiscard]] std::string lease_reason(FlatLayout const& layout, StageRow const& row,
+                                       std::size_t type, bool has_one_micro_step,
+                                       bool has_same_type);
+
+} // namespace detail
 
 } // namespace ZERO_NAMESPACE
 

@@ -2,16 +2,17 @@
 
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
-#include "bucket_plan.hpp"
 #include "bucketer.hpp"
-#include "detail/bucketer_ref.hpp"
 #include "detail/make_buckets.hpp"
 #include "detail/partitioner_ref.hpp"
+#include "detail/place_in_bucket.hpp"
 #include "flat_layout.hpp"
-#include "layout_options.hpp"
+#include "gather_options.hpp"
 #include "parameter_spec.hpp"
 #include "partitioner.hpp"
 
+#include <cstddef>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,27 @@ FlatLayout make_layout(std::vector<ParameterSpec> parameters, LayoutOptions cons
         detail::as_span(parameters), options, detail::partitioner_ref<Partitioner>(),
         detail::bucketer_ref<Bucketer>(bucketing));
     return {std::move(parameters), options.world, std::move(buckets), options.unit_order};
+}
+
+/// @brief Returns the layout of parameters in an adopted block: one contiguous block of the
+/// caller's memory, which is communicated in place.
+///
+/// Bucket boundaries are multiples of W * 64 elements from the start of the block, so they fall
+/// inside parameters; none lies past the end of the block. Where adjacent trainable parameters
+/// begin or end between two such multiples, the remaining elements go into one small staged bucket,
+/// which is communicated through a copy. Frozen parameters stay where they are and have no bucket.
+/// The cut is always even and contiguous.
+/// @param offsets first element of each parameter, counted from the start of the block
+/// @throws InvalidArgument naming the parameter or option and the remedy; also if two parameters
+/// overlap, or if `options.unit_order` is given, because it cannot be followed
+template <class Bucketer>
+FlatLayout
+make_adopted_layout(std::vector<ParameterSpec> parameters, std::span<std::size_t const> offsets,
+                    LayoutOptions const& options,
+                    typename Bucketer::Options bucketing = typename Bucketer::Options()) {
+    std::vector<BucketPlan> buckets = detail::make_adopted_buckets(
+        detail::as_span(parameters), offsets, options, detail::bucketer_ref<Bucketer>(bucketing));
+    return {std::move(parameters), options.world, std::move(buckets)};
 }
 
 } // namespace ZERO_NAMESPACE

@@ -1,8 +1,6 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "gradient_memory.hpp"
-#include "tile.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +9,29 @@
 #include <vector>
 
 namespace ZERO_NAMESPACE {
+
+/// @brief The memory into which the backward pass writes the gradient of a parameter.
+enum class GradientMemory : std::uint8_t {
+    engine, ///< leased from the engine
+    caller, ///< caller-owned, anywhere
+    block   ///< caller-owned, at the same offset in one block of gradients as the parameter in the
+            ///< adopted block; reduced in place
+};
+
+/// @brief Where a tile lies: the name and shape of the whole parameter, and the offset of the tile
+/// in it. A tile is a contiguous part that is gathered and reduced by itself. `tiles` fills it.
+/// Register the tiles of a parameter consecutively, from its first element to its last.
+struct Tile {
+    std::string of{};                 ///< name of the parameter; empty: not a tile
+    std::size_t begin = 0;            ///< offset of the tile in the parameter
+    std::size_t elements = 0;         ///< elements of the whole parameter
+    std::vector<std::size_t> shape{}; ///< shape of the whole parameter; empty: not given
+
+    /// @brief Returns whether the registration is a tile after the first one of its parameter.
+    [[nodiscard]] bool is_later() const noexcept { return !of.empty() && begin != 0; }
+
+    friend bool operator==(Tile const&, Tile const&) = default;
+};
 
 /// @brief How an optimizer with a rule of its own for matrices (`Muon`) updates a parameter.
 enum class Update : std::uint8_t {
@@ -33,6 +54,13 @@ struct ParameterSpec {
     Tile tile{};                      ///< the parameter that it is a tile of, if any
     std::optional<Update> update{};   ///< chosen by `update` or `rows` of the registration; in a
                                       ///< layout for `Muon` every trainable parameter has it
+};
+
+/// @brief The memory in which the parameters lie, and its owner.
+enum class Storage : std::uint8_t {
+    owned,    ///< in memory of the engine, which hands out pointers
+    adopted,  ///< in one contiguous caller-owned block, communicated in place (stages 0 to 2)
+    scattered ///< in caller-owned tensors anywhere, copied after the all-gather (stages 0 to 2)
 };
 
 } // namespace ZERO_NAMESPACE

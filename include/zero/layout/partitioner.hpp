@@ -1,8 +1,66 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "detail/partitioner_requirements.hpp"
-#include "partition_item.hpp"
+#include "../core/policy_category.hpp"
+#include "flat_layout.hpp"
+
+#include <concepts>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief A piece of a bucket as a `Partitioner` sees it.
+struct PartitionItem {
+    std::size_t index = 0;    ///< identifies the piece when the partitioner reorders the items
+    std::size_t elements = 0; ///< without padding
+    std::size_t offset = 0; ///< set by the partitioner: first element in the bucket, a multiple of
+                            ///< `granularity`
+};
+
+} // namespace ZERO_NAMESPACE
+
+namespace ZERO_NAMESPACE::detail {
+
+// The requirements of `Partitioner` and `OrderingPartitioner`, one concept each. The concepts and
+// their messages use them.
+
+template <class P>
+concept PartitionerHasCategory = std::same_as<typename P::policy_category, PartitionerCategory>;
+
+template <class P>
+concept PartitionerHasOptions = requires { typename P::Options; };
+
+template <class P>
+concept PartitionerHasCutsParameters = std::same_as<decltype(P::cuts_parameters), bool const>;
+
+template <class P>
+concept PartitionerHasCutsGroup = std::same_as<decltype(P::cuts_group), bool const>;
+
+template <class P>
+concept PartitionerHasIsEven = std::same_as<decltype(P::is_even), bool const>;
+
+template <class P>
+concept PartitionerHasState = std::copy_constructible<typename P::State>;
+
+template <class P>
+concept PartitionerHasBegin = requires(std::span<std::size_t const> elements, std::size_t world) {
+    { P::begin(elements, world) } -> std::same_as<typename P::State>;
+};
+
+template <class P>
+concept PartitionerHasPartition = requires(std::span<PartitionItem> items, typename P::State& state,
+                                           std::span<std::size_t> cuts) {
+    { P::partition(items, state, cuts) } -> std::same_as<void>;
+};
+
+template <class P>
+concept PartitionerHasOrder = requires(std::span<std::size_t const> elements, std::size_t world) {
+    { P::order(elements, world) } -> std::same_as<std::vector<std::size_t>>;
+};
+
+} // namespace ZERO_NAMESPACE::detail
 
 namespace ZERO_NAMESPACE {
 
@@ -61,6 +119,39 @@ consteval bool diagnose_partitioner() {
             "std::span<std::size_t> cuts)'.");
     }
     return Partitioner<P>;
+}
+
+/// @brief Returns the offset of each bucket's extent in the shard of a rank, then the size of the
+/// shard. O(buckets).
+///
+/// A shard holds the extents of one rank one after the other, in bucket order. Buckets of other
+/// types have length 0. Every sharded state is stored in this order.
+std::vector<std::size_t> shard_begins(FlatLayout const& layout, std::size_t rank,
+                                      std::size_t type = 0);
+
+/// @brief Returns the offset of each bucket in a replicated state, which holds whole buckets, then
+/// the size of the state. O(buckets).
+std::vector<std::size_t> replica_begins(FlatLayout const& layout, std::size_t type = 0);
+
+[[gnu::cold]] inline std::vector<std::size_t> shard_begins(FlatLayout const& layout,
+                                                           std::size_t rank, std::size_t type) {
+    std::vector<std::size_t> begins{0};
+    for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
+        begins.push_back(
+            begins.back()
+            + (layout.bucket(bucket).type == type ? layout.extent(bucket, rank).size() : 0));
+    }
+    return begins;
+}
+
+[[gnu::cold]] inline std::vector<std::size_t> replica_begins(FlatLayout const& layout,
+                                                             std::size_t type) {
+    std::vector<std::size_t> begins{0};
+    for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
+        begins.push_back(begins.back()
+                         + (layout.bucket(bucket).type == type ? layout.elements(bucket) : 0));
+    }
+    return begins;
 }
 
 } // namespace ZERO_NAMESPACE

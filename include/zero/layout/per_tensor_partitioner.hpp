@@ -2,8 +2,8 @@
 
 #include "../core/detail/namespace.hpp"
 #include "contiguous_partitioner.hpp"
-#include "parameter_bucketer.hpp"
 #include "partitioner.hpp"
+#include "size_capped_bucketer.hpp"
 
 namespace ZERO_NAMESPACE {
 

@@ -2,11 +2,13 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
-#include "partition_item.hpp"
+#include "detail/place_in_bucket.hpp"
 #include "partitioner.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <vector>
 
 namespace ZERO_NAMESPACE {
 
@@ -37,8 +39,15 @@ struct RoundRobinPartitioner {
 };
 static_assert(Partitioner<RoundRobinPartitioner>);
 
-} // namespace ZERO_NAMESPACE
+[[gnu::cold]] inline void RoundRobinPartitioner::partition(std::span<PartitionItem> items,
+                                                           State& state,
+                                                           std::span<std::size_t> cuts) {
+    std::size_t const world = cuts.size() - 1;
+    std::vector<std::uint64_t> owners;
+    for (std::size_t index = 0; index < items.size(); ++index) {
+        owners.push_back(state.turn++ % world);
+    }
+    detail::place_by_owner(items, owners, cuts);
+}
 
-#if !defined(ZERO_COMPILED)
-#include "detail/round_robin_partitioner.ipp"
-#endif
+} // namespace ZERO_NAMESPACE

@@ -2,8 +2,8 @@
 
 #include "../core/detail/namespace.hpp"
 #include "flat_layout.hpp"
+#include "partitioner.hpp"
 #include "piece.hpp"
-#include "shard_begins.hpp"
 
 #include <cstddef>
 #include <optional>

@@ -1,8 +1,9 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/detail/throw_error.hpp"
+#include "../core/error.hpp"
 #include "../core/policy_category.hpp"
-#include "bucket_item.hpp"
 #include "bucketer.hpp"
 
 #include <cstddef>
@@ -30,8 +31,75 @@ struct SizeCappedBucketer {
 };
 static_assert(Bucketer<SizeCappedBucketer>);
 
-} // namespace ZERO_NAMESPACE
+/// @brief `ParameterBucketer` has no options.
+struct ParameterBucketerOptions {};
 
-#if !defined(ZERO_COMPILED)
-#include "detail/size_capped_bucketer.ipp"
-#endif
+/// @brief Makes one bucket per parameter: the most collectives and the finest overlap.
+struct ParameterBucketer {
+    using policy_category = BucketerCategory;
+    using Options = ParameterBucketerOptions;
+    static constexpr bool may_span_units = false;
+
+    static void validate(Options const&) {}
+    static std::size_t take(std::span<BucketItem const>, Options const&, std::size_t) { return 1; }
+};
+static_assert(Bucketer<ParameterBucketer>);
+
+/// @brief `SingleBucketer` has no options.
+struct SingleBucketerOptions {};
+
+/// @brief Puts all parameters into one bucket: one reduction after the backward pass, without
+/// overlap. It does not serve stage 3.
+struct SingleBucketer {
+    using policy_category = BucketerCategory;
+    using Options = SingleBucketerOptions;
+    static constexpr bool may_span_units = true;
+
+    static void validate(Options const&) {}
+    static std::size_t take(std::span<BucketItem const> items, Options const&, std::size_t) {
+        return items.size();
+    }
+};
+static_assert(Bucketer<SingleBucketer>);
+
+/// @brief `UnitBucketer` has no options.
+struct UnitBucketerOptions {};
+
+/// @brief Makes one bucket per unit. The default in stage 3.
+struct UnitBucketer {
+    using policy_category = BucketerCategory;
+    using Options = UnitBucketerOptions;
+    static constexpr bool may_span_units = false;
+
+    static void validate(Options const&) {}
+
+    static std::size_t take(std::span<BucketItem const> items, Options const&, std::size_t) {
+        std::size_t taken = 1;
+        while (taken < items.size() && items[taken].unit == items[0].unit) {
+            ++taken;
+        }
+        return taken;
+    }
+};
+static_assert(Bucketer<UnitBucketer>);
+
+[[gnu::cold]] inline void SizeCappedBucketer::validate(Options const& options) {
+    if (options.bucket_bytes == 0) {
+        detail::throw_error<InvalidArgument>({"zero: bucket_bytes is 0; give the capacity of "
+                                              "a bucket in bytes; 25 MiB is a good start."});
+    }
+}
+
+[[gnu::cold]] inline std::size_t SizeCappedBucketer::take(std::span<BucketItem const> items,
+                                                          Options const& options,
+                                                          std::size_t element_bytes) {
+    std::size_t const cap = options.bucket_bytes / element_bytes;
+    std::size_t filled = items[0].elements;
+    std::size_t taken = 1;
+    while (taken < items.size() && filled <= cap && items[taken].elements <= cap - filled) {
+        filled += items[taken++].elements;
+    }
+    return taken;
+}
+
+} // namespace ZERO_NAMESPACE

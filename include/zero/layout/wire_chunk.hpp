@@ -6,7 +6,7 @@
 #include "../core/detail/namespace.hpp"
 #include "cuts.hpp"
 #include "padding.hpp"
-#include "range.hpp"
+#include "piece.hpp"
 
 #include <cstddef>
 

@@ -1,13 +1,22 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/error.hpp"
 #include "../core/memory_resource.hpp"
-#include "order.hpp"
 
 #include <condition_variable> // also declares durations, cheaper than <chrono>
 #include <cstddef>
+#include <cstdint>
 
 namespace ZERO_NAMESPACE::mpi {
+
+/// @brief The order in which `mpi::Communicator` adds the values of the ranks.
+enum class Order : std::uint8_t {
+    rank,    ///< from rank 0 on, in float, rounded once: the bits of every other transport
+    library, ///< that of MPI_Ireduce_scatter and MPI_Ireduce for float, which may be faster;
+             ///< bfloat16 and float16 are added in rank order, because MPI has no such types, and
+             ///< so are the values of two ranks, whose sums have one order
+};
 
 /// @brief The options of `mpi::Communicator`. `order` and `scratch_bytes` must be equal on all
 /// ranks.
@@ -37,6 +46,12 @@ struct Options {
     /// @brief The resource of that buffer, which must outlive the communicator; null:
     /// `HostBackend::default_memory()`.
     MemoryResource* memory = nullptr;
+};
+
+/// @brief A function of MPI failed. `code()` is its error class, such as MPI_ERR_OTHER.
+class MpiError : public CommunicatorError {
+public:
+    using CommunicatorError::CommunicatorError;
 };
 
 } // namespace ZERO_NAMESPACE::mpi

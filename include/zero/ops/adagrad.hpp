@@ -1,9 +1,11 @@
 #pragma once
 
+#include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "arithmetic.hpp"
+#include "detail/check_option.hpp"
 #include "host_device.hpp"
 
 #include <cstddef>
@@ -81,8 +83,10 @@ struct Adagrad {
     }
 };
 
-} // namespace ZERO_NAMESPACE
+[[gnu::cold]] inline void Adagrad::validate(Options const& options) {
+    detail::check_epsilon("Adagrad", options.epsilon);
+    detail::check_option(detail::is_non_negative_float(options.weight_decay), "Adagrad",
+                         "weight_decay", options.weight_decay, "a finite float of at least 0");
+}
 
-#if !defined(ZERO_COMPILED)
-#include "detail/adagrad.ipp"
-#endif
+} // namespace ZERO_NAMESPACE

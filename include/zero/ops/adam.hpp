@@ -5,7 +5,7 @@
 #include "../core/policy_category.hpp"
 #include "arithmetic.hpp"
 #include "detail/adam_moments.hpp"
-#include "detail/validate_adam.hpp"
+#include "detail/check_option.hpp"
 #include "host_device.hpp"
 
 #include <cstddef>

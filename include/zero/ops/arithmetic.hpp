@@ -1,14 +1,62 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "detail/common_number.hpp"
-#include "detail/fma_by_rounding_to_odd.hpp"
-#include "detail/refuse_fast_math.hpp"
 #include "detail/uncontracted.hpp"
 #include "host_device.hpp"
 #include "number.hpp"
 
+#include <bit>
 #include <concepts>
+#include <cstdint>
+
+namespace ZERO_NAMESPACE::ops::detail {
+
+/// @brief The number type of an operation with these operands: the pack if there is one, else
+/// float. A `float` operand is broadcast to every lane of a pack.
+template <class A, class... Others>
+struct Common {
+    using type = A;
+};
+template <class... Others>
+    requires(sizeof...(Others) > 0)
+struct Common<float, Others...> : Common<Others...> {};
+
+template <class... Operands>
+using CommonNumber = typename Common<Operands...>::type;
+
+/// @brief Computes a * b + c with one rounding, for hardware without a fused multiply-add.
+///
+/// The product of two floats is exact in double. The sum is rounded to odd: an inexact result gets
+/// an odd last bit. Rounding an odd result of 53 bits to at most 24 bits equals rounding the exact
+/// result.
+constexpr float fma_by_rounding_to_odd(float a, float b, float c) noexcept {
+    double const product = static_cast<double>(a) * static_cast<double>(b);
+    double const addend = static_cast<double>(c);
+    double const sum = product + addend;
+    double const part = sum - product;
+    double const error =
+        (product - (sum - part)) + (addend - part); // exact: sum + error = product + addend
+    auto bits = std::bit_cast<std::uint64_t>(sum);
+    bool const inexact = error < 0.0 || error > 0.0; // false for the NaN that an infinity leaves
+    if (inexact && (bits & 1U) == 0) {
+        bits = (error > 0.0) == (sum > 0.0) ? bits + 1 : bits - 1;
+    }
+    return static_cast<float>(std::bit_cast<double>(bits));
+}
+
+} // namespace ZERO_NAMESPACE::ops::detail
+
+// The library guarantees equal bits between stages, compilers, instruction sets and devices. Flags
+// that let a compiler change the value of an expression would break this silently, so detectable
+// ones are errors.
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__)        \
+    || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ != 0)
+#error "zero: -ffast-math and its parts change results and hide infinities; compile without them."
+#endif
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
+#error                                                                                             \
+    "zero: float arithmetic is done in a wider type here (x87?); compile with SSE arithmetic (-msse2 -mfpmath=sse)."
+#endif
 
 /// @file
 /// @brief The arithmetic of element-wise functors. A functor is a template over a number type `F`.

@@ -5,8 +5,8 @@
 #include "../core/policy_category.hpp"
 #include "arithmetic.hpp"
 #include "detail/adam_moments.hpp"
+#include "detail/check_option.hpp"
 #include "detail/lamb_steps.hpp"
-#include "detail/validate_adam.hpp"
 #include "host_device.hpp"
 
 #include <cstddef>

@@ -1,9 +1,11 @@
 #pragma once
 
+#include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "arithmetic.hpp"
+#include "detail/check_option.hpp"
 #include "detail/update_parts.hpp"
 #include "host_device.hpp"
 
@@ -89,8 +91,13 @@ struct Lion {
     }
 };
 
-} // namespace ZERO_NAMESPACE
+[[gnu::cold]] inline void Lion::validate(Options const& options) {
+    detail::check_option(detail::is_rate(options.beta1), "Lion", "beta1", options.beta1,
+                         "at least 0 and less than 1");
+    detail::check_option(detail::is_rate(options.beta2), "Lion", "beta2", options.beta2,
+                         "at least 0 and less than 1");
+    detail::check_option(detail::is_non_negative_float(options.weight_decay), "Lion",
+                         "weight_decay", options.weight_decay, "a finite float of at least 0");
+}
 
-#if !defined(ZERO_COMPILED)
-#include "detail/lion.ipp"
-#endif
+} // namespace ZERO_NAMESPACE

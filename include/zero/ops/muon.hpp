@@ -1,13 +1,14 @@
 #pragma once
 
+#include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "adamw.hpp"
 #include "arithmetic.hpp"
-#include "detail/matrix_product.hpp"
-#include "detail/muon_steps.hpp"
+#include "detail/check_option.hpp"
 #include "detail/newton_schulz.hpp"
+#include "detail/update_parts.hpp"
 #include "host_device.hpp"
 
 #include <cstddef>
@@ -152,8 +153,15 @@ private:
     }
 };
 
-} // namespace ZERO_NAMESPACE
+[[gnu::cold]] inline void Muon::validate(Options const& options) {
+    detail::check_option(detail::is_rate(options.momentum), "Muon", "momentum", options.momentum,
+                         "at least 0 and less than 1");
+    detail::check_option(detail::is_non_negative_float(options.weight_decay), "Muon",
+                         "weight_decay", options.weight_decay, "a finite float of at least 0");
+    detail::check_option(detail::is_non_negative_float(options.adamw_learning_rate_factor), "Muon",
+                         "adamw_learning_rate_factor", options.adamw_learning_rate_factor,
+                         "a finite float of at least 0");
+    AdamW::validate(options.adamw);
+}
 
-#if !defined(ZERO_COMPILED)
-#include "detail/muon.ipp"
-#endif
+} // namespace ZERO_NAMESPACE

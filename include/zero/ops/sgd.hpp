@@ -1,9 +1,11 @@
 #pragma once
 
+#include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "arithmetic.hpp"
+#include "detail/check_option.hpp"
 #include "host_device.hpp"
 
 #include <cstddef>
@@ -86,8 +88,11 @@ struct Sgd {
     }
 };
 
-} // namespace ZERO_NAMESPACE
+[[gnu::cold]] inline void Sgd::validate(Options const& options) {
+    detail::check_option(detail::is_rate(options.momentum), "Sgd", "momentum", options.momentum,
+                         "at least 0 and less than 1");
+    detail::check_option(detail::is_non_negative_float(options.weight_decay), "Sgd", "weight_decay",
+                         options.weight_decay, "a finite float of at least 0");
+}
 
-#if !defined(ZERO_COMPILED)
-#include "detail/sgd.ipp"
-#endif
+} // namespace ZERO_NAMESPACE

@@ -1,10 +1,58 @@
 #pragma once
 
+#include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
+#include "../core/detail/throw_error.hpp"
+#include "../core/error.hpp"
 #include "../core/policy_category.hpp"
-#include "detail/loss_scaler_requirements.hpp"
 
 #include <concepts>
+#include <type_traits>
+
+/// @file
+/// @brief The requirements of `LossScaler`, one concept each. The concept and its messages use
+/// them.
+
+namespace ZERO_NAMESPACE::detail {
+
+template <class P>
+concept LossScalerHasTypes = requires {
+    typename P::State;
+    typename P::Options;
+};
+
+template <class P>
+concept LossScalerHasSkipsOverflow = std::same_as<decltype(P::skips_overflow), bool const>;
+
+template <class P>
+concept LossScalerStateHasScale =
+    std::is_trivially_copyable_v<typename P::State> && requires(typename P::State state) {
+        { state.scale } -> std::convertible_to<float>;
+    };
+
+template <class P>
+concept LossScalerHasInitial = requires(typename P::Options const& options) {
+    { P::initial(options) } -> std::same_as<typename P::State>;
+};
+
+template <class P>
+concept LossScalerHasNext =
+    requires(typename P::State state, bool overflow, typename P::Options const& options) {
+        { P::next(state, overflow, options) } noexcept -> std::same_as<typename P::State>;
+    };
+
+template <class P>
+concept LossScalerHasIsExhausted =
+    requires(typename P::State state, typename P::Options const& options) {
+        { P::is_exhausted(state, options) } noexcept -> std::same_as<bool>;
+    };
+
+template <class P>
+concept LossScalerHasValidate = requires(typename P::Options const& options) {
+    { P::validate(options) } -> std::same_as<void>;
+};
+
+} // namespace ZERO_NAMESPACE::detail
 
 namespace ZERO_NAMESPACE {
 
@@ -61,3 +109,24 @@ consteval bool diagnose_loss_scaler() {
 }
 
 } // namespace ZERO_NAMESPACE
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Throws unless `value` is a loss scale: positive and finite, with a finite inverse.
+/// @param name the name of the option or member, for the message
+/// @throws InvalidArgument
+void require_scale(float value, char const* name);
+
+[[gnu::cold]] inline void require_scale(float value, char const* name) {
+    if (!(value > 0.0F) || !is_finite(value)) {
+        throw_error<InvalidArgument>(
+            {"zero: the loss scaler's ", name, " is ", value, "; it must be positive and finite."});
+    }
+    if (value < smallest_loss_scale) {
+        throw_error<InvalidArgument>(
+            {"zero: the loss scaler's ", name,
+             " is below 2^-126, where its inverse would overflow; give a larger one."});
+    }
+}
+
+} // namespace ZERO_NAMESPACE::detail

@@ -3,7 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
-#include "master_form.hpp"
+#include "master_weights_policy.hpp"
 
 #include <cstdint>
 

@@ -2,10 +2,45 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
-#include "detail/master_weights_requirements.hpp"
-#include "master_form.hpp"
+#include "../core/storage_types.hpp"
 
 #include <concepts>
+#include <cstdint>
+#include <type_traits>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief The form in which the weights that the optimizer updates are stored.
+enum class MasterForm : std::uint8_t {
+    own,       ///< the parameter is its own master
+    copied,    ///< a master weight of another type, beside the parameter
+    split,     ///< beside the bfloat16 parameter, the bits that complete it to a float
+    stochastic ///< the parameter is its own master and is rounded stochastically
+};
+
+} // namespace ZERO_NAMESPACE
+
+/// @file
+/// @brief The requirements of `MasterWeightsPolicy`, one concept each. The concept and its messages
+/// use them.
+
+namespace ZERO_NAMESPACE::detail {
+
+template <class P>
+concept MasterWeightsHaveOptions = requires { typename P::Options; };
+
+template <class P>
+concept MasterWeightsHaveType = requires { typename P::Type; };
+
+template <class P>
+concept MasterWeightsHaveForm = std::same_as<decltype(P::form), MasterForm const>;
+
+/// A copy has a type; the other forms have none.
+template <class P>
+concept MasterTypeFitsForm = (P::form == MasterForm::copied && StorageType<typename P::Type>)
+                             || (P::form != MasterForm::copied && std::is_void_v<typename P::Type>);
+
+} // namespace ZERO_NAMESPACE::detail
 
 namespace ZERO_NAMESPACE {
 

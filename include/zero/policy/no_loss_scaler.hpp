@@ -1,6 +1,8 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/detail/throw_error.hpp"
+#include "../core/error.hpp"
 #include "../core/policy_category.hpp"
 #include "../ops/host_device.hpp"
 #include "loss_scaler.hpp"
@@ -37,8 +39,13 @@ struct NoLossScaler {
 };
 static_assert(LossScaler<NoLossScaler>);
 
-} // namespace ZERO_NAMESPACE
+[[gnu::cold]] inline void NoLossScaler::validate_state(State state, Options const&) {
+    if (state.scale != 1.0F) {
+        detail::throw_error<InvalidArgument>(
+            {"zero: the loss scale ", state.scale,
+             " is given to a stage without a loss scaler, whose scale is 1; add "
+             "StaticLossScaler or DynamicLossScaler to its policies."});
+    }
+}
 
-#if !defined(ZERO_COMPILED)
-#include "detail/no_loss_scaler.ipp"
-#endif
+} // namespace ZERO_NAMESPACE

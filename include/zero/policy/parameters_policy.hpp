@@ -1,7 +1,29 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "detail/parameters_requirements.hpp"
+#include "../core/storage_types.hpp"
+#include "parameters.hpp"
+
+#include <concepts>
+
+/// @file
+/// @brief The requirement of `ParametersPolicy`.
+
+namespace ZERO_NAMESPACE::detail {
+
+/// Only `Parameters` itself names parameter types.
+template <class P>
+inline constexpr bool are_parameter_types = false;
+
+/// At least one type, each of them storable, none twice.
+template <class... T>
+inline constexpr bool are_parameter_types<Parameters<T...>> =
+    sizeof...(T) != 0 && (StorageType<T> && ...)
+    && ((0 + ... + (std::same_as<T, float> ? 1 : 0)) <= 1)
+    && ((0 + ... + (std::same_as<T, bfloat16> ? 1 : 0)) <= 1)
+    && ((0 + ... + (std::same_as<T, float16> ? 1 : 0)) <= 1);
+
+} // namespace ZERO_NAMESPACE::detail
 
 namespace ZERO_NAMESPACE {
 

@@ -11,29 +11,23 @@
 #include "../layout/memory_plan.hpp"
 #include "../layout/placement.hpp"
 #include "../ops/norm.hpp"
+#include "../policy/gradient_reduction_policy.hpp"
 #include "../policy/no_loss_scaler.hpp"
-#include "../policy/predivide_factor.hpp"
-#include "any_parameter.hpp"
-#include "current_memory.hpp"
-#include "detail/drain.hpp"
-#include "detail/engine_context.hpp"
-#include "detail/gradient_scheduler.hpp"
-#include "detail/optimizer_shard.hpp"
-#include "detail/order_evidence.hpp"
-#include "detail/parameter_scheduler.hpp"
-#include "detail/protocol.hpp"
-#include "detail/ready_order_recorder.hpp"
-#include "detail/rebuild_request.hpp"
-#include "detail/step_control.hpp"
-#include "detail/visit_tuple.hpp"
+#include "detail/common/drain.hpp"
+#include "detail/common/engine_context.hpp"
+#include "detail/common/rebuild_request.hpp"
+#include "detail/common/step_state.hpp"
+#include "detail/common/stores_by_type.hpp"
+#include "detail/decision/step_control.hpp"
+#include "detail/engine/protocol.hpp"
+#include "detail/gradients/gradient_scheduler.hpp"
+#include "detail/optimizer/optimizer_shard.hpp"
+#include "detail/parameters/parameter_scheduler.hpp"
 #include "gradients.hpp"
-#include "loss_scale.hpp"
 #include "micro_steps.hpp"
-#include "norm_scope.hpp"
 #include "parameter.hpp"
 #include "stage_options.hpp"
 #include "step_report.hpp"
-#include "step_ticket.hpp"
 #include "trace_report.hpp"
 #include "weights.hpp"
 
@@ -47,6 +41,26 @@
 #include <vector>
 
 namespace ZERO_NAMESPACE {
+
+/// @brief The loss scale of the current step, a scalar in backend memory.
+template <class Engine>
+class LossScale {
+public:
+    /// @brief Called by `Engine::loss_scale`. The engine must outlive the object.
+    explicit LossScale(Engine const& engine) noexcept : _engine(&engine) {}
+
+    /// @brief Returns the address of the scale, for commands on the compute queue that were
+    /// enqueued after `begin_step`.
+    [[nodiscard]] float const* data() const noexcept { return _engine->_control.captured_scale(); }
+
+    /// @brief Returns the scale on the host. Waits until the previous step is done, which decides
+    /// it.
+    // NOLINTNEXTLINE(google-explicit-constructor): it is a number
+    operator float() const { return _engine->_control.load_captured_scale(); }
+
+private:
+    Engine const* _engine;
+};
 
 namespace host {
 class Queue;
@@ -572,6 +586,9 @@ private:
 
 // Members are defined outside the class, because `extern template` (declare_stage.hpp) keeps only
 // members that are not inline out of a translation unit.
-#include "detail/engine_access.tpp"
-#include "detail/engine_set_up.tpp"
-#include "detail/engine_step.tpp"
+
+#if !defined(ZERO_COMPILED)
+#include "detail/engine/engine_access.tpp"
+#include "detail/engine/engine_set_up.tpp"
+#include "detail/engine/engine_step.tpp"
+#endif

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 namespace ZERO_NAMESPACE {
 
@@ -52,6 +53,45 @@ struct OwnedSlice {
         float const stored = to_float(states[index][i]);
         return scales[index].empty() ? stored
                                      : stored * scales[index][i / ops::scaled_block_elements];
+    }
+};
+
+} // namespace ZERO_NAMESPACE
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief The type of the parameter values in an update: const if they are rounded from master
+/// weights.
+template <class Types>
+using UpdatedValue = std::conditional_t<Types::has_master, typename Types::Parameter const,
+                                        typename Types::Parameter>;
+
+} // namespace ZERO_NAMESPACE::detail
+
+namespace ZERO_NAMESPACE {
+
+/// @brief The argument of a caller-defined update: a slice of a parameter that this rank updates,
+/// and its gradient.
+///
+/// The value of the gradient is `to_float(gradient[i]) * factor`: unscaled, averaged and clipped.
+/// If there are master weights, `values` is read-only, because it is rounded from them.
+template <class Config, class Types>
+struct SliceWithGradient : OwnedSlice<Config, Types, detail::UpdatedValue<Types>> {
+    std::span<typename Types::Accumulation const> gradient; ///< reduced, still scaled
+    float factor = 1.0F;        ///< unscales, averages and clips the gradient
+    double learning_rate = 0.0; ///< as given to `step`
+    std::size_t group = 0;      ///< parameter group
+    std::uint64_t update = 1;   ///< number of this update of the parameter, from 1, for a bias
+                                ///< correction
+
+    /// @brief Returns what the update writes: the master weights if there are any, otherwise the
+    /// values.
+    [[nodiscard]] std::span<typename Types::Master> weights() const noexcept {
+        if constexpr (Types::has_master) {
+            return this->master;
+        } else {
+            return this->values;
+        }
     }
 };
 

@@ -1,17 +1,63 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/detail/shared_function.hpp"
+#include "../core/dtype.hpp"
+#include "../layout/detail/shape.hpp"
 #include "../layout/parameter_spec.hpp"
-#include "../layout/tile.hpp"
-#include "detail/typed_pointer.hpp"
-#include "initialiser.hpp"
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief A pointer in a registration. It converts like `T*`, and refuses other pointers with one
+/// sentence instead of a list of constructors.
+template <class T>
+class TypedPointer {
+public:
+    // NOLINTBEGIN(google-explicit-constructor): it is a pointer
+    constexpr TypedPointer() noexcept {} // NOLINT(modernize-use-equals-default): as Initialiser
+    constexpr TypedPointer(std::nullptr_t) noexcept {}
+    constexpr TypedPointer(T* pointer) noexcept : _pointer(pointer) {}
+
+    template <class Other>
+        requires(!std::is_convertible_v<Other*, T*>)
+    constexpr TypedPointer(Other*) noexcept {
+        static_assert(!std::is_same_v<Other, T const>,
+                      "zero: training writes 'data' and 'gradient' of a registration, but this "
+                      "pointer is const; give memory that may be written, or pass initial values "
+                      "as 'initial'.");
+        static_assert(std::is_same_v<Other, T const>,
+                      "zero: 'initial', 'data' and 'gradient' of a registration point to the "
+                      "stage's parameter or gradient type (float unless zero::Parameters<T> or "
+                      "zero::GradientReduction<G> says otherwise), but this pointer has another "
+                      "type; name that type in the stage, or convert the values.");
+    }
+
+    constexpr operator T*() const noexcept { return _pointer; }
+    // NOLINTEND(google-explicit-constructor)
+
+    /// @brief Returns the pointer itself, for functions that deduce its type.
+    [[nodiscard]] constexpr T* get() const noexcept { return _pointer; }
+
+private:
+    T* _pointer = nullptr;
+};
+
+} // namespace ZERO_NAMESPACE::detail
+
 namespace ZERO_NAMESPACE {
+
+/// @brief A callback `void(std::size_t begin, std::span<T> values)` that fills elements [begin,
+/// begin + values.size()) of a parameter, or none. Copies share the callback.
+/// @tparam T type of the parameters
+template <class T>
+using Initialiser = detail::SharedFunction<void, std::size_t, std::span<T>>;
 
 /// @brief One parameter as the caller registers it. The caller's model needs no change.
 ///
@@ -64,6 +110,48 @@ struct Parameter {
     /// optimizers it has no effect.
     std::optional<Update> update{};
     Tile tile{}; ///< set by `tiles`: the parameter that it is a part of
+};
+
+/// @brief A parameter of any type. A model with several parameter types registers a list of these,
+/// and every engine works on them.
+struct AnyParameter {
+    /// @brief Erases the type; numbers and pointers are kept. Implicit, for lists of parameters of
+    /// several types.
+    template <class T, class G>
+    AnyParameter(Parameter<T, G> const& parameter) // NOLINT(google-explicit-constructor)
+        : spec{parameter.name,
+               detail::elements_of(parameter.elements, parameter.shape),
+               parameter.units,
+               parameter.group,
+               parameter.trainable,
+               0,
+               parameter.update == Update::elements
+                   ? parameter.rows
+                   : detail::rows_of(parameter.rows, parameter.shape),
+               parameter.gradient != nullptr ? GradientMemory::caller : GradientMemory::engine,
+               parameter.shape,
+               parameter.tile,
+               !parameter.update && parameter.rows != 0 ? Update::matrix : parameter.update},
+          type(dtype_of<T>()), gradient_type(dtype_of<G>()), initial(parameter.initial),
+          data(parameter.data), gradient(parameter.gradient),
+          is_deterministic(parameter.is_deterministic) {
+        if (parameter.initialise) {
+            initialise = [fill = parameter.initialise](std::size_t begin,
+                                                       std::span<std::byte> bytes) {
+                fill(begin,
+                     std::span<T>(reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)));
+            };
+        }
+    }
+
+    ParameterSpec spec;                  ///< the properties on which the layout depends
+    DType type;                          ///< type of the parameter
+    DType gradient_type;                 ///< type of its gradient
+    void const* initial;                 ///< as in `Parameter`
+    void* data;                          ///< as in `Parameter`
+    void* gradient;                      ///< as in `Parameter`
+    Initialiser<std::byte> initialise{}; ///< as in `Parameter`, for the bytes of the values
+    bool is_deterministic;               ///< as in `Parameter`
 };
 
 } // namespace ZERO_NAMESPACE

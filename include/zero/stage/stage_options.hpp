@@ -4,22 +4,106 @@
 #include "../core/detail/shared_function.hpp"
 #include "../core/memory_resource.hpp"
 #include "../layout/gather_options.hpp"
-#include "../layout/storage.hpp"
+#include "../layout/parameter_spec.hpp"
 #include "../policy/gradient_reduction.hpp"
-#include "current_memory.hpp"
-#include "detail/block_span.hpp"
-#include "detail/rebuild_request.hpp"
-#include "non_finite.hpp"
-#include "parameter_group.hpp"
-#include "report_options.hpp"
-#include "unused_parameters.hpp"
+#include "detail/common/rebuild_request.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace ZERO_NAMESPACE {
+
+/// @brief Where the caller's memory of one parameter lies now, to be compared with its
+/// registration.
+struct CurrentMemory {
+    void const* data = nullptr;     ///< address of its values; ignored if none was registered
+    void const* gradient = nullptr; ///< address of its gradient; ignored if none was registered
+    std::size_t elements = 0;       ///< current size of the parameter
+};
+
+/// @brief A callback `CurrentMemory(std::size_t parameter)`, or none; the argument is the
+/// registration index. For `StageOptions::current_memory`.
+using CurrentMemoryOf = detail::SharedFunction<CurrentMemory, std::size_t>;
+
+} // namespace ZERO_NAMESPACE
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief A `std::span` that refuses a bare pointer with one sentence.
+template <class T>
+class BlockSpan : public std::span<T> {
+public:
+    // NOLINTBEGIN(google-explicit-constructor,bugprone-forwarding-reference-overload): as std::span
+    constexpr BlockSpan() noexcept = default;
+    constexpr BlockSpan(T* first, std::size_t elements) : std::span<T>(first, elements) {}
+
+    template <class Range>
+        requires(!std::is_pointer_v<std::remove_cvref_t<Range>>
+                 && !std::is_base_of_v<BlockSpan, std::remove_cvref_t<Range>>
+                 && std::is_convertible_v<Range &&, std::span<T>>)
+    constexpr BlockSpan(Range&& range) : std::span<T>(std::forward<Range>(range)) {}
+
+    template <class Pointer>
+        requires(std::is_pointer_v<std::remove_cvref_t<Pointer>>)
+    BlockSpan(Pointer&&) {
+        static_assert(!std::is_pointer_v<std::remove_cvref_t<Pointer>>,
+                      "zero: adopted_block needs the length of the block as well; write "
+                      ".adopted_block = {pointer, elements}.");
+    }
+    // NOLINTEND(google-explicit-constructor,bugprone-forwarding-reference-overload)
+};
+
+} // namespace ZERO_NAMESPACE::detail
+
+namespace ZERO_NAMESPACE {
+
+/// @brief How a step treats infinite or NaN gradients if the loss scaler does not decide it.
+enum class NonFinite : std::uint8_t {
+    skip,       ///< change nothing
+    step,       ///< update with them
+    throw_error ///< change nothing; `step` waits for the decision and throws NonFiniteGradients
+};
+
+/// @brief Hyper-parameters of one parameter group.
+template <class Optimizer>
+struct ParameterGroup {
+    typename Optimizer::Options optimizer{}; ///< hyper-parameters of this group only
+    double learning_rate_factor = 1.0; ///< multiplies the learning rate given to `step`; finite as
+                                       ///< a float, not negative
+    bool is_clipped = true; ///< false: `gradient_clipping` neither counts its gradients in the norm
+                            ///< nor scales them. Steps then add up the norm of each group
+    std::optional<Update> update{}; ///< `Muon`: for parameters of the group without a choice of
+                                    ///< their own (`Parameter::update`, `Parameter::rows`)
+};
+
+/// @brief Further figures of the reduced gradients in every `StepReport`. Off, they cost nothing.
+///
+/// Each one adds a pass over the gradients that this rank owns, or replaces the inspection by a
+/// slightly slower one. It also adds integers to a collective that the step sends anyway. A step
+/// with one of them inspects its gradients: its report has the norm and the count of non-finite
+/// elements. No figure changes a bit of a result.
+struct ReportOptions {
+    bool zero_gradients = false; ///< `StepReport::zero_gradients`
+    bool group_norms = false;    ///< `StepReport::group_norms`
+
+    /// @brief Returns whether any figure is asked for.
+    [[nodiscard]] constexpr bool is_any() const noexcept { return zero_gradients || group_norms; }
+};
+
+/// @brief The meaning of a trainable parameter without a gradient.
+enum class UnusedParameters : std::uint8_t {
+    zero,  ///< its gradient is zero: moments decay, weight decay applies
+    error, ///< UnusedParameter is thrown at the end of the micro-step
+    leave  ///< a step in which no rank had a gradient of it, in any micro-step, changes no bit of
+           ///< its weights, its states and its own number of updates, from which the bias
+           ///< correction follows
+};
 
 /// @brief The options of a stage that are chosen at run time: first the engine's own, then one
 /// member for each policy category that has options, then queues and memory.
@@ -100,6 +184,13 @@ struct StageOptions {
         }
         return false;
     }
+};
+
+/// @brief The elements over which each norm of `Engine::gradient_norms` is taken.
+enum class NormScope : std::uint8_t {
+    global,    ///< one norm over all parameters
+    groups,    ///< one norm per parameter group
+    parameters ///< one norm per parameter, in registration order
 };
 
 } // namespace ZERO_NAMESPACE

@@ -6,14 +6,13 @@
 #include "../core/error.hpp"
 #include "../layout/flat_layout.hpp"
 #include "../policy/detail/state_name.hpp"
-#include "detail/add_held_states.hpp"
-#include "detail/array_kind.hpp"
-#include "detail/held_array.hpp"
-#include "detail/state_access.hpp"
-#include "detail/state_transfer.hpp"
-#include "detail/step_settings.hpp"
+#include "detail/decision/step_settings.hpp"
+#include "detail/state/add_held_states.hpp"
+#include "detail/state/state_access.hpp"
+#include "detail/state/state_table.hpp"
+#include "detail/state/state_transfer.hpp"
 #include "engine.hpp"
-#include "local_values.hpp"
+#include "weights.hpp"
 
 #include <cstddef>
 #include <cstdint>

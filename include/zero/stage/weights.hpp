@@ -8,6 +8,7 @@
 #include <span>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace ZERO_NAMESPACE {
 
@@ -89,6 +90,12 @@ private:
     Engine* _engine;
     std::size_t _unit;
     Queue _queue;
+};
+
+/// @brief The values of one slice of a parameter that a rank holds.
+struct LocalValues {
+    std::size_t begin = 0;     ///< offset of the first value in the parameter
+    std::vector<float> values; ///< one per element, from `begin` on
 };
 
 } // namespace ZERO_NAMESPACE

@@ -3,12 +3,12 @@
 #include "../core/detail/require_cxx20.hpp"
 
 #include "../core/detail/namespace.hpp"
-#include "detail/diagnose_stage.hpp"
-#include "detail/replace_policy.hpp"
-#include "detail/stage_base.hpp"
+#include "../policy/detail/policy_list.hpp"
+#include "detail/compose/diagnose_stage.hpp"
+#include "detail/compose/stage_base.hpp"
 #include "gradients.hpp"
 #include "owned_slice.hpp"
-#include "step_ticket.hpp"
+#include "step_report.hpp"
 #include "weights.hpp"
 
 #include <type_traits>

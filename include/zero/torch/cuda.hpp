@@ -9,8 +9,8 @@
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 #include "../cuda/allocator_memory.hpp"
+#include "../cuda/owned_stream.hpp"
 #include "../cuda/runtime_backend.hpp"
-#include "../cuda/unset_stream.hpp"
 #include "../torch.hpp"
 #include "device_of.hpp"
 

@@ -3,10 +3,12 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
+#include "../core/storage_types.hpp"
 #include "../host/host_backend.hpp"
 #include "../host/inline_queue.hpp"
 
 #include <c10/core/DeviceType.h>
+#include <torch/types.h>
 #include <type_traits>
 
 namespace ZERO_NAMESPACE::torch {
@@ -41,5 +43,18 @@ struct DeviceOf<Backend> {
     /// @brief Requires that LibTorch computes on the queue, which it always does here.
     static void require_current(Queue /*queue*/) {}
 };
+
+/// @brief LibTorch's name of a parameter type.
+template <class T>
+constexpr at::ScalarType scalar_type_of() noexcept {
+    if constexpr (std::is_same_v<T, float>) {
+        return at::kFloat;
+    } else if constexpr (std::is_same_v<T, bfloat16>) {
+        return at::kBFloat16;
+    } else {
+        static_assert(std::is_same_v<T, float16>, "zero: LibTorch has no such parameter type.");
+        return at::kHalf;
+    }
+}
 
 } // namespace ZERO_NAMESPACE::torch

@@ -7,8 +7,8 @@
 #include "detail/gradient_hooks.hpp"
 #include "detail/module_state.hpp"
 #include "detail/module_tensors.hpp"
+#include "device_of.hpp"
 #include "paused.hpp"
-#include "scalar_type.hpp"
 #include "unit.hpp"
 
 #include <cstddef>

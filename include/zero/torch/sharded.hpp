@@ -4,11 +4,9 @@
 #include "../stage/weights.hpp"
 #include "detail/module_state.hpp"
 #include "detail/module_tensors.hpp"
-#include "detail/outputs.hpp"
-#include "detail/unit_engine.hpp"
 #include "detail/unit_runner.hpp"
+#include "device_of.hpp"
 #include "paused.hpp"
-#include "scalar_type.hpp"
 #include "unit.hpp"
 
 #include <c10/core/Allocator.h>
@@ -19,8 +17,33 @@
 #include <string>
 #include <torch/nn/module.h>
 #include <torch/types.h>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
+
+namespace ZERO_NAMESPACE::torch::detail {
+
+/// @brief Appends the tensors of the result of a forward call: a tensor, or a tuple, pair, array or
+/// vector of such results.
+template <class Result>
+void append_outputs(std::vector<at::Tensor>& outputs, Result const& result) {
+    if constexpr (std::is_convertible_v<Result const&, at::Tensor>) {
+        outputs.push_back(result);
+    } else if constexpr (requires { std::tuple_size<Result>::value; }) {
+        std::apply([&](auto const&... parts) { (append_outputs(outputs, parts), ...); }, result);
+    } else if constexpr (requires { result.begin() != result.end(); }) {
+        for (auto const& part : result) {
+            append_outputs(outputs, part);
+        }
+    } else {
+        static_assert(sizeof(Result) == 0,
+                      "zero: the forward call of a unit returns a tensor, or a tuple, pair, array "
+                      "or vector of tensors: its backward pass is found through them.");
+    }
+}
+
+} // namespace ZERO_NAMESPACE::torch::detail
 
 namespace ZERO_NAMESPACE::torch {
 

@@ -2,12 +2,8 @@
 
 #include <zero/cuda/allocator_memory.hpp>
 #include <zero/cuda/clean_up_error.hpp>
-#include <zero/cuda/default_memory.hpp>
 #include <zero/cuda/event.hpp>
 #include <zero/cuda/owned_stream.hpp>
-#include <zero/cuda/pinned_memory.hpp>
-#include <zero/cuda/plain_allocator.hpp>
-#include <zero/cuda/pool_allocator.hpp>
 #include <zero/cuda/queue_clock.hpp>
 #include <zero/cuda/runtime_backend.hpp>
 

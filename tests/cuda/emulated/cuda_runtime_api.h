@@ -9,7 +9,7 @@
 #include "capture.hpp"
 
 #include <zero/host/delaying_queue.hpp>
-#include <zero/host/event.hpp>
+#include <zero/host/queue.hpp>
 
 #include <algorithm>
 #include <atomic>

@@ -3,8 +3,8 @@
 
 #include "support/stages.hpp"
 
-#include <zero/layout/single_bucketer.hpp>
-#include <zero/stage/detail/drain.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
+#include <zero/stage/detail/common/drain.hpp>
 
 #include <atomic>
 #include <string>

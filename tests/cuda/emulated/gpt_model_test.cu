@@ -8,7 +8,6 @@
 #include <gpt/host_model.hpp>
 
 #include <zero/core/convert.hpp>
-#include <zero/core/detail/round_to_16_bit.hpp>
 #include <zero/core/storage_types.hpp>
 #include <zero/cuda/owned_stream.hpp>
 

@@ -1,9 +1,8 @@
 #include "cuda/device.hpp"
 #include "support/outcome.hpp"
 
-#include <zero/cuda/default_memory.hpp>
+#include <zero/cuda/allocator_memory.hpp>
 #include <zero/cuda/owned_stream.hpp>
-#include <zero/cuda/pool_allocator.hpp>
 #include <zero/cuda/runtime_backend.hpp>
 
 // Queries that the library makes leave no error behind that the program could mistake for an error

@@ -1,7 +1,7 @@
 #include "cuda/device.hpp"
 
 #include <zero/backend/slices.hpp>
-#include <zero/cuda/default_memory.hpp>
+#include <zero/cuda/allocator_memory.hpp>
 #include <zero/cuda/owned_stream.hpp>
 #include <zero/cuda/slice_table.hpp>
 #include <zero/ops/norm.hpp>

@@ -3,7 +3,7 @@
 #include "ops/optimizers/adamw.hpp"
 #include "ops/tensor_optimizer_fixture.hpp"
 
-#include <zero/ops/detail/muon_steps.hpp>
+#include <zero/ops/detail/update_parts.hpp>
 #include <zero/ops/muon.hpp>
 
 #include <algorithm>

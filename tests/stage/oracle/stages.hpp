@@ -9,7 +9,7 @@
 #include <zero/layout/dealt_group_partitioner.hpp>
 #include <zero/layout/per_tensor_partitioner.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
-#include <zero/layout/single_bucketer.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
 #include <zero/ops/adamw.hpp>
 #include <zero/ops/sgd.hpp>

@@ -6,8 +6,7 @@
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/dtype.hpp"
 #include "../../core/split_float.hpp"
-#include "../../stage/detail/state_table.hpp"
-#include "../../stage/detail/stored_item.hpp"
+#include "../../stage/detail/state/state_table.hpp"
 #include "../checkpoint_error.hpp"
 #include "plan_manifest.hpp"
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "checksum.hpp"
-#include "hex.hpp"
 
 #include <span> // with the options of the translation unit
 

@@ -4,11 +4,15 @@
 #include "../../core/detail/namespace.hpp"
 #include "../safetensors_writer.hpp"
 #include "../tensor_entry.hpp"
-#include "staging_buffer.hpp"
+#include "load_plan.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
+#include <optional>
+#include <thread>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
@@ -56,6 +60,45 @@ private:
 
 /// @brief Writes a whole data file. @return the checksum of its index @throws CheckpointError
 std::uint64_t write_file(FileJob job, Staging const& staging);
+
+/// @brief A thread that writes host memory to one file, with the processor time that training
+/// leaves. `wait` takes over its work.
+class BackgroundWrite {
+public:
+    BackgroundWrite() = default;
+    BackgroundWrite(BackgroundWrite const&) = delete;
+    BackgroundWrite& operator=(BackgroundWrite const&) = delete;
+
+    /// @brief Gives up the data that is not written yet. Prints a failure that was not reported.
+    ~BackgroundWrite();
+
+    /// @brief Stops writing, and drops the file and its failure.
+    void give_up() noexcept;
+
+    /// @brief Creates the file and starts to write. The memory of the job must stay until the end.
+    /// Call `wait` for the previous job first. @throws CheckpointError
+    void start(FileJob job);
+
+    /// @brief Returns whether the file is complete or has failed; true if none was started.
+    [[nodiscard]] bool is_done() const noexcept { return _is_done; }
+
+    /// @brief Writes the data that the thread has not written yet. @return the checksum of the
+    /// file's index
+    /// @throws CheckpointError; any other exception of the thread
+    std::uint64_t wait();
+
+private:
+    /// Writes until the end, a failure, or `stop`.
+    void advance(std::atomic<bool> const& stop) noexcept;
+    void join() noexcept;
+
+    std::optional<FileWrite> _write;
+    std::thread _thread;
+    std::atomic<bool> _is_awaited{false};
+    std::atomic<bool> _is_done{true};
+    std::uint64_t _checksum = 0;
+    std::exception_ptr _failure;
+};
 
 } // namespace ZERO_NAMESPACE::detail
 

@@ -2,6 +2,7 @@
 
 #include "file_job.hpp"
 
+#include <cstdio>
 #include <span>
 #include <utility>
 
@@ -33,6 +34,91 @@ ZERO_COLD_INLINE std::uint64_t write_file(FileJob job, Staging const& staging) {
     FileWrite write(std::move(job));
     while (write.append_next(staging)) {}
     return write.finish();
+}
+
+} // namespace ZERO_NAMESPACE::detail
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
+namespace ZERO_NAMESPACE::detail {
+
+/// Without this, a training step that runs beside the thread takes up to twice as long. On other
+/// systems a priority belongs to the whole process.
+ZERO_COLD_INLINE void lower_priority_of_thread() noexcept {
+#if defined(__linux__)
+    sched_param const priority{};
+    (void)::sched_setscheduler(0, SCHED_IDLE, &priority); // the thread also works without it
+#endif
+}
+
+ZERO_COLD_INLINE BackgroundWrite::~BackgroundWrite() {
+    join();
+    try {
+        if (_failure) {
+            std::rethrow_exception(_failure);
+        }
+    } catch (std::exception const& error) {
+        std::fprintf(stderr, "zero: a checkpoint was given up: %s\n", error.what());
+    }
+}
+
+ZERO_COLD_INLINE void BackgroundWrite::give_up() noexcept {
+    join();
+    _write.reset();
+    _failure = nullptr;
+    _is_done = true;
+}
+
+ZERO_COLD_INLINE void BackgroundWrite::start(FileJob job) {
+    _failure = nullptr;
+    _is_awaited = false;
+    _write.emplace(std::move(job));
+    _is_done = false;
+    try {
+        _thread = std::thread([this] {
+            lower_priority_of_thread();
+            advance(_is_awaited);
+        });
+    } catch (...) { // no thread could be started
+        _is_done = true;
+        throw;
+    }
+}
+
+ZERO_COLD_INLINE void BackgroundWrite::advance(std::atomic<bool> const& stop) noexcept {
+    try {
+        while (!stop) {
+            if (!_write->append_next({})) {
+                _checksum = _write->finish();
+                _is_done = true;
+                return;
+            }
+        }
+    } catch (...) {
+        _failure = std::current_exception();
+        _is_done = true;
+    }
+}
+
+ZERO_COLD_INLINE void BackgroundWrite::join() noexcept {
+    _is_awaited = true;
+    if (_thread.joinable()) {
+        _thread.join();
+    }
+}
+
+ZERO_COLD_INLINE std::uint64_t BackgroundWrite::wait() {
+    join();
+    if (!_is_done) {
+        advance(std::atomic<bool>(false));
+    }
+    _write.reset();
+    if (_failure) {
+        std::rethrow_exception(std::exchange(_failure, nullptr));
+    }
+    return _checksum;
 }
 
 } // namespace ZERO_NAMESPACE::detail

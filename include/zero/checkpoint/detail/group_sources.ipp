@@ -1,6 +1,6 @@
 #pragma once
 
-#include "group_sources.hpp"
+#include "loaded_scalars.hpp"
 
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"

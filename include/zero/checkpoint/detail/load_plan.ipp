@@ -4,10 +4,9 @@
 
 #include "../../core/detail/throw_error.hpp"
 #include "../../layout/detail/shape.hpp"
-#include "../../layout/range.hpp"
+#include "../../layout/piece.hpp"
 #include "../checkpoint_error.hpp"
 #include "plan_manifest.hpp"
-#include "staging_buffer.hpp"
 
 #include <algorithm>
 #include <span>

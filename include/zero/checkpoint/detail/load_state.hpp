@@ -5,18 +5,15 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/type_name.hpp"
-#include "../../stage/detail/add_held_states.hpp"
-#include "../../stage/detail/held_array.hpp"
-#include "../../stage/detail/state_access.hpp"
-#include "../../stage/detail/state_table.hpp"
+#include "../../stage/detail/state/add_held_states.hpp"
+#include "../../stage/detail/state/state_access.hpp"
+#include "../../stage/detail/state/state_table.hpp"
 #include "../checkpoint_reader.hpp"
 #include "../load_options.hpp"
-#include "../load_report.hpp"
 #include "load_plan.hpp"
 #include "loaded_scalars.hpp"
 #include "needed_intervals.hpp"
 #include "on_every_rank.hpp"
-#include "staging_buffer.hpp"
 
 #include <cstddef>
 #include <cstdint>

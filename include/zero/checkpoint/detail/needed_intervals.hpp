@@ -2,7 +2,7 @@
 
 #include "../../core/detail/namespace.hpp"
 #include "../../layout/flat_layout.hpp"
-#include "../../stage/detail/state_table.hpp"
+#include "../../stage/detail/state/state_table.hpp"
 #include "../manifest.hpp"
 
 #include <cstddef>

@@ -2,21 +2,90 @@
 
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
-#include "../../stage/detail/gather_on_host.hpp"
+#include "../../stage/detail/common/gather_on_host.hpp"
 #include "../checkpoint_error.hpp"
-#include "file_thread.hpp"
-#include "gather_texts.hpp"
 
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
+#include <mutex>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
+
+/// @brief Runs work that waits for files on a thread of its own. `on_files` uses it.
+class FileThread {
+public:
+    /// @brief Starts the work, or does it here if the system has no thread.
+    /// @param work must not throw, and must outlive this object
+    explicit FileThread(FunctionRef<> work) {
+        try {
+            _thread = std::thread([this, work] {
+                work();
+                {
+                    std::lock_guard const lock(_mutex);
+                    _is_done = true;
+                }
+                _done.notify_one();
+            });
+        } catch (std::exception const&) {
+            work();
+            _is_done = true;
+        }
+    }
+    FileThread(FileThread const&) = delete;
+    FileThread& operator=(FileThread const&) = delete;
+
+    /// @brief Waits until the work is done.
+    ~FileThread() {
+        if (_thread.joinable()) {
+            _thread.join();
+        }
+    }
+
+    /// @brief Waits for the work, and returns whether it is done.
+    [[nodiscard]] bool wait_for(std::chrono::milliseconds time) {
+        std::unique_lock lock(_mutex);
+        return _done.wait_for(lock, time, [&] { return _is_done; });
+    }
+
+private:
+    std::mutex _mutex;
+    std::condition_variable _done;
+    bool _is_done = false;
+    std::thread _thread;
+};
+
+/// @brief Returns the first line of a text of each rank, at most 255 bytes of it. Collective;
+/// waits.
+template <class Access>
+[[gnu::cold]] [[nodiscard]] std::vector<std::string>
+gather_texts(Access const& access, std::string_view own, char const* what) {
+    constexpr std::size_t words = 32;
+    std::vector<std::uint64_t> send(words);
+    std::string_view const line = first_line(own).substr(0, words * sizeof(std::uint64_t) - 1);
+    if (!line.empty()) {
+        std::memcpy(send.data(), line.data(), line.size());
+    }
+    std::vector<std::string> texts;
+    access.guard([&] {
+        auto const all =
+            gather_on_host(access.communicator(), access.queue(), access.memory(), send, what);
+        for (std::size_t begin = 0; begin < all.size(); begin += words) {
+            texts.emplace_back(reinterpret_cast<char const*>(all.data() + begin)); // ends with 0
+        }
+    });
+    return texts;
+}
 
 /// @brief How a call ended on this rank.
 struct RankOutcome {
@@ -156,6 +225,29 @@ std::vector<std::uint64_t> on_files(Access const& access, char const* what, Run&
         }
         return agree(access, what, own, all);
     }
+}
+
+/// @brief Returns the text of rank 0. Collective; waits.
+template <class Access>
+[[nodiscard]] std::string broadcast_text(Access const& access, std::string const& own,
+                                         char const* what) {
+    auto const send = [&](std::vector<std::uint64_t> const& values) {
+        return broadcast_on_host(access.communicator(), access.queue(), access.memory(), values,
+                                 what);
+    };
+    std::string all;
+    access.guard([&] {
+        std::vector<std::uint64_t> characters(static_cast<std::size_t>(send({own.size()})[0]));
+        for (std::size_t i = 0; i < characters.size() && i < own.size(); ++i) {
+            characters[i] = static_cast<unsigned char>(own[i]);
+        }
+        if (!characters.empty()) {
+            for (std::uint64_t const character : send(characters)) {
+                all += static_cast<char>(character);
+            }
+        }
+    });
+    return all;
 }
 
 } // namespace ZERO_NAMESPACE::detail

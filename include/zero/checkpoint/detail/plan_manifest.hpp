@@ -4,7 +4,7 @@
 #include "../../core/dtype.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/parameter_spec.hpp"
-#include "../../stage/detail/array_kind.hpp"
+#include "../../stage/detail/state/state_table.hpp"
 #include "../manifest.hpp"
 #include "../tensor_entry.hpp"
 

@@ -2,8 +2,8 @@
 
 #include "../../core/detail/namespace.hpp"
 #include "../checkpoint_directory.hpp"
+#include "../load_options.hpp"
 #include "../manifest.hpp"
-#include "../save_options.hpp"
 #include "file.hpp"
 #include "on_every_rank.hpp"
 #include "write_manifest.hpp"

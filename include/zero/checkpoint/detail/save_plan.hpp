@@ -4,16 +4,15 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/type_name.hpp"
-#include "../../stage/detail/add_held_states.hpp"
-#include "../../stage/detail/held_array.hpp"
-#include "../../stage/detail/state_access.hpp"
-#include "../../stage/detail/state_table.hpp"
+#include "../../stage/detail/state/add_held_states.hpp"
+#include "../../stage/detail/state/state_access.hpp"
+#include "../../stage/detail/state/state_table.hpp"
+#include "../load_options.hpp"
 #include "../manifest.hpp"
-#include "../save_options.hpp"
 #include "file_job.hpp"
+#include "load_plan.hpp"
 #include "plan_manifest.hpp"
 #include "scalar_fields.hpp"
-#include "write_held.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +23,24 @@
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
+
+/// @brief Writes a file from the memory of an engine, in place where the host can read it.
+/// @return the checksum of the file's index
+template <class Access>
+std::uint64_t write_held(Access const& access, FileJob job) {
+    auto const buffer = staging_buffer<typename Access::Backend>();
+    auto const copy = [&](void* to, void const* from, std::size_t bytes) {
+        access.copy(to, from, bytes);
+    };
+    return write_file(std::move(job), {buffer.data(), copy});
+}
+
+/// @brief Returns the default name of a checkpoint: "step-" and eight digits.
+[[nodiscard]] inline std::string checkpoint_name(std::uint64_t step_count) {
+    std::string number = std::to_string(step_count);
+    number.insert(0, number.size() < 8 ? 8 - number.size() : 0, '0');
+    return "step-" + number;
+}
 
 /// @brief Describes the training state of an engine: the manifest, without checksums, and this
 /// rank's data file. Sends nothing. Only rank 0 lists the intervals of all.

@@ -4,7 +4,7 @@
 #include "../../core/detail/throw_error.hpp"
 #include "../checkpoint_error.hpp"
 #include "../manifest.hpp"
-#include "hex.hpp"
+#include "checksum.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -2,10 +2,11 @@
 
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
-#include "../../host/event.hpp"
+#include "../../host/queue.hpp"
 #include "../traffic_count.hpp"
-#include "call_signature.hpp"
+#include "collective_call.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <span>
 
@@ -46,4 +47,118 @@ struct Flight {
     host::Event done{};
 };
 
+/// @brief A part of a buffer, in bytes.
+struct Part {
+    std::size_t offset;
+    std::size_t bytes;
+};
+
+/// @brief The extents of a collective, cut into rounds of at most `piece` elements of each extent.
+struct Extents {
+    Extents(Flight const& of, std::size_t piece_elements) noexcept
+        : flight(&of), piece(piece_elements) {
+        std::size_t largest = 0;
+        for (std::size_t rank = 0; rank + 1 < of.cuts.size(); ++rank) {
+            largest = larger(largest, of.cuts[rank + 1] - of.cuts[rank]);
+        }
+        rounds = (largest + piece - 1) / piece;
+    }
+
+    /// @brief Returns the part of a rank's extent that a round moves.
+    [[nodiscard]] Part part(std::size_t rank, std::size_t round) const noexcept {
+        std::size_t const begin =
+            smaller(flight->cuts[rank] + round * piece, flight->cuts[rank + 1]);
+        std::size_t const end = smaller(begin + piece, flight->cuts[rank + 1]);
+        return {begin * flight->element_bytes, (end - begin) * flight->element_bytes};
+    }
+
+    /// @brief Returns a rank's extent.
+    [[nodiscard]] Part whole(std::size_t rank) const noexcept {
+        return {flight->cuts[rank] * flight->element_bytes,
+                (flight->cuts[rank + 1] - flight->cuts[rank]) * flight->element_bytes};
+    }
+
+    Flight const* flight;
+    std::size_t piece;
+    std::size_t rounds = 0;
+};
+
+/// @brief Returns the number of elements per message with which `messages` messages fit into
+/// `bytes`. It is a multiple of 64 where possible, so that kernels find whole vectors.
+[[nodiscard]] inline std::size_t piece_of(std::size_t bytes, std::size_t element_bytes,
+                                          std::size_t messages) noexcept {
+    std::size_t const elements = bytes / (element_bytes * larger<std::size_t>(1, messages));
+    return elements < 64 ? elements : elements / 64 * 64;
+}
+
+/// @brief Calls `post(round)` for each round, and `take(round)`, which waits for it, after the next
+/// one was posted. So two rounds are in flight at a time.
+template <class Post, class Take>
+void in_rounds(std::size_t rounds, Post const& post, Take const& take) {
+    for (std::size_t number = 0; number <= rounds && rounds != 0; ++number) {
+        if (number < rounds) {
+            post(number);
+        }
+        if (number > 0) {
+            take(number - 1);
+        }
+    }
+}
+
+/// @brief The collectives that were called and have not run, as commands of a host queue. The
+/// arguments of a call are copied into storage that is reused when its command is done. Transports
+/// between processes use it.
+class Flights {
+public:
+    Flights() = default;
+    explicit Flights(std::size_t world);
+
+    /// @brief Enqueues `run(flight)`. Collectives run in the order of the calls, even on several
+    /// queues. Waits only while all storage is in flight.
+    /// @param call a call whose arguments were checked
+    /// @param run a trivially copyable functor
+    /// @throws OutOfOrder if another thread is in a call
+    template <class Run>
+    void enqueue(CollectiveCall const& call, CollectiveMemory const& memory, host::Queue* queue,
+                 Run const& run) {
+        OneThread const one(*this, call);
+        Flight& flight = next(call, memory);
+        queue->wait(_last);
+        queue->enqueue([run, &flight] { run(flight); });
+        flight.done = queue->record();
+        _last = flight.done;
+    }
+
+    /// @brief Waits until all commands are done.
+    void synchronise() const;
+
+private:
+    /// The only thread in a call.
+    class OneThread {
+    public:
+        OneThread(Flights& flights, CollectiveCall const& call) : _is_in_use(flights._is_in_use) {
+            if (_is_in_use.exchange(true, std::memory_order_acq_rel)) {
+                throw_second_thread(call.tag);
+            }
+        }
+        OneThread(OneThread const&) = delete;
+        OneThread& operator=(OneThread const&) = delete;
+        ~OneThread() { _is_in_use.store(false, std::memory_order_release); }
+
+    private:
+        std::atomic_ref<bool> _is_in_use;
+    };
+
+    [[nodiscard]] Flight& next(CollectiveCall const& call, CollectiveMemory const& memory);
+
+    bool _is_in_use = false; ///< a thread enqueues
+    List<Flight> _flights;
+    std::size_t _count = 0; ///< number of calls
+    host::Event _last{};
+};
+
 } // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "flights.ipp"
+#endif

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "flights.hpp"
+#include "flight.hpp"
 
 namespace ZERO_NAMESPACE::detail {
 

@@ -3,7 +3,6 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/dtype.hpp"
 #include "../collective_tag.hpp"
-#include "../integer_reduction.hpp"
 #include "../traffic_count.hpp"
 #include "collective_call.hpp"
 

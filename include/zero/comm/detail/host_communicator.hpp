@@ -5,22 +5,54 @@
 #include "../../core/policy_category.hpp"
 #include "../../core/storage_types.hpp"
 #include "../../host/host_backend.hpp"
+#include "../../host/inline_queue.hpp"
 #include "../collective_tag.hpp"
-#include "../integer_reduction.hpp"
+#include "../communicator.hpp"
 #include "../traffic_count.hpp"
 #include "collective_call.hpp"
 #include "flight.hpp"
 #include "group_place.hpp"
-#include "sum_pieces.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <span>
 #include <string_view>
 #include <utility>
 
 namespace ZERO_NAMESPACE::detail {
+
+/// @brief Views untyped addresses as addresses of `T`, in place: the table belongs to the calling
+/// collective.
+template <class T>
+T const* const* typed_pieces(void const* const* pieces, int world) {
+    static_assert(sizeof(T const*) == sizeof(void const*));
+    auto* const memory = const_cast<void const**>(pieces);
+    T const** table = nullptr;
+    for (int rank = world; rank-- > 0;) {
+        auto const* const address = static_cast<T const*>(memory[rank]);
+        table = ::new (static_cast<void*>(memory + rank)) T const*(address);
+    }
+    return table;
+}
+
+/// @brief `SumPieces` by the kernel of the loopback: the sum of `T`, rounded to `T`.
+template <StorageType T>
+void sum_pieces(void* out, void const* const* pieces, int world, std::size_t elements) {
+    host::InlineQueue queue;
+    HostBackend::sum_ranks(&queue, static_cast<T*>(out), typed_pieces<T>(pieces, world), world,
+                           elements);
+}
+
+/// @brief `SumPieces` by the kernel of the loopback: the same sum replaces elements of `A`, or is
+/// added to them.
+template <StorageType T, StorageType A, bool is_added>
+void accumulate_pieces(void* out, void const* const* pieces, int world, std::size_t elements) {
+    host::InlineQueue queue;
+    HostBackend::sum_ranks(&queue, static_cast<A*>(out), typed_pieces<T>(pieces, world), world,
+                           elements, is_added);
+}
 
 /// @brief The operations of a communicator between processes, for memory on the host: checks the
 /// arguments, counts the traffic, and hands each call without its types to `Collectives`, which
@@ -164,5 +196,24 @@ private:
     std::unique_ptr<Collectives> _collectives;
     TrafficCount _traffic;
 };
+
+/// @brief Sums integers over the ranks, and minimises others: as one collective, if the
+/// communicator sums and minimises together. `StepControl` decides by it.
+/// @param minima follow the sums; at least one
+template <class Communicator, class Queue>
+void reduce_integers(Communicator& communicator, Queue queue, std::int64_t* values,
+                     std::size_t sums, std::int64_t* minima, std::size_t minimum_count,
+                     CollectiveTag const& tag) {
+    if (sums != 0) {
+        if constexpr (ReducesIntegersTogether<Communicator>) {
+            communicator.all_reduce_integers(values, sums, minimum_count, queue, tag);
+            return;
+        } else {
+            communicator.all_reduce_integers(values, sums, IntegerReduction::sum, queue,
+                                             CollectiveTag{"gradient norm", 0});
+        }
+    }
+    communicator.all_reduce_integers(minima, minimum_count, IntegerReduction::min, queue, tag);
+}
 
 } // namespace ZERO_NAMESPACE::detail

@@ -4,7 +4,6 @@
 #include "../../core/dtype.hpp"
 #include "../../host/inline_queue.hpp"
 #include "../collective_tag.hpp"
-#include "../integer_reduction.hpp"
 #include "../traffic_count.hpp"
 #include "collective_call.hpp"
 

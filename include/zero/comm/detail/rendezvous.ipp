@@ -7,7 +7,7 @@
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "collective_call.hpp"
-#include "report_failure.hpp"
+#include "run_threads.hpp"
 
 #include <exception>
 #include <thread>

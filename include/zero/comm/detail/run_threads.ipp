@@ -1,10 +1,8 @@
 #pragma once
 
-#include "run_threads.hpp"
-
+#include "../../core/detail/text.hpp"
 #include "../../core/error.hpp"
-#include "failures.hpp"
-#include "report_failure.hpp"
+#include "run_threads.hpp"
 
 #include <exception>
 #include <string_view>
@@ -53,6 +51,46 @@ ZERO_COLD_INLINE void run_threads(std::size_t world, FunctionRef<std::size_t> bo
         thread.join();
     }
     failures.rethrow_cause();
+}
+
+ZERO_COLD_INLINE Failures::Failures(std::size_t world) {
+    _failures.reserve(world + 1);
+}
+
+ZERO_COLD_INLINE void Failures::keep(bool is_consequence) noexcept {
+    std::lock_guard const lock(_mutex);
+    _failures.push_back({std::current_exception(), is_consequence});
+}
+
+ZERO_COLD_INLINE void Failures::rethrow_cause() const {
+    for (Failure const& failure : _failures) {
+        if (!failure.is_consequence) {
+            std::rethrow_exception(failure.exception);
+        }
+    }
+    if (!_failures.empty()) {
+        std::rethrow_exception(_failures.front().exception);
+    }
+}
+
+ZERO_COLD_INLINE void report_failure(std::size_t rank,
+                                     FunctionRef<std::string_view> abort) noexcept {
+    try {
+        try {
+            throw;
+        } catch (std::exception const& error) {
+            abort(text({"rank ", rank, ": ", first_line(error.what())}));
+        } catch (...) {
+            abort(text({"rank ", rank, " threw an exception that is not a std::exception"}));
+        }
+    } catch (...) { // there was no memory for a text
+        abort("a rank failed");
+    }
+}
+
+ZERO_COLD_INLINE std::string finished_text(std::size_t rank) {
+    return text(
+        {"rank ", rank, " finished and left the group; every rank must make the same calls"});
 }
 
 } // namespace ZERO_NAMESPACE::detail

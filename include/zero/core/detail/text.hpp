@@ -63,6 +63,10 @@ private:
 /// @brief Returns an address as a text such as "0x7f00".
 [[gnu::cold]] std::string hexadecimal(void const* address);
 
+/// @brief Returns a number of bytes for readers: "512 bytes", "1.05 GB" (10^9 bytes). Rounded to
+/// two decimals from 10 kB on.
+[[gnu::cold]] std::string bytes_text(std::size_t bytes);
+
 } // namespace ZERO_NAMESPACE::detail
 
 #if !defined(ZERO_COMPILED)

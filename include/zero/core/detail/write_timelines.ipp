@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../error.hpp"
-#include "../write_timelines.hpp"
+#include "../timeline.hpp"
 #include "throw_error.hpp"
 
 #include <algorithm>

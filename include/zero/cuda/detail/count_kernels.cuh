@@ -2,7 +2,7 @@
 
 #include "../../backend/slices.hpp"
 #include "../../core/detail/namespace.hpp"
-#include "../../ops/is_zero.hpp"
+#include "../../ops/number.hpp"
 #include "../table_range.hpp"
 #include "chunk.hpp"
 #include "chunk_sizes.cuh"

@@ -5,16 +5,26 @@
 #include "../../core/timeline.hpp"
 #include "check.hpp"
 #include "clean_up.hpp"
-#include "query_event.hpp"
-
-#include <cuda_runtime_api.h>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cuda_runtime_api.h>
 #include <memory>
 
 namespace ZERO_NAMESPACE::cuda::detail {
+
+/// @brief Queries an event without waiting. Does not leave "not ready" as the thread's last error,
+/// which the caller could mistake for an error of its next launch.
+inline cudaError_t query_event(cudaEvent_t event, bool& is_complete) noexcept {
+    bool const was_clean = cudaPeekAtLastError() == cudaSuccess;
+    cudaError_t const code = cudaEventQuery(event);
+    if (code == cudaErrorNotReady && was_clean) {
+        ignore(cudaGetLastError());
+    }
+    is_complete = code == cudaSuccess;
+    return code == cudaErrorNotReady ? cudaSuccess : code;
+}
 
 /// @brief Two timing events for each span of a timeline, and one event whose time on the host is
 /// known. Times are resolved to about half a microsecond within 8 s after `clear`. Later they are

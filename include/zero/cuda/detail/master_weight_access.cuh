@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../../backend/weight_pointers.hpp"
+#include "../../backend/slices.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/split_float.hpp"
 #include "../../core/storage_types.hpp"

@@ -7,26 +7,93 @@
 #include "../../core/error.hpp"
 #include "../../core/source_location.hpp"
 #include "../nccl_error.hpp"
-#include "../nccl_interface.hpp"
 #include "../nccl_library.hpp"
 #include "../nccl_options.hpp"
 #include "../nccl_system.hpp"
 #include "nccl_abort_cause.hpp"
-#include "nccl_check_options.hpp"
 #include "nccl_flights.hpp"
-#include "nccl_require_success.hpp"
-#include "nccl_watchdog.hpp"
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 namespace ZERO_NAMESPACE::cuda::detail {
+
+/// @brief Checks the ranges of the options. @throws InvalidArgument naming the option
+inline void check_options(NcclOptions const& options) {
+    if (options.time_out.count() <= 0) {
+        zero::detail::throw_error<InvalidArgument>(
+            {"zero: a time-out of ", options.time_out.count(),
+             " ms; NcclOptions::time_out must be positive."});
+    }
+    if (options.finish_time_out.count() < 0 || options.watch_interval.count() < 0) {
+        zero::detail::throw_error<InvalidArgument>(
+            {"zero: NcclOptions::finish_time_out and watch_interval must not be negative (",
+             options.finish_time_out.count(), " ms, ", options.watch_interval.count(), " ms)."});
+    }
+}
+
+/// @brief Returns the options with unlimited waits replaced by a year, so that the clock can
+/// represent their ends.
+inline NcclOptions with_finite_waits(NcclOptions options) noexcept {
+    constexpr std::chrono::milliseconds year = std::chrono::hours(24 * 365);
+    options.finish_time_out = std::min(options.finish_time_out, year);
+    options.watch_interval = std::min(options.watch_interval, year);
+    return options;
+}
+
+/// @brief Owns a thread that calls a function at an interval until it is destroyed.
+class NcclWatchdog {
+public:
+    using Duration = NcclSystem::Duration;
+
+    NcclWatchdog() = default;
+    NcclWatchdog(NcclWatchdog const&) = delete;
+    NcclWatchdog& operator=(NcclWatchdog const&) = delete;
+    ~NcclWatchdog() { stop(); }
+
+    /// @param device the device of the thread: on another one, the queries would create a CUDA
+    /// context there
+    void start(NcclSystem& system, int device, Duration interval, void (*look)(void*),
+               void* argument) {
+        _thread = std::thread([this, &system, device, interval, look, argument] {
+            // A failure is ignored: it recurs in a call that can report it.
+            static_cast<void>(system.set_device(device));
+            std::unique_lock lock(_mutex);
+            while (!_wake.wait_for(lock, interval, [this] { return _is_stopping; })) {
+                lock.unlock();
+                look(argument);
+                lock.lock();
+            }
+        });
+    }
+
+    void stop() noexcept {
+        if (!_thread.joinable()) {
+            return;
+        }
+        {
+            std::lock_guard const lock(_mutex);
+            _is_stopping = true;
+        }
+        _wake.notify_all();
+        _thread.join();
+    }
+
+private:
+    std::mutex _mutex;
+    std::condition_variable _wake;
+    bool _is_stopping = false;
+    std::thread _thread;
+};
 
 /// @brief Owns one rank's ncclComm_t: polling, errors, time-outs, abort and a bounded shutdown.
 /// `NcclSession` adds the calls on it.

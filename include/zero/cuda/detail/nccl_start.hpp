@@ -1,24 +1,20 @@
 #pragma once
 
-#include "../../comm/detail/report_failure.hpp"
+#include "../../comm/detail/run_threads.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
+#include "../../launch/detail/variables.hpp"
+#include "../../launch/environment.hpp"
 #include "../nccl_error.hpp"
-#include "../nccl_interface.hpp"
 #include "../nccl_library.hpp"
 #include "../nccl_options.hpp"
 #include "../nccl_system.hpp"
-#include "device_scope.hpp"
 #include "nccl_abort_cause.hpp"
-#include "nccl_check_options.hpp"
-#include "nccl_environment.hpp"
-#include "nccl_group.hpp"
-#include "nccl_require_matching_version.hpp"
-#include "nccl_require_success.hpp"
+#include "nccl_flights.hpp"
+#include "nccl_lifetime.hpp"
 #include "nccl_session.hpp"
-#include "scoped_variable.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -31,6 +27,98 @@
 #include <vector>
 
 namespace ZERO_NAMESPACE::cuda::detail {
+
+/// @brief Returns the device of the calling thread. @throws CommunicatorError
+inline int current_device(NcclSystem& system) {
+    int device = 0;
+    require_success(system, system.current_device(device), "cudaGetDevice");
+    return device;
+}
+
+/// @brief Restores the current device at the end of a scope.
+class DeviceScope {
+public:
+    explicit DeviceScope(NcclSystem& system) : _system(&system), _device(current_device(system)) {}
+    DeviceScope(DeviceScope const&) = delete;
+    DeviceScope& operator=(DeviceScope const&) = delete;
+    ~DeviceScope() { _system->set_device(_device); }
+
+private:
+    NcclSystem* _system;
+    int _device;
+};
+
+/// @brief The place of this process, and the address at which the ranks meet. `launch::environment`
+/// reads the variables of the launcher; NCCL also needs MASTER_ADDR and a port.
+struct NcclEnvironment {
+    int rank = 0;
+    int world = 1;
+    int local_rank = 0;  ///< rank among the processes of this machine
+    std::string reason;  ///< `launch::Environment::reason`
+    std::string address; ///< address of rank 0, "host:port" as in NCCL_COMM_ID
+};
+
+/// @brief Looks a variable up in an `NcclSystem`.
+inline char const* variable_of(void* system, char const* name) noexcept {
+    return static_cast<NcclSystem*>(system)->variable(name);
+}
+
+/// @brief Returns ZERO_NCCL_PORT, or the port after MASTER_PORT, which itself belongs to the
+/// launcher's store.
+inline int nccl_port(launch::detail::Variables const& variables) {
+    if (variables.find("ZERO_NCCL_PORT") != nullptr) {
+        return variables.integer("ZERO_NCCL_PORT",
+                                 "a port from 1 to 65535 that is free on the machine of rank 0", 1,
+                                 65535);
+    }
+    return variables.integer("MASTER_PORT",
+                             "a port from 1 to 65534 (the next one is used), unless ZERO_NCCL_PORT "
+                             "gives the port",
+                             1, 65534)
+           + 1;
+}
+
+/// @brief Reads and checks all variables.
+/// @throws LauncherError naming the variable, its value and its valid values
+inline NcclEnvironment read_environment(NcclSystem& system) {
+    launch::detail::Variables const variables(variable_of, &system);
+    launch::Environment const launched = launch::environment(variable_of, &system);
+    NcclEnvironment environment{
+        launched.rank, launched.world, launched.local_rank, launched.reason, {}};
+    std::string const host = variables.text(
+        "MASTER_ADDR", "the name or address of the machine of rank 0; this is " + launched.reason);
+    if (host.empty() || host.find_first_of(" \t\r\n/") != std::string::npos) {
+        launch::detail::Variables::refuse(
+            "MASTER_ADDR", "is '" + host + '\'',
+            "the name or address of the machine of rank 0, without blanks and without a protocol");
+    }
+    bool const is_bare_ipv6 = host.front() != '[' && host.find(':') != std::string::npos;
+    environment.address =
+        (is_bare_ipv6 ? '[' + host + ']' : host) + ':' + std::to_string(nccl_port(variables));
+    return environment;
+}
+
+/// @brief Sets an environment variable for a scope, and restores the previous state afterwards.
+class ScopedVariable {
+public:
+    ScopedVariable(NcclSystem& system, char const* name, char const* value)
+        : _system(&system), _name(name) {
+        char const* const previous = system.variable(name);
+        _had_value = previous != nullptr;
+        _previous = _had_value ? previous : "";
+        system.set_variable(name, value);
+    }
+
+    ScopedVariable(ScopedVariable const&) = delete;
+    ScopedVariable& operator=(ScopedVariable const&) = delete;
+    ~ScopedVariable() { _system->set_variable(_name, _had_value ? _previous.c_str() : nullptr); }
+
+private:
+    NcclSystem* _system;
+    char const* _name;
+    bool _had_value = false;
+    std::string _previous;
+};
 
 /// @brief Performs the checks that precede every way to start. @throws InvalidArgument,
 /// NcclVersionMismatch

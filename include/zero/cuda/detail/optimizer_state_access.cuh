@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../../backend/state_pointers.hpp"
+#include "../../backend/slices.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/storage_types.hpp"
 #include "../../ops/arithmetic.hpp"

@@ -4,7 +4,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/storage_types.hpp"
 #include "../../ops/arithmetic.hpp"
-#include "streaming.hpp"
+#include "copy_loop.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -2,8 +2,7 @@
 
 #include "copy_loop.hpp"
 
-#include "streaming.hpp"
-#include "vectors_avx2.hpp"
+#include "squares_avx2.hpp"
 
 #include <cstdint>
 #include <cstring>

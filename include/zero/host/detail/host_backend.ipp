@@ -6,7 +6,6 @@
 #include "../../core/error.hpp"
 #include "../inline_queue.hpp"
 #include "../kernels.hpp"
-#include "convert.hpp"
 #include "copy_loop.hpp"
 
 namespace ZERO_NAMESPACE {

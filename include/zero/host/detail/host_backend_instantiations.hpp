@@ -39,3 +39,38 @@
     ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, float16, float)                                  \
     ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, float16, bfloat16)                               \
     ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, float16, float16)
+
+/// @file
+/// @brief The instantiations of the host kernels that the compiled library contains: all storage
+/// types and all pairs of them. `kernels.hpp` declares them (with `extern`), `instantiations.ipp`
+/// defines them.
+
+/// The kernels over elements of `T`.
+#define ZERO_HOST_INSTANTIATE_KERNELS_OF(prefix, T)                                                \
+    prefix template void sum_ranks(T*, T const* const*, int, std::size_t) noexcept;                \
+    prefix template void inspect(T const*, std::size_t, std::int64_t, ops::Inspection&) noexcept;  \
+    prefix template void add_to_norm(NormKind, T const*, std::size_t, std::int64_t,                \
+                                     ops::NormSum&) noexcept;                                      \
+    prefix template void count_zeros(T const*, std::size_t, std::int64_t&) noexcept;
+
+/// The kernels that convert from `From` to `To`.
+#define ZERO_HOST_INSTANTIATE_CONVERSIONS_OF(prefix, To, From)                                     \
+    prefix template void convert(To*, From const*, std::size_t, float) noexcept;                   \
+    prefix template void detail::convert(To*, From const*, std::size_t, float,                     \
+                                         std::size_t) noexcept;                                    \
+    prefix template void accumulate(To*, From const*, std::size_t) noexcept;                       \
+    prefix template void sum_ranks(To*, From const* const*, int, std::size_t, bool) noexcept;
+
+#define ZERO_HOST_INSTANTIATE_KERNELS(prefix)                                                      \
+    ZERO_HOST_INSTANTIATE_KERNELS_OF(prefix, float)                                                \
+    ZERO_HOST_INSTANTIATE_KERNELS_OF(prefix, bfloat16)                                             \
+    ZERO_HOST_INSTANTIATE_KERNELS_OF(prefix, float16)                                              \
+    ZERO_HOST_INSTANTIATE_CONVERSIONS_OF(prefix, float, float)                                     \
+    ZERO_HOST_INSTANTIATE_CONVERSIONS_OF(prefix, float, bfloat16)                                  \
+    ZERO_HOST_INSTANTIATE_CONVERSIONS_OF(prefix, float, float16)                                   \
+    ZERO_HOST_INSTANTIATE_CONVERSIONS_OF(prefix, bfloat16, float)                                  \
+    ZERO_HOST_INSTANTIATE_CONVERSIONS_OF(prefix, bfloat16, bfloat16)                               \
+    ZERO_HOST_INSTANTIATE_CONVERSIONS_OF(prefix, bfloat16, float16)                                \
+    ZERO_HOST_INSTANTIATE_CONVERSIONS_OF(prefix, float16, float)                                   \
+    ZERO_HOST_INSTANTIATE_CONVERSIONS_OF(prefix, float16, bfloat16)                                \
+    ZERO_HOST_INSTANTIATE_CONVERSIONS_OF(prefix, float16, float16)

@@ -6,7 +6,6 @@
 
 #include "host_backend.ipp"
 #include "host_backend_instantiations.hpp"
-#include "kernel_instantiations.hpp"
 #include "kernels.ipp"
 
 namespace ZERO_NAMESPACE::host {

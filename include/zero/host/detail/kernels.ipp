@@ -6,10 +6,7 @@
 #include "copy_loop.hpp"
 #include "count_loop.hpp"
 #include "exponent_bins.hpp"
-#include "inspect_loop.hpp"
-#include "norm_loops.hpp"
 #include "run.hpp"
-#include "streaming.hpp"
 #include "sum_loop.hpp"
 
 #include <type_traits>

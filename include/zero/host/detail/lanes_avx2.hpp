@@ -7,7 +7,6 @@
 
 #include "random_bits_avx2.hpp"
 #include "squares_avx2.hpp"
-#include "vectors_avx2.hpp"
 
 #include <cstddef>
 #include <cstdint>

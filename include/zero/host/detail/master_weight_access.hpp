@@ -1,10 +1,10 @@
 #pragma once
 
-#include "../../backend/weight_pointers.hpp"
+#include "../../backend/slices.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/storage_types.hpp"
 #include "cast_loops.hpp"
-#include "streaming.hpp"
+#include "copy_loop.hpp"
 
 #include <cstddef>
 #include <cstdint>

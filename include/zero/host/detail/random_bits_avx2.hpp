@@ -3,7 +3,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../ops/counter_random.hpp"
 #include "../instruction_set.hpp"
-#include "vectors_avx2.hpp"
+#include "squares_avx2.hpp"
 
 #if ZERO_HOST_HAS_AVX2
 

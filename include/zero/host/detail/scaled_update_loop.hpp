@@ -1,11 +1,12 @@
 #pragma once
 
-#include "../../backend/state_pointers.hpp"
+#include "../../backend/slices.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/storage_types.hpp"
 #include "../../ops/arithmetic.hpp"
 #include "../../ops/block_scale.hpp"
 #include "cast_loops.hpp"
+#include "run.hpp"
 #include "update_loop.hpp"
 
 #include <array>
@@ -113,5 +114,21 @@ private:
         return result;
     }
 };
+
+/// @brief Whether the states have a scale per block: `ScaledStatePointers`.
+template <class States>
+inline constexpr bool has_scales = requires(States const& states) { states.scales; };
+
+/// @brief Runs the update loop for the kind of states. Used by `host::update`.
+template <class Optimizer, StorageType A, class Weights, class States>
+void run_update(A const* gradient, Weights const& weights, States const& states, std::size_t n,
+                float factor, typename Optimizer::Hyper const& hyper) noexcept {
+    if constexpr (has_scales<States>) {
+        run(ScaledUpdateLoop<Optimizer, A, Weights, States>{gradient, weights, states, n, factor,
+                                                            hyper});
+    } else {
+        run(UpdateLoop<Optimizer, A, Weights, States>{gradient, weights, states, n, factor, hyper});
+    }
+}
 
 } // namespace ZERO_NAMESPACE::host::detail

@@ -4,6 +4,8 @@
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../communication_model.hpp"
+#include "../wire_chunk.hpp"
+#include "gather_order.hpp"
 
 namespace ZERO_NAMESPACE {
 
@@ -130,6 +132,139 @@ CommunicationModel::predict(std::size_t world, StepCommunication const& step) co
             .reductions = collective_seconds(world, step.reductions),
             .publishes = collective_seconds(world, step.publishes),
             .control = control_seconds(world, step.control)};
+}
+
+ZERO_COLD_INLINE NetworkLevel fit_network_level(std::size_t world, CollectiveSample shorter,
+                                                CollectiveSample longer) {
+    if (world < 2) {
+        detail::throw_error<InvalidArgument>({"zero: a network level is fitted to the collectives "
+                                              "of at least 2 ranks, and 'world' is ",
+                                              world, '.'});
+    }
+    double const bytes = longer.read_bytes - shorter.read_bytes;
+    double const seconds = longer.seconds - shorter.seconds;
+    bool const is_ascending = shorter.read_bytes >= 0 && shorter.seconds >= 0 && bytes > 0
+                              && seconds > 0 && bytes - bytes == 0 && seconds - seconds == 0;
+    if (!is_ascending) {
+        detail::throw_error<InvalidArgument>(
+            {"zero: a network level is fitted to two finite samples of which 'longer' reads more "
+             "bytes and takes more seconds; measure sizes that lie further apart, or repeat the "
+             "measurement more often."});
+    }
+    NetworkLevel level;
+    level.bytes_per_second = bytes / seconds;
+    double const rest = shorter.seconds - shorter.read_bytes / level.bytes_per_second;
+    level.latency_seconds = rest > 0 ? rest / static_cast<double>(world - 1) : 0;
+    return level;
+}
+
+namespace detail {
+
+/// @brief Throws `InvalidArgument` unless the arguments of `count_step_communication` are in range.
+ZERO_COLD_INLINE void require_step(FlatLayout const& layout, int stage, std::size_t micro_steps,
+                                   std::span<std::size_t const> acquired_units) {
+    if (stage < 0 || stage > 3) {
+        throw_error<InvalidArgument>({"zero: there is no stage ", stage, "; stages are 0 to 3."});
+    }
+    if (micro_steps == 0) {
+        throw_error<InvalidArgument>(
+            {"zero: a step has at least one micro-step, and 'micro_steps' is 0."});
+    }
+    for (std::size_t const unit : acquired_units) {
+        if (unit >= layout.units()) {
+            throw_error<InvalidArgument>({"zero: there is no unit ", unit, "; the layout has ",
+                                          layout.units(), " units, numbered from 0."});
+        }
+    }
+}
+
+} // namespace detail
+
+ZERO_COLD_INLINE StepCommunication count_step_communication(
+    FlatLayout const& layout, std::size_t rank, int stage, ReductionSchedule schedule,
+    std::size_t micro_steps, std::span<std::size_t const> acquired_units,
+    StepCommunicationOptions const& options) {
+    detail::require_rank(layout, rank);
+    detail::require_step(layout, stage, micro_steps, acquired_units);
+    StepCommunication step;
+    if (layout.world() == 1) { // nothing is sent
+        return step;
+    }
+    std::uint64_t sent = 0;    // collectives that send all gradients once
+    std::uint64_t buckets = 0; // collectives that gather all trainable buckets once
+    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+        Cuts const cuts = layout.cuts(bucket);
+        std::size_t const is_sent = cuts.back() == 0 ? 0 : 1;
+        sent += options.wire_elements == 0 ? is_sent : wire_chunks(cuts, options.wire_elements);
+        buckets += is_sent;
+    }
+    Traffic const traffic = step_traffic_of_rank(layout, rank, stage, schedule, micro_steps,
+                                                 acquired_units, options.gather);
+    ElementSizes const& sizes = options.sizes;
+    std::uint64_t const reductions = schedule == ReductionSchedule::boundary ? 1 : micro_steps;
+    step.reductions = {reductions * sent,
+                       sizes.communication * (traffic.reduce_scatter + traffic.all_reduce)};
+    if (stage == 0) {
+        bool const is_all_reduce = reductions == 1;
+        step.reductions.calls += is_all_reduce ? sent : buckets;
+        step.reductions.bytes += sizes.accumulation * traffic.all_gather;
+    } else if (stage == 3) {
+        auto const counts =
+            detail::count_gathers(layout, micro_steps, acquired_units, options.gather);
+        for (std::size_t bucket = 0; bucket < counts.size(); ++bucket) {
+            step.gathers.calls += layout.elements(bucket) == 0 ? 0 : counts[bucket];
+        }
+        step.gathers.bytes = sizes.parameter * traffic.all_gather;
+    } else {
+        step.publishes = {buckets, sizes.parameter * traffic.all_gather};
+    }
+    step.control = {options.control_calls, options.control_bytes};
+    return step;
+}
+
+ZERO_COLD_INLINE Traffic step_traffic_of_rank(FlatLayout const& layout, std::size_t rank, int stage,
+                                              ReductionSchedule schedule, std::size_t micro_steps,
+                                              std::span<std::size_t const> acquired_units,
+                                              GatherOptions const& gather) {
+    detail::require_rank(layout, rank);
+    std::uint64_t reduced = 0;  // this rank's extents, read from each other rank
+    std::uint64_t gathered = 0; // the extents of the other ranks
+    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+        std::size_t const own = layout.extent(bucket, rank).size();
+        reduced += own * (layout.world() - 1);
+        gathered += layout.elements(bucket) - own;
+    }
+    std::uint64_t const reductions = schedule == ReductionSchedule::boundary ? 1 : micro_steps;
+    Traffic traffic;
+    if (stage == 0 && reductions == 1) {
+        traffic.all_reduce = reduced + gathered;
+        return traffic;
+    }
+    traffic.reduce_scatter = reductions * reduced;
+    traffic.all_gather = stage == 3 ? 0 : gathered;
+    if (stage == 3) {
+        auto const counts = detail::count_gathers(layout, micro_steps, acquired_units, gather);
+        for (std::size_t bucket = 0; bucket < counts.size(); ++bucket) {
+            traffic.all_gather +=
+                counts[bucket] * (layout.elements(bucket) - layout.extent(bucket, rank).size());
+        }
+    }
+    return traffic;
+}
+
+ZERO_COLD_INLINE Traffic step_traffic(FlatLayout const& layout, int stage,
+                                      ReductionSchedule schedule, std::size_t micro_steps,
+                                      std::span<std::size_t const> acquired_units,
+                                      GatherOptions const& gather) {
+    Traffic sum;
+    for (std::size_t rank = 0; rank < layout.world(); ++rank) {
+        Traffic const own = step_traffic_of_rank(layout, rank, stage, schedule, micro_steps,
+                                                 acquired_units, gather);
+        sum.reduce_scatter += own.reduce_scatter;
+        sum.all_gather += own.all_gather;
+        sum.all_reduce += own.all_reduce;
+    }
+    return sum;
 }
 
 } // namespace ZERO_NAMESPACE

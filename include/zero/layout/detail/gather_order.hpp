@@ -1,8 +1,10 @@
 #pragma once
 
+#include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../flat_layout.hpp"
 #include "../gather_options.hpp"
+#include "../piece.hpp"
 
 #include <cstddef>
 #include <span>
@@ -63,8 +65,62 @@ private:
 /// parameters.
 [[nodiscard]] std::size_t gathered_elements(FlatLayout const& layout, std::size_t unit);
 
+/// @brief Returns the number of times that a step gathers each bucket. A bucket that stays gathered
+/// from an earlier acquisition is not gathered again. O(acquired units times their buckets).
+/// @param acquired_units the units acquired during the step, once per acquisition
+[[nodiscard]] std::vector<std::size_t> count_gathers(FlatLayout const& layout,
+                                                     std::size_t micro_steps,
+                                                     std::span<std::size_t const> acquired_units,
+                                                     GatherOptions const& gather);
+
+} // namespace ZERO_NAMESPACE::detail
+
+namespace ZERO_NAMESPACE {
+struct LeasePlan; // lease_plan.ipp includes this header
+} // namespace ZERO_NAMESPACE
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Returns the units that have parameters, in the order for which memory is planned: the
+/// forward pass by number, then the backward pass in the unit order of the layout. Numbers that no
+/// parameter names do not separate their neighbours.
+std::vector<std::size_t> used_units(FlatLayout const& layout);
+
+/// @brief Plans the gathered buckets of one type under options other than the defaults.
+///
+/// The order is a forward pass by unit number and a backward pass in the unit order of the layout.
+/// A unit is in flight while it is in use, while the unit before it is (two may be held at once),
+/// while it is gathered in advance, and while it is kept. Under `max_live_elements` a unit is in
+/// flight for its use alone, and longer only where the limit leaves room.
+/// @throws InvalidArgument if the limit does not hold every unit
+LeasePlan plan_gathered(FlatLayout const& layout, GatherOptions const& gather, std::size_t spares,
+                        std::size_t type);
+
+} // namespace ZERO_NAMESPACE::detail
+
+namespace ZERO_NAMESPACE {
+struct LeasePlan; // lease_plan.ipp includes this header
+} // namespace ZERO_NAMESPACE
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Gives buckets places in one buffer, so that buckets with a common step do not overlap.
+///
+/// Buckets with equal lifetimes are placed as one block. Blocks are placed twice, in the order of
+/// size and in that of duration, largest first, each at the lowest offset that is free during its
+/// lifetime; the smaller buffer wins. (Greedy by size is usual in planners of tensor memory:
+/// Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020.)
+/// @param lifetimes by bucket: ascending, disjoint ranges of steps below `steps`; empty if the
+/// bucket needs no place
+/// @param spares number of spare places to append
+/// @param further by bucket: elements of its place behind its own; empty: none
+LeasePlan place_leases(FlatLayout const& layout, List<List<Range>> const& lifetimes,
+                       std::size_t steps, std::size_t spares,
+                       std::span<std::size_t const> further = {});
+
 } // namespace ZERO_NAMESPACE::detail
 
 #if !defined(ZERO_COMPILED)
 #include "gather_order.ipp"
+#include "place_leases.ipp"
 #endif

@@ -3,11 +3,9 @@
 #include "../gradient_source.hpp"
 
 #include "../../core/detail/light_std.hpp"
-#include "../gradient_memory.hpp"
 #include "../padding.hpp"
 #include "../parameter_spec.hpp"
 #include "../piece.hpp"
-#include "../piece_position.hpp"
 
 namespace ZERO_NAMESPACE {
 

@@ -3,8 +3,7 @@
 #include "../lease_plan.hpp"
 
 #include "../gradient_source.hpp"
-#include "gathered_lifetimes.hpp"
-#include "place_leases.hpp"
+#include "gather_order.hpp"
 
 #include <span>
 #include <utility>

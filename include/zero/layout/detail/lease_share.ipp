@@ -1,7 +1,10 @@
 #pragma once
 
 #include "../../core/detail/light_std.hpp"
+#include "../../core/detail/text.hpp"
 #include "../../core/hash.hpp"
+#include "../gradient_source.hpp"
+#include "../lease_plan.hpp"
 #include "../lease_share.hpp"
 #include "../parameter_spec.hpp"
 #include "../piece.hpp"
@@ -73,6 +76,148 @@ ZERO_COLD_INLINE std::vector<LeaseShare> lease_shares(FlatLayout const& layout,
         share.largest_elements = elements_of[share.largest];
     }
     return detail::largest_first(shares);
+}
+
+namespace detail {
+
+/// @brief Returns the units that use a parameter, at most three by name: "unit 0 and unit 13".
+ZERO_COLD_INLINE std::string units_text(FlatLayout const& layout, ParameterSpec const& spec) {
+    std::size_t const named = smaller(spec.units.size(), std::size_t{3});
+    std::string units;
+    for (std::size_t index = 0; index < named; ++index) {
+        units += text({(index == 0 ? "" : " and "), layout.unit_text(spec.units[index])});
+    }
+    std::size_t const others = spec.units.size() - named;
+    return others == 0 ? units : text({units, " and ", others, " others"});
+}
+
+/// @brief Returns "unit 32: 436.22 MB in 9 parameters, the largest is 'l31.gate' with 117.44 MB",
+/// or "unit 0: 77.19 MB in 'wte'" for a share of one parameter.
+ZERO_COLD_INLINE std::string share_text(FlatLayout const& layout, LeaseShare const& share,
+                                        std::size_t element_bytes) {
+    ParameterSpec const& largest = layout.parameter(share.largest);
+    std::string const all =
+        text({units_text(layout, largest), ": ", bytes_text(share.elements * element_bytes)});
+    return share.parameters == 1
+               ? text({all, " in '", largest.name, '\''})
+               : text({all, " in ", share.parameters, " parameters, the largest is '", largest.name,
+                       "' with ", bytes_text(share.largest_elements * element_bytes)});
+}
+
+/// @brief Returns the lines of one lease buffer, which name at most three shares and sum up to its
+/// size; empty if the buffer is empty.
+/// @param whole elements of the peak behind those of its buckets (`whole_gradient_elements`)
+ZERO_COLD_INLINE std::string buffer_text(char const* name, FlatLayout const& layout,
+                                         LeasePlan const& plan, std::size_t element_bytes,
+                                         std::size_t whole = 0) {
+    if (plan.elements == 0) {
+        return {};
+    }
+    std::string lines =
+        text({name, " (", bytes_text(plan.elements * element_bytes), ") at their peak:\n"});
+    std::vector<LeaseShare> const shares = lease_shares(layout, as_span(plan.peak));
+    std::size_t const named = smaller(shares.size(), std::size_t{3});
+    std::size_t content = 0;
+    for (std::size_t index = 0; index < named; ++index) {
+        lines += text({"  ", share_text(layout, shares[index], element_bytes), '\n'});
+        content += shares[index].elements;
+    }
+    std::size_t others = 0;
+    for (std::size_t index = named; index < shares.size(); ++index) {
+        others += shares[index].elements;
+    }
+    std::size_t in_flight = whole;
+    for (std::size_t const bucket : plan.peak) {
+        in_flight += layout.elements(bucket);
+    }
+    auto const add = [&](char const* part, std::size_t elements) {
+        if (elements != 0) {
+            lines += text({"  ", part, ": ", bytes_text(elements * element_bytes), '\n'});
+        }
+    };
+    add("other units", others);
+    add("whole gradients of parameters in several buckets", whole);
+    add("padding", in_flight - whole - content - others);
+    add("gaps between places", plan.planned_elements() - in_flight);
+    add("spare places", plan.elements - plan.planned_elements());
+    return lines;
+}
+
+/// @brief Returns the largest bucket whose gradients are copied before their reduction, as a plan
+/// of the one buffer for such copies.
+ZERO_COLD_INLINE LeasePlan copied_gradients(FlatLayout const& layout, std::size_t type) {
+    LeasePlan plan;
+    plan.elements = copied_gradient_elements(layout, type);
+    for (std::size_t bucket = 0; bucket < layout.trainable_buckets() && plan.peak.empty();
+         ++bucket) {
+        if (layout.bucket(bucket).type == type && layout.elements(bucket) == plan.elements
+            && gradient_source(layout, bucket) == GradientSource::copy) {
+            plan.peak.push_back(bucket);
+        }
+    }
+    return plan;
+}
+
+/// @brief Returns the bytes of a buffer that holds several parameters at once because they all lie
+/// in one unit; 0 for other buffers.
+ZERO_COLD_INLINE std::size_t one_unit_bytes(FlatLayout const& layout, LeasePlan const& plan,
+                                            std::size_t element_bytes) {
+    std::vector<LeaseShare> const shares = lease_shares(layout, as_span(plan.peak));
+    bool const holds_all = layout.units() == 1 && !shares.empty() && shares.front().parameters > 1;
+    return holds_all ? plan.planned_elements() * element_bytes : 0;
+}
+
+ZERO_COLD_INLINE std::string lease_reason(FlatLayout const& layout, StageRow const& row,
+                                          std::size_t type, bool has_one_micro_step,
+                                          bool has_same_type) {
+    bool const can = can_sum_in_leases(layout, row, type);
+    if (!holds_all_sums(layout, row) || has_gradient_block(layout)
+        || (can && has_one_micro_step && has_same_type)
+        || (plan_gradient_leases(layout, !row.shards_parameters(), 0, type).elements == 0
+            && copied_gradient_elements(layout, type) == 0)) {
+        return {};
+    }
+    return text({"gradients lie beside their sums because ",
+                 !has_same_type ? "the sums have another type"
+                 : !can         ? "those of parameters in several buckets are written as a whole"
+                        : "a step may have several micro-steps; .reduction = {.one_micro_step = "
+                          "true} excludes that, and then none is leased",
+                 "\n"});
+}
+
+} // namespace detail
+
+ZERO_COLD_INLINE std::string describe_leases(FlatLayout const& layout, StageRow const& row,
+                                             ElementSizes const& sizes, Storage storage,
+                                             std::size_t spares, std::size_t type,
+                                             GatherOptions const& gather, bool sums_in_leases) {
+    LeasePlan const gradients =
+        sums_in_leases ? LeasePlan{}
+                       : plan_gradient_leases(layout, !row.shards_parameters(), spares, type);
+    LeasePlan const parameters = plan_parameter_leases(layout, row, storage, spares, type, gather);
+    std::size_t whole_gradients = 0;
+    for (std::size_t const bucket : gradients.peak) {
+        whole_gradients += whole_gradient_elements(layout, bucket);
+    }
+    std::string lines =
+        detail::buffer_text("gradient leases", layout, gradients, sizes.gradient, whole_gradients)
+        + detail::buffer_text("copies of caller-owned gradients", layout,
+                              sums_in_leases ? LeasePlan{} : detail::copied_gradients(layout, type),
+                              sizes.gradient)
+        + detail::buffer_text("parameter leases", layout, parameters, sizes.parameter);
+    std::size_t whole = detail::one_unit_bytes(layout, gradients, sizes.gradient);
+    if (row.shards_parameters()) { // otherwise buckets are copied one at a time
+        whole += detail::one_unit_bytes(layout, parameters, sizes.parameter);
+    }
+    if (whole != 0) {
+        lines += detail::text(
+            {"all parameters lie in ", layout.unit_text(0),
+             ", so all leases are in flight at once (", detail::bytes_text(whole),
+             "), and no reduction overlaps with the backward pass; with a unit for each layer "
+             "(.units = {layer} in the registrations) they hold about two layers, at least the "
+             "largest parameter\n"});
+    }
+    return lines;
 }
 
 } // namespace ZERO_NAMESPACE

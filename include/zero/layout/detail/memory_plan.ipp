@@ -1,7 +1,14 @@
 #pragma once
 
+#include "../../core/detail/light_std.hpp"
 #include "../../core/detail/text.hpp"
+#include "../communication_model.hpp"
+#include "../gradient_source.hpp"
+#include "../lease_plan.hpp"
 #include "../memory_plan.hpp"
+#include "../parameter_spec.hpp"
+#include "../piece.hpp"
+#include "count_blocks.hpp"
 
 namespace ZERO_NAMESPACE {
 
@@ -20,6 +27,52 @@ ZERO_COLD_INLINE std::string to_string(MemoryPlan const& plan) {
         }
     }
     return detail::text({text, "allocated by the engine: ", plan.engine_bytes(), " bytes\n"});
+}
+
+ZERO_COLD_INLINE LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank,
+                                           StageRow const& row, Storage storage,
+                                           std::size_t extra_leases, std::size_t type,
+                                           std::size_t further_leases, std::size_t wire_capacity,
+                                           GatherOptions const& gather) {
+    detail::require_rank(layout, rank);
+    LayoutTotals totals;
+    for (auto const& spec : layout.parameters()) {
+        totals.all_content += spec.type == type ? spec.elements : 0;
+    }
+    for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
+        if (layout.bucket(bucket).type != type) {
+            continue;
+        }
+        Range const own = layout.extent(bucket, rank);
+        std::size_t const own_content = layout.content(bucket, own);
+        totals.all_padded += layout.elements(bucket);
+        totals.own_content += own_content;
+        totals.own_padded += own.size();
+        if (layout.bucket(bucket).trainable) {
+            totals.largest_bucket_elements =
+                detail::larger(totals.largest_bucket_elements, layout.elements(bucket));
+            totals.wire_elements = detail::larger(
+                totals.wire_elements, wire_elements(layout.cuts(bucket), wire_capacity));
+            totals.trainable_content += layout.content(bucket, {0, layout.elements(bucket)});
+            totals.trainable_padded += layout.elements(bucket);
+            totals.own_trainable_content += own_content;
+            totals.own_trainable_padded += own.size();
+            totals.trainable_blocks +=
+                detail::count_blocks(layout, bucket, rank, Placement::replicated);
+            totals.own_trainable_blocks +=
+                detail::count_blocks(layout, bucket, rank, Placement::sharded);
+        }
+    }
+    totals.gradient_lease_elements =
+        plan_gradient_leases(layout, !row.shards_parameters(),
+                             spare_places(extra_leases, further_leases), type)
+            .elements
+        + copied_gradient_elements(layout, type);
+    totals.parameter_lease_elements =
+        plan_parameter_leases(layout, row, storage, spare_places(extra_leases, further_leases),
+                              type, gather)
+            .elements;
+    return totals;
 }
 
 } // namespace ZERO_NAMESPACE

@@ -3,7 +3,6 @@
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../contiguous_partitioner.hpp"
-#include "../partition_item.hpp"
 #include "../partitioner.hpp"
 
 #include <concepts>

@@ -3,8 +3,8 @@
 #include "../../core/hash.hpp"
 #include "../lease_plan.hpp"
 #include "../padding.hpp"
+#include "gather_order.hpp"
 #include "order_by.hpp"
-#include "place_leases.hpp"
 
 #include <cstdint>
 #include <utility>

@@ -4,13 +4,17 @@
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../../core/hash.hpp"
+#include "../padding.hpp"
+#include "../partitioner.hpp"
+#include "make_buckets.hpp"
 #include "order_by.hpp"
+#include "place_in_bucket.hpp"
 #include "shape.hpp"
-#include "validate_parameters.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -184,6 +188,96 @@ ZERO_COLD_INLINE void validate_parameters(std::span<ParameterSpec const> paramet
                                               "'; names must be unique. For a tied parameter "
                                               "register it once and list all its units."});
             }
+        }
+    }
+}
+
+ZERO_COLD_INLINE BucketPlan partition_bucket(std::span<ParameterSpec const> parameters,
+                                             std::span<Piece const> pieces, std::size_t world,
+                                             PartitionerRef const& partitioner, void* state) {
+    List<PartitionItem> items;
+    for (std::size_t index = 0; index < pieces.size(); ++index) {
+        items.push_back({index, pieces[index].elements, 0});
+    }
+    BucketPlan bucket;
+    std::span<PartitionItem> const placed(items.data(), items.size());
+    // Takes O(items) for any W. A partitioner that claims to cut no parameter is checked below
+    // instead.
+    if (partitioner.is_contiguous && partitioner.cuts_parameters) {
+        bucket.extent = even_extent(place_in_order(placed), world);
+    } else {
+        bucket.cuts.resize(world + 1);
+        partitioner.partition(placed, state, bucket.cuts);
+        require_partition(parameters, pieces, as_span(items), bucket.cuts, partitioner);
+        if (partitioner.is_even) {
+            bucket.extent = bucket.cuts[1];
+            bucket.cuts = {};
+        }
+    }
+    bucket.pieces.reserve(items.size());
+    for (PartitionItem const& item : items) {
+        bucket.pieces.push_back(pieces[item.index]);
+        bucket.pieces.back().bucket_begin = item.offset;
+    }
+    return bucket;
+}
+
+ZERO_COLD_INLINE void require_partition(std::span<ParameterSpec const> parameters,
+                                        std::span<Piece const> pieces,
+                                        std::span<PartitionItem const> items,
+                                        std::span<std::size_t const> cuts,
+                                        PartitionerRef const& partitioner) {
+    for (std::size_t cut = 0; cut < cuts.size(); ++cut) {
+        if (cuts[cut] % granularity != 0 || (cut == 0 ? cuts[0] != 0 : cuts[cut] < cuts[cut - 1])) {
+            throw_error<InvalidArgument>(
+                {"zero: the partitioner's cut number ", cut, " of a bucket is ", cuts[cut],
+                 "; cuts must begin with 0, not descend, and be multiples of ", granularity, "."});
+        }
+        if (partitioner.is_even && cut != 0 && cuts[cut] - cuts[cut - 1] != cuts[1]) {
+            throw_error<InvalidArgument>({"zero: the partitioner says is_even, but gives ", cuts[1],
+                                          " elements of a bucket to rank 0 and ",
+                                          cuts[cut] - cuts[cut - 1], " to rank ", cut - 1,
+                                          "; make all extents equal, or set is_even to false."});
+        }
+    }
+    std::vector<std::uint64_t> offsets;
+    std::vector<char> is_placed(pieces.size(), false);
+    for (PartitionItem const& item : items) {
+        if (item.index >= pieces.size() || is_placed[item.index]
+            || item.elements != pieces[item.index].elements) {
+            throw_error<InvalidArgument>({"zero: the partitioner returned piece number ",
+                                          item.index, " of ", pieces.size(), " with ",
+                                          item.elements,
+                                          " elements; it may reorder the pieces of a bucket, but "
+                                          "keeps each once, with its elements."});
+        }
+        is_placed[item.index] = true;
+        offsets.push_back(item.offset);
+    }
+    std::size_t free = 0;
+    std::size_t next_cut = 0; // the first cut after the start of the item
+    for (std::size_t const number : order_by(offsets)) {
+        PartitionItem const& item = items[number];
+        if (item.elements == 0) {
+            continue;
+        }
+        std::string const& name = parameters[pieces[item.index].parameter].name;
+        if (item.offset % granularity != 0 || item.offset < free || item.offset > cuts.back()
+            || item.elements > cuts.back() - item.offset) {
+            throw_error<InvalidArgument>({"zero: the partitioner placed '", name, "' (",
+                                          item.elements, " elements) at ", item.offset,
+                                          " of a bucket of ", cuts.back(),
+                                          "; pieces must start at multiples of ", granularity,
+                                          ", lie inside the bucket, and do not overlap."});
+        }
+        free = item.offset + item.elements;
+        while (cuts[next_cut] <= item.offset) {
+            ++next_cut;
+        }
+        if (!partitioner.cuts_parameters && cuts[next_cut] < free) {
+            throw_error<InvalidArgument>(
+                {"zero: the partitioner says that it cuts no parameter, but cuts '", name, "' at ",
+                 cuts[next_cut], "; cut between pieces, or make cuts_parameters true."});
         }
     }
 }

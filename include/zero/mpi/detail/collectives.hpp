@@ -1,9 +1,7 @@
 #pragma once
 
 #include "../../comm/detail/collective_call.hpp"
-#include "../../comm/detail/extents.hpp"
 #include "../../comm/detail/flight.hpp"
-#include "../../comm/detail/flights.hpp"
 #include "../../comm/detail/group_place.hpp"
 #include "../../core/buffer.hpp"
 #include "../../core/detail/light_std.hpp"
@@ -113,5 +111,4 @@ private:
 
 #if !defined(ZERO_COMPILED)
 #include "collectives.ipp"
-#include "start.ipp"
 #endif

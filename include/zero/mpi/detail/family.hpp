@@ -53,8 +53,29 @@ private:
     zero::detail::List<std::shared_ptr<void>> _kept;
 };
 
-} // namespace ZERO_NAMESPACE::mpi::detail
+inline Family::Family(bool is_serialized) noexcept : _mutex(&_own) {
+    static std::mutex of_process;
+    if (is_serialized) {
+        _mutex = &of_process;
+    }
+}
 
-#if !defined(ZERO_COMPILED)
-#include "family.ipp"
-#endif
+inline void Family::remove(Peers const* member) noexcept {
+    for (Peers*& other : _members) {
+        other = other == member ? nullptr : other;
+    }
+}
+
+[[gnu::cold]] inline bool Family::keep(std::shared_ptr<void> leaving) {
+    std::size_t others = 0;
+    for (Peers const* const member : _members) {
+        others += member != nullptr ? 1 : 0;
+    }
+    if (others <= 1 + _kept.size()) {
+        return false;
+    }
+    _kept.push_back(std::move(leaving));
+    return true;
+}
+
+} // namespace ZERO_NAMESPACE::mpi::detail

@@ -1,23 +1,78 @@
 #pragma once
 
-#include "../../comm/detail/call_signature.hpp"
+#include "../../comm/detail/collective_call.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../../core/detail/text.hpp"
 #include "../options.hpp"
 #include "family.hpp"
-#include "message.hpp"
 #include "mpi.hpp"
-#include "round.hpp"
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
 
 namespace ZERO_NAMESPACE::mpi::detail {
+
+/// @brief The kind of a message without data.
+enum class MessageKind : std::uint8_t { heartbeat, provisional_failure, failure, goodbye };
+inline constexpr std::size_t message_kinds = 4; ///< number of enumerators
+
+/// @brief A message between the ranks of a communicator that carries no data. Its size stays below
+/// the limit up to which MPI sends without asking the receiver.
+struct Message {
+    static constexpr std::size_t text_bytes = 512;
+
+    MessageKind kind{};
+    FailureKind failure{};
+    std::uint64_t number = 0; ///< number of the sender's last collective
+    zero::detail::CallSignature::Words call{};
+    std::array<char, text_bytes> text{}; ///< ends with a zero
+
+    void set_text(std::string_view from) noexcept {
+        std::size_t const size = zero::detail::smaller(from.size(), text_bytes - 1);
+        std::memcpy(text.data(), from.data(), size);
+        text[size] = '\0';
+    }
+};
+
+/// @brief A message to all peers, and the requests of its transfer.
+struct Outgoing {
+    Message message;
+    zero::detail::List<MPI_Request> requests;
+    bool is_sent = false;
+};
+
+/// @brief The transfers of one round of a collective: at most one in each direction per peer.
+struct Round {
+    static constexpr int every_peer = -1; ///< the peer of a request that waits for all of them
+
+    zero::detail::List<MPI_Request> requests;
+    zero::detail::List<int> peers;       ///< by request
+    zero::detail::List<char> is_receive; ///< by request; only a receive can be cancelled
+    std::size_t used = 0;
+    bool is_reducing = false; ///< whether MPI adds
+
+    explicit Round(std::size_t capacity)
+        : requests(capacity), peers(capacity), is_receive(capacity) {
+        for (MPI_Request& request : requests) {
+            request = MPI_REQUEST_NULL;
+        }
+    }
+    Round() = default;
+
+    /// @brief Takes the next request.
+    MPI_Request& add(int peer, bool receives) noexcept {
+        peers[used] = peer;
+        is_receive[used] = receives ? 1 : 0;
+        return requests[used++];
+    }
+};
 
 /// @brief The peers of one rank: sends and receives without blocking, polls with the deadline and
 /// the failures of the family in one loop, exchanges heartbeats, and parts from the peers so
@@ -163,6 +218,31 @@ private:
     bool _is_closed = false;
     bool _has_lost_transfers = false;
 };
+
+inline constexpr std::size_t scratch_bytes_per_rank = 1024;              ///< minimum
+inline constexpr std::size_t most_scratch_bytes = std::size_t{1} << 30U; ///< a message is an int
+
+/// @brief Checks the result of a function of MPI. @param what the function, for the message
+/// @throws MpiError
+void require_success(int result, char const* what);
+
+[[noreturn]] [[gnu::cold]] inline void throw_mpi_error(int result, char const* what) {
+    std::array<char, MPI_MAX_ERROR_STRING> message{};
+    int length = 0;
+    int error_class = result;
+    MPI_Error_string(result, message.data(), &length);
+    MPI_Error_class(result, &error_class);
+    throw MpiError(
+        zero::detail::text({"zero: ", what, " failed: ",
+                            std::string_view(message.data(), static_cast<std::size_t>(length))}),
+        SourceLocation::current(), error_class);
+}
+
+inline void require_success(int result, char const* what) {
+    if (result != MPI_SUCCESS) {
+        throw_mpi_error(result, what);
+    }
+}
 
 } // namespace ZERO_NAMESPACE::mpi::detail
 

@@ -5,7 +5,6 @@
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "peers.hpp"
-#include "require_success.hpp"
 
 #include <chrono>
 #include <cstdlib>

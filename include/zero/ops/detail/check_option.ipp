@@ -1,10 +1,9 @@
 #pragma once
 
-#include "check_option.hpp"
-
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
+#include "check_option.hpp"
 
 #include <cstdio>
 
@@ -25,6 +24,15 @@ ZERO_COLD_INLINE void check_epsilon(char const* policy, double value) {
                  "a finite float of at least 0");
     check_option(value == 0.0 || static_cast<float>(value) > 0.0F, policy, "epsilon", value,
                  "0, or above 0 even when it is rounded to float");
+}
+
+ZERO_COLD_INLINE void validate_adam(char const* policy, double beta1, double beta2, double epsilon,
+                                    double weight_decay) {
+    check_option(is_rate(beta1), policy, "beta1", beta1, "at least 0 and less than 1");
+    check_option(is_rate(beta2), policy, "beta2", beta2, "at least 0 and less than 1");
+    check_epsilon(policy, epsilon);
+    check_option(is_non_negative_float(weight_decay), policy, "weight_decay", weight_decay,
+                 "a finite float of at least 0");
 }
 
 } // namespace ZERO_NAMESPACE::detail

@@ -5,7 +5,7 @@
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
-#include "require_scale.hpp"
+#include "../loss_scaler.hpp"
 
 namespace ZERO_NAMESPACE {
 

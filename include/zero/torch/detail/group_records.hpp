@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../../comm/detail/call_signature.hpp"
+#include "../../comm/detail/collective_call.hpp"
 #include "../../comm/detail/group_failure.hpp"
 #include "../../core/detail/namespace.hpp"
 

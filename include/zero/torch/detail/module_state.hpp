@@ -4,7 +4,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
-#include "../../layout/storage.hpp"
+#include "../../layout/parameter_spec.hpp"
 #include "../../stage/training_state.hpp"
 #include "../device_of.hpp"
 #include "module_tensors.hpp"

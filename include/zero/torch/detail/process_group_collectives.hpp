@@ -2,7 +2,6 @@
 
 #include "../../comm/detail/collective_call.hpp"
 #include "../../comm/detail/flight.hpp"
-#include "../../comm/detail/flights.hpp"
 #include "../../comm/detail/group_place.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
@@ -13,6 +12,7 @@
 #include <ATen/core/Tensor.h>
 #include <array>
 #include <c10/util/intrusive_ptr.h>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -110,9 +110,21 @@ private:
     zero::detail::Flights _flights;
 };
 
+/// @brief Lets a write to a connection that the peer has closed fail. By default such a write ends
+/// the process with SIGPIPE, because gloo writes without MSG_NOSIGNAL, on threads of its own.
+/// Changes nothing if the program handles or ignores the signal already, as Python does.
+inline void ignore_broken_pipes() noexcept {
+#ifdef SIGPIPE
+    struct sigaction action {};
+    if (::sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) {
+        action.sa_handler = SIG_IGN;
+        (void)::sigaction(SIGPIPE, &action, nullptr);
+    }
+#endif
+}
+
 } // namespace ZERO_NAMESPACE::torch::detail
 
 #if !defined(ZERO_COMPILED)
 #include "process_group_collectives.ipp"
-#include "process_group_waits.ipp"
 #endif

@@ -1,0 +1,106 @@
+#pragma once
+
+#include "../../../core/detail/namespace.hpp"
+#include "../../../core/dtype.hpp"
+#include "../../../core/storage_types.hpp"
+#include "../../../policy/master_weights_policy.hpp"
+#include "../../../policy/optimizer_state_policy.hpp"
+
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief The types that an engine is compiled for. Stage and partitioner are run-time values, so
+/// compositions that differ only in them share one instantiation.
+template <class CommunicatorPolicy, class LossScalerPolicy, class OptimizerPolicy,
+          class OptimizerStatePolicy, class MasterWeightsPolicy, class BucketerOptionsType,
+          class... TypeSets>
+struct EngineConfig {
+    using Communicator = CommunicatorPolicy;
+    using Backend = typename Communicator::Backend;
+    using LossScaler = LossScalerPolicy;
+    using Optimizer = OptimizerPolicy;
+    using OptimizerState = OptimizerStatePolicy;
+    using MasterWeights = MasterWeightsPolicy; ///< the chosen policy; each type set names the
+                                               ///< master weights of its parameters
+    using BucketerOptions = BucketerOptionsType;
+
+    /// Whether 16-bit states are rounded stochastically.
+    static constexpr bool rounds_states = rounds_states_stochastically<OptimizerState>;
+
+    static constexpr std::size_t types = sizeof...(TypeSets);
+    template <std::size_t Type>
+    using TypesAt = std::tuple_element_t<Type, std::tuple<TypeSets...>>;
+    using TypeSetTuple = std::tuple<TypeSets...>;
+    using Parameter = typename TypesAt<0>::Parameter;
+    using Gradient = typename TypesAt<0>::Gradient;
+
+    static constexpr DType parameter_dtypes[sizeof...(TypeSets)] = {
+        dtype_of<typename TypeSets::Parameter>()...}; ///< by index
+
+    /// Whether any payload is float16. It may overflow unless it is divided before it is summed.
+    static constexpr bool communicates_float16 =
+        (std::is_same_v<typename TypeSets::Communication, float16> || ...);
+
+    /// Returns the index of the set whose parameters are T; `types` if there is none.
+    template <class T>
+    static constexpr std::size_t index_of() noexcept {
+        bool const found[] = {std::is_same_v<typename TypeSets::Parameter, T>...};
+        std::size_t index = 0;
+        while (index < types && !found[index]) {
+            ++index;
+        }
+        return index;
+    }
+    template <class T>
+    using TypesOf = TypesAt<index_of<T>()>;
+
+    /// One `Part` per parameter type.
+    template <template <class, class> class Part>
+    using ForTypes = std::tuple<Part<EngineConfig, TypeSets>...>;
+};
+
+} // namespace ZERO_NAMESPACE::detail
+
+namespace ZERO_NAMESPACE {
+
+template <class Config>
+class Engine;
+
+namespace detail {
+
+/// @brief The configuration of an engine's type.
+template <class EngineType>
+struct ConfigOf;
+template <class Config>
+struct ConfigOf<Engine<Config>> {
+    using type = Config;
+};
+
+/// @brief The configuration of a stage, or of an engine.
+template <class Stage>
+using config_of_t = typename ConfigOf<typename Stage::EngineType>::type;
+
+} // namespace detail
+
+} // namespace ZERO_NAMESPACE
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief The types that one kind of parameters passes through in a step. A model has one set per
+/// parameter type.
+template <class P, class G, class C, class A, class MasterPolicy>
+struct TypeSet {
+    using Parameter = P;
+    using Gradient = G;
+    using Communication = C;
+    using Accumulation = A;
+    using MasterWeights = MasterPolicy;
+    static constexpr MasterForm master_form = MasterPolicy::form;
+    static constexpr bool has_master = master_form == MasterForm::copied; ///< as separate arrays
+    using Master = std::conditional_t<has_master, typename MasterPolicy::Type, Parameter>;
+};
+
+} // namespace ZERO_NAMESPACE::detail

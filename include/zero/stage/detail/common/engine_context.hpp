@@ -1,0 +1,66 @@
+#pragma once
+
+#include "../../../core/detail/namespace.hpp"
+#include "../../../core/memory_resource.hpp"
+#include "../../../layout/flat_layout.hpp"
+#include "../../../layout/lease_plan.hpp"
+#include "../../../layout/memory_plan.hpp"
+#include "../../../layout/placement.hpp"
+#include "../../parameter.hpp"
+#include "../../stage_options.hpp"
+
+#include <cstddef>
+#include <span>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief The constructor argument of the members of an engine. Owns nothing. Except for
+/// `parameters`, everything that it points to outlives the members.
+template <class Config>
+struct EngineContext {
+    FlatLayout const* layout;
+    typename Config::Communicator* communicator;
+    typename Config::Backend::Queue queue;    ///< queue of communication and updates
+    std::span<AnyParameter const> parameters; ///< valid only during construction
+    StageOptions<Config> const* options;
+    MemoryResource* memory;
+    StageRow row;
+    ReductionSchedule schedule;
+    bool has_one_micro_step;    ///< a step has one micro-step
+    float predivide;            ///< payloads are divided by it before they are sent
+    std::size_t further_leases; ///< `leases_until_rebuild`; 0 after the rebuild
+    bool counts_by_parameter;   ///< updates are counted for each parameter
+
+    [[nodiscard]] std::size_t rank() const {
+        return static_cast<std::size_t>(communicator->rank());
+    }
+
+    /// @brief Returns the inputs of the memory formulas for one parameter type.
+    /// @param communication_bytes bytes per element of its communication type
+    [[nodiscard]] LayoutTotals totals(std::size_t type, std::size_t communication_bytes) const {
+        return count_layout(*layout, rank(), row, options->storage, options->extra_leases, type,
+                            further_leases, options->reduction.wire_bytes / communication_bytes,
+                            options->gather);
+    }
+
+    /// @brief Returns the places of gradient buckets in flight.
+    [[nodiscard]] LeasePlan gradient_leases(std::size_t type) const {
+        return plan_gradient_leases(*layout, !row.shards_parameters(),
+                                    spare_places(options->extra_leases, further_leases), type);
+    }
+
+    /// @brief Returns the places of gathered and copied parameter buckets.
+    [[nodiscard]] LeasePlan parameter_leases(std::size_t type) const {
+        return plan_parameter_leases(*layout, row, options->storage,
+                                     spare_places(options->extra_leases, further_leases), type,
+                                     options->gather);
+    }
+};
+
+/// @brief The same for the members that serve one parameter type.
+template <class Config>
+struct TypeContext : EngineContext<Config> {
+    std::size_t type; ///< index of the parameter type
+};
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,143 @@
+#pragma once
+
+#include "../../../comm/communicator.hpp"
+#include "../../../comm/detail/collective_call.hpp"
+#include "../../../comm/detail/wait_for_collectives.hpp"
+#include "../../../core/buffer.hpp"
+#include "../../../core/detail/light_std.hpp"
+#include "../../../core/detail/namespace.hpp"
+#include "../../../core/dtype.hpp"
+#include "../../../core/memory_resource.hpp"
+#include "drain.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Runs a collective on a few host values. A communicator accepts only memory of its
+/// backend, so the values pass through a buffer there. Waits.
+///
+/// `gather_on_host` and `broadcast_on_host` use it.
+/// @param begin offset of this rank's values in the buffer, @param total elements of the buffer
+/// @param exchange `exchange(own, all)` enqueues the collective on the buffer
+/// @return the content of the buffer after the collective
+template <class Communicator>
+[[gnu::cold]] std::vector<std::uint64_t>
+through_backend(Communicator& communicator, typename Communicator::Backend::Queue queue,
+                MemoryResource& memory, std::vector<std::uint64_t> const& values, std::size_t begin,
+                std::size_t total, FunctionRef<std::uint64_t*, std::uint64_t*> exchange) {
+    using Backend = typename Communicator::Backend;
+    std::vector<std::uint64_t> exchanged(total);
+    Buffer<std::uint64_t> all(memory, total, BufferKind::control);
+    Drain<Backend> const drain(queue); // commands use both, even after the collective throws
+    std::uint64_t* const own = all.data() + begin;
+    Backend::copy_bytes(queue, own, values.data(), values.size() * sizeof(std::uint64_t));
+    exchange(own, all.data());
+    Backend::copy_bytes(queue, exchanged.data(), all.data(), all.size_bytes());
+    wait_for_collectives(communicator, queue);
+    return exchanged;
+}
+
+/// @brief Returns the W + 1 offsets that give every rank the same number of elements.
+[[gnu::cold]] std::vector<std::size_t> uniform_cuts(std::size_t world, std::size_t elements);
+
+/// @brief Whether ranks whose calls differ learn it from the transport; see `Communicator`.
+template <class Communicator>
+inline constexpr bool compares_calls = requires { requires Communicator::compares_calls; };
+
+/// @brief `gather_on_host` without a comparison.
+template <class Communicator>
+[[gnu::cold]] std::vector<std::uint64_t>
+gather_uncompared(Communicator& communicator, typename Communicator::Backend::Queue queue,
+                  MemoryResource& memory, std::vector<std::uint64_t> const& values,
+                  CollectiveTag const& tag) {
+    std::vector<std::size_t> const cuts =
+        uniform_cuts(static_cast<std::size_t>(communicator.size()), values.size());
+    std::size_t const begin = cuts[static_cast<std::size_t>(communicator.rank())];
+    return through_backend(communicator, queue, memory, values, begin, cuts.back(),
+                           [&](std::uint64_t* own, std::uint64_t* all) {
+                               communicator.all_gather(own, all, cuts, queue, tag);
+                           });
+}
+
+/// @brief Compares a call that ranks make between steps, where a wait costs little, before it
+/// changes anything. Collective; waits.
+///
+/// A call that always sends needs it only where the transport compares no tags. One that sends
+/// nothing in some stage needs it everywhere, since a rank could make it alone.
+/// @throws CollectiveMismatch on every rank, naming both calls
+template <class Communicator>
+[[gnu::cold]] void compare_call(Communicator& communicator,
+                                typename Communicator::Backend::Queue queue, MemoryResource& memory,
+                                CollectiveTag const& tag) {
+    if (communicator.size() == 1) {
+        return;
+    }
+    auto const own =
+        CallSignature::of({CollectiveKind::all_gather, DType::int64, CallSignature::words, 0, tag});
+    auto const all = gather_uncompared(communicator, queue, memory,
+                                       std::vector<std::uint64_t>(own.begin(), own.end()), tag);
+    std::string const difference = CallSignature::first_difference(as_span(all));
+    if (!difference.empty()) {
+        throw_mismatch(difference);
+    }
+}
+
+/// @brief `compare_call` where the transport compares no tags; elsewhere a no-op.
+template <class Communicator>
+void compare_untagged(Communicator& communicator, typename Communicator::Backend::Queue queue,
+                      MemoryResource& memory, CollectiveTag const& tag) {
+    if constexpr (!compares_calls<Communicator>) {
+        compare_call(communicator, queue, memory, tag);
+    }
+}
+
+/// @brief Returns the values of every rank in rank order. Collective; waits.
+/// @param values the same number on every rank
+/// @param tag of the collective, which is compared between ranks
+template <class Communicator>
+[[gnu::cold]] std::vector<std::uint64_t>
+gather_on_host(Communicator& communicator, typename Communicator::Backend::Queue queue,
+               MemoryResource& memory, std::vector<std::uint64_t> const& values,
+               CollectiveTag const& tag) {
+    compare_untagged(communicator, queue, memory, tag);
+    return gather_uncompared(communicator, queue, memory, values, tag);
+}
+
+/// @copydoc gather_on_host
+template <class Communicator>
+[[gnu::cold]] std::vector<std::uint64_t>
+gather_on_host(Communicator& communicator, typename Communicator::Backend::Queue queue,
+               MemoryResource& memory, std::vector<std::uint64_t> const& values, char const* what) {
+    return gather_on_host(communicator, queue, memory, values, CollectiveTag{what, 0});
+}
+
+/// @brief Returns the values of rank 0. Collective; waits.
+/// @param values the same number on every rank
+/// @param what tag of the collective, which is compared between ranks
+template <class Communicator>
+[[gnu::cold]] std::vector<std::uint64_t>
+broadcast_on_host(Communicator& communicator, typename Communicator::Backend::Queue queue,
+                  MemoryResource& memory, std::vector<std::uint64_t> const& values,
+                  char const* what) {
+    compare_untagged(communicator, queue, memory, CollectiveTag{what, 0});
+    return through_backend(
+        communicator, queue, memory, values, 0, values.size(),
+        [&](std::uint64_t* own, std::uint64_t*) {
+            communicator.broadcast(own, values.size(), 0, queue, CollectiveTag{what, 0});
+        });
+}
+
+[[gnu::cold]] inline std::vector<std::size_t> uniform_cuts(std::size_t world,
+                                                           std::size_t elements) {
+    std::vector<std::size_t> cuts;
+    for (std::size_t peer = 0; peer <= world; ++peer) {
+        cuts.push_back(peer * elements);
+    }
+    return cuts;
+}
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,167 @@
+#pragma once
+
+#include "../../../backend/update_decision.hpp"
+#include "../../../core/detail/light_std.hpp"
+#include "../../../core/detail/namespace.hpp"
+#include "../../../ops/exact_sum.hpp"
+#include "../../../ops/host_device.hpp"
+#include "../../step_report.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief The order in which a rank acquired and gathered units in a step, as a hash. The ranks
+/// reduce it together with the integers that they reduce in every step anyway, so that a rank with
+/// another order is found even over transports that compare no tags.
+struct OrderEvidence {
+    bool is_compared = false; ///< parameters are sharded, on more than one rank
+    bool is_changed = false;  ///< this rank recorded an order in this step, or gathered other
+                              ///< buckets than in the step before
+    std::uint64_t hash = 0;   ///< hash of the acquisitions and gathers of the step
+};
+
+/// @brief The numbers of one rank's `OrderEvidence`, then their minima over the ranks, in the
+/// memory of the backend.
+struct OrderAgreement {
+    static constexpr std::size_t count = 3;
+
+    /// Hash, complement of the hash, and 1 if the rank's order or gathers changed, otherwise 0.
+    std::int64_t numbers[count] = {};
+
+    /// @brief Sets the numbers of one rank.
+    ZERO_HOST_DEVICE constexpr void set(OrderEvidence const& order) noexcept {
+        numbers[0] = static_cast<std::int64_t>(order.hash);
+        numbers[1] = static_cast<std::int64_t>(~order.hash);
+        numbers[2] = order.is_changed ? 1 : 0;
+    }
+
+    /// @brief Returns whether all ranks acquired and gathered units in the same order: the least
+    /// hash is the greatest.
+    [[nodiscard]] ZERO_HOST_DEVICE constexpr bool is_same() const noexcept {
+        return numbers[0] == ~numbers[1];
+    }
+
+    /// @brief Returns whether the order or the gathers of every rank changed in the step.
+    [[nodiscard]] constexpr bool is_changed_everywhere() const noexcept { return numbers[2] == 1; }
+};
+
+/// @brief The integers that the ranks reduce to decide on a step, in the order in which they are
+/// sent: the sums of the inspection; the index of its first non-finite element, which carries the
+/// `GradientEvidence`; and, if parameters are sharded, the order of acquisitions.
+struct StepIntegers {
+    ops::Inspection inspection{};
+    OrderAgreement agreement{};
+
+    static constexpr std::size_t sums = ops::Inspection::count;
+
+    /// @brief Returns the number of minima, which follow the sums.
+    [[nodiscard]] static constexpr std::size_t minima(bool compares_order) noexcept {
+        return 1 + (compares_order ? OrderAgreement::count : 0);
+    }
+};
+static_assert(std::is_standard_layout_v<StepIntegers>
+                  && offsetof(StepIntegers, agreement)
+                         == (ops::Inspection::count + 1) * sizeof(std::int64_t),
+              "zero: the integers of a step are one array.");
+
+/// @brief The scalars of a step that host and queues share, in backend memory. `StepControl` owns
+/// it; only commands on the communication queue write it.
+template <class Config>
+struct StepState {
+    static constexpr std::size_t reports_kept = 16;
+
+    typename Config::LossScaler::Options scaler_options{};
+    typename Config::LossScaler::State scaler{};
+    float captured_scale = 1.0F;
+    UpdateDecision decision{};
+    bool is_exhausted = false; ///< the last step overflowed at the minimum loss scale
+    std::uint64_t step_count = 0;
+    std::uint64_t skipped_in_a_row = 0; ///< the last steps, up to one that was not skipped
+    [[no_unique_address]] typename Config::MasterWeights::Options master_options{};
+    StepIntegers integers{};
+    std::int64_t weight = 0; ///< ReductionKind::weighted_mean: the sum of the weights of all ranks
+    std::uint64_t last_serial = 0; ///< number of the last report
+    std::array<StepFigures, reports_kept> reports{};
+};
+
+/// @brief How a rank delivered gradients in a step. Smaller values are better evidence.
+///
+/// Every step reduces the index of the first non-finite element to its minimum over the ranks. A
+/// rank initialises that index with one of these values, which are larger than any index. So the
+/// best evidence of all ranks costs no extra message.
+enum class GradientEvidence : std::int64_t {
+    delivered = ops::Inspection::none - 2, ///< handed over, written to memory of the engine, or
+                                           ///< leased in caller-owned memory without being cleared
+    doubtful = ops::Inspection::none - 1,  ///< in caller-owned memory that the engine cleared in
+                                           ///< this step, perhaps too late, or that was reported
+                                           ///< without `gradients`, perhaps before it was written
+    nothing = ops::Inspection::none        ///< no gradient was delivered
+};
+
+/// @brief One parameter group in backend memory, or one parameter if updates are counted for each;
+/// then only those of the current step are used. `StepControl` owns the arrays of them.
+template <class Optimizer>
+struct GroupState {
+    typename Optimizer::Options options{};
+    double learning_rate_factor = 1.0;
+    typename Optimizer::Hyper hyper{}; ///< for the current step
+    bool is_left = false;              ///< the current step leaves the parameter as it is
+    bool is_clipped = true;
+    float factor =
+        1.0F; ///< multiplies the gradients of the current step: unscales, averages, clips
+};
+
+/// @brief Returns the groups as the options of an engine set them.
+template <class Group, class Options>
+[[nodiscard]] List<Group> initial_groups(Options const& options, std::size_t count) {
+    List<Group> groups(count);
+    for (std::size_t group = 0; group < count; ++group) {
+        bool const is_listed = group < options.groups.size();
+        groups[group].options = is_listed ? options.groups[group].optimizer : options.optimizer;
+        groups[group].learning_rate_factor =
+            is_listed ? options.groups[group].learning_rate_factor : 1.0;
+        groups[group].is_clipped = !is_listed || options.groups[group].is_clipped;
+    }
+    return groups;
+}
+
+} // namespace ZERO_NAMESPACE::detail
+
+/// Small commands on the scalars of a step, which `StepControl` enqueues; `DecideStep` is the large
+/// one. They are named functors outside that class because a device runs them as well.
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Fixes the loss scale of the step that begins.
+template <class Config>
+struct CaptureScale {
+    StepState<Config>* state;
+    ZERO_HOST_DEVICE void operator()() const { state->captured_scale = state->scaler.scale; }
+};
+
+/// @brief Resets the inspection of the gradients, and notes how this rank delivered them and in
+/// which order it acquired units.
+template <class Config>
+struct ClearInspection {
+    StepState<Config>* state;
+    GradientEvidence evidence;
+    OrderEvidence order;
+    ZERO_HOST_DEVICE void operator()() const {
+        state->integers.inspection.clear();
+        state->integers.inspection.first_non_finite = static_cast<std::int64_t>(evidence);
+        state->integers.agreement.set(order);
+    }
+};
+
+/// @brief `*to = value`
+template <class T>
+struct Assign {
+    T* to;
+    T value;
+    ZERO_HOST_DEVICE void operator()() const { *to = value; }
+};
+
+} // namespace ZERO_NAMESPACE::detail

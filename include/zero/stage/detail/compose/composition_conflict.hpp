@@ -1,0 +1,135 @@
+#pragma once
+
+#include "../../../core/detail/namespace.hpp"
+#include "../../../core/storage_types.hpp"
+#include "../../../policy/master_weights_policy.hpp"
+#include "../../../policy/parameters.hpp"
+
+#include <type_traits>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief The reason why a composition of policies is refused, or `none`. `diagnose_stage` has the
+/// message of each.
+enum class Conflict {
+    /// The composition is accepted.
+    none,
+    /// Stages are 0 to 3.
+    no_such_stage,
+    /// Stage 3 gathers unit by unit.
+    bucket_spans_units,
+    /// Stage 3 with shards cut from the whole group: few ranks would send all of a unit.
+    units_on_few_ranks,
+    /// The partitioner requires its own bucketer, and another one is given.
+    bucketer_not_the_partitioners,
+    /// Optimizers of whole parameters have no kernels.
+    whole_tensor_on_device,
+    /// The partitioner cuts parameters, and the optimizer needs whole ones.
+    optimizer_needs_whole_tensor,
+    /// Only the element-wise update supports a scale per block of states, or stochastic rounding.
+    whole_tensor_storage,
+    /// Master weights of the parameters' own type.
+    master_of_itself,
+    /// Master weights of a narrower type than the parameters.
+    master_loses_bits,
+    /// Only bfloat16 parameters can be completed to float master weights.
+    split_of_other,
+    /// Float parameters are not rounded.
+    rounding_of_float
+};
+
+} // namespace ZERO_NAMESPACE::detail
+
+/// The one place that decides which stage, partitioner, bucketer and optimizer fit together. The
+/// messages are in diagnose_stage.hpp.
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief The properties of policies that decide whether they fit together. Each policy is valid on
+/// its own.
+struct Composition {
+    int stage = 0;                           ///< 0 to 3
+    bool partitioner_cuts_parameters = true; ///< a parameter may have several owners
+    bool partitioner_cuts_group = false;     ///< shards are cut from the whole group, not bucket by
+                                             ///< bucket
+    bool partitioner_brings_other_bucketer = false; ///< its `RequiredBucketer` is not the given one
+    bool bucketer_may_span_units = false;           ///< in stage 3 as well
+    bool optimizer_is_whole_tensor = false;         ///< it needs whole parameters
+    bool is_on_device = false;                      ///< the backend's memory is not on the host
+    bool is_stored_by_block = false;                ///< BlockScaledState or StochasticRounding
+    Conflict master = Conflict::none;               ///< the result of `master_conflict_of_all`
+};
+
+/// @brief Returns the first reason to refuse a composition, or `none`.
+constexpr Conflict conflict_of(Composition const& composition) noexcept {
+    if (composition.stage < 0 || composition.stage > 3) {
+        return Conflict::no_such_stage;
+    }
+    if (composition.stage == 3 && composition.bucketer_may_span_units) {
+        return Conflict::bucket_spans_units;
+    }
+    if (composition.stage == 3 && composition.partitioner_cuts_group) {
+        return Conflict::units_on_few_ranks;
+    }
+    if (composition.partitioner_brings_other_bucketer) {
+        return Conflict::bucketer_not_the_partitioners;
+    }
+    if (composition.optimizer_is_whole_tensor && composition.is_on_device) {
+        return Conflict::whole_tensor_on_device;
+    }
+    if (composition.stage != 0 && composition.optimizer_is_whole_tensor
+        && composition.partitioner_cuts_parameters) {
+        return Conflict::optimizer_needs_whole_tensor;
+    }
+    if (composition.optimizer_is_whole_tensor && composition.is_stored_by_block) {
+        return Conflict::whole_tensor_storage;
+    }
+    return composition.master;
+}
+
+/// @brief Returns why parameters of one type cannot have these master weights, or `none`.
+template <StorageType Parameter, MasterWeightsPolicy Policy>
+constexpr Conflict master_conflict() noexcept {
+    if constexpr (Policy::form == MasterForm::copied) {
+        constexpr auto digits = []<class T>(T) {
+            return std::is_same_v<T, float> ? 24 : std::is_same_v<T, float16> ? 11 : 8;
+        };
+        constexpr int kept = digits(typename Policy::Type{});
+        constexpr int needed = digits(Parameter{});
+        return kept < needed    ? Conflict::master_loses_bits
+               : kept == needed ? Conflict::master_of_itself
+                                : Conflict::none;
+    } else if constexpr (Policy::form == MasterForm::split) {
+        return std::is_same_v<Parameter, bfloat16> ? Conflict::none : Conflict::split_of_other;
+    } else if constexpr (Policy::form == MasterForm::stochastic) {
+        return std::is_same_v<Parameter, float> ? Conflict::rounding_of_float : Conflict::none;
+    } else {
+        return Conflict::none;
+    }
+}
+
+/// @brief Returns the first such conflict in a model. Float parameters beside 16-bit ones are their
+/// own master weights, whatever the policy.
+template <MasterWeightsPolicy Policy, StorageType... Parameter>
+constexpr Conflict master_conflict_of_all() noexcept {
+    if constexpr ((std::is_same_v<Parameter, float> && ...)) {
+        return master_conflict<float, Policy>();
+    } else {
+        Conflict first = Conflict::none;
+        ((first = first == Conflict::none && !std::is_same_v<Parameter, float>
+                      ? master_conflict<Parameter, Policy>()
+                      : first),
+         ...);
+        return first;
+    }
+}
+
+/// @brief The same for the parameter types of a `Parameters` policy.
+template <class MasterPolicy, class ParameterTypes>
+struct MasterConflict;
+
+template <class MasterPolicy, class... P>
+struct MasterConflict<MasterPolicy, Parameters<P...>> {
+    static constexpr Conflict value = master_conflict_of_all<MasterPolicy, P...>();
+};
+
+} // namespace ZERO_NAMESPACE::detail

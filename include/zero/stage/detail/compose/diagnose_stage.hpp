@@ -1,0 +1,95 @@
+#pragma once
+
+#include "../../../core/detail/require_cxx20.hpp"
+
+#include "../../../backend/backend.hpp"
+#include "../../../core/detail/namespace.hpp"
+#include "../../../policy/detail/diagnose_policies.hpp"
+#include "composition_conflict.hpp"
+#include "is_accepted.hpp"
+#include "stage_config.hpp"
+
+#include <type_traits>
+
+namespace ZERO_NAMESPACE::detail {
+
+template <class P>
+consteval bool diagnose_backend_of() {
+    if constexpr (has_bare_backend<P>()) {
+        return diagnose_backend<typename P::Backend>();
+    } else {
+        return true;
+    }
+}
+
+/// @brief Reports why a stage is rejected, the first cause only: a communicator with an incomplete
+/// backend, an argument that is not a policy, an incomplete policy, two of a category, or a
+/// `Conflict`.
+template <int N, class... Policies>
+consteval bool diagnose_stage() {
+    if constexpr ((has_bare_backend<Policies>() || ...)) {
+        // before the check of its collectives, which name types of the backend
+        return (diagnose_backend_of<Policies>() && ...);
+    } else if constexpr (!(is_valid_policy<Policies>() && ...)) {
+        return (diagnose_policy<Policies>() && ...);
+    } else if constexpr (!are_distinct<Policies...>) {
+        return diagnose_duplicates<Policies...>();
+    } else {
+        using First = typename StageConfig<0, Policies...>::EngineConfig::Parameter;
+        constexpr Conflict conflict = conflict_in<N, Policies...>();
+        constexpr bool is_own_master = conflict == Conflict::master_of_itself;
+        constexpr bool is_float = std::is_same_v<First, float>;
+        static_assert(conflict != Conflict::no_such_stage,
+                      "zero::ZeroStage: there is no such stage; write 0, 1, 2 or 3.");
+        static_assert(conflict != Conflict::bucket_spans_units,
+                      "zero::ZeroStage: in stage 3 a bucket must not span units, because units are "
+                      "gathered and freed one by one; "
+                      "use zero::UnitBucketer or zero::SizeCappedBucketer.");
+        static_assert(conflict != Conflict::units_on_few_ranks,
+                      "zero::ZeroStage: in stage 3 the partitioner must not cut the whole group, "
+                      "because each unit would lie on few ranks, "
+                      "which then send all of it; use zero::ContiguousPartitioner, or "
+                      "zero::BalancedPartitioner for whole parameters.");
+        static_assert(
+            conflict != Conflict::bucketer_not_the_partitioners,
+            "zero::ZeroStage: the partitioner requires its own bucketer, and with another one it "
+            "would not cut as it says; leave the bucketer out (zero::PerTensorPartitioner requires "
+            "zero::ParameterBucketer).");
+        static_assert(conflict != Conflict::whole_tensor_on_device,
+                      "zero::ZeroStage: optimizers of whole parameters (Lamb, Muon) run on the "
+                      "host only; on a device use AdamW, Adam, Sgd, Lion, "
+                      "Adagrad or a functor of one element.");
+        static_assert(conflict != Conflict::optimizer_needs_whole_tensor,
+                      "zero::ZeroStage: the optimizer needs whole parameters, but the partitioner "
+                      "cuts them; use zero::BalancedPartitioner or "
+                      "zero::RoundRobinPartitioner.");
+        static_assert(conflict != Conflict::whole_tensor_storage,
+                      "zero::ZeroStage: an optimizer of whole parameters works on plain arrays; "
+                      "use zero::OptimizerState<float> or "
+                      "<zero::bfloat16> instead of BlockScaledState, and "
+                      "zero::MasterWeights<float> instead of StochasticRounding.");
+        static_assert(!is_own_master || !is_float,
+                      "zero::ZeroStage: float parameters are their own master weights; leave "
+                      "MasterWeights<float> out.");
+        static_assert(!is_own_master || is_float,
+                      "zero::ZeroStage: master weights of the parameters' own 16-bit type are "
+                      "copies that keep nothing more; use zero::MasterWeights<float>, or "
+                      "zero::NoMasterWeights for none.");
+        static_assert(conflict != Conflict::master_loses_bits,
+                      "zero::ZeroStage: the type of the master weights would lose bits of the "
+                      "parameters; use zero::MasterWeights<float> "
+                      "(for float parameters: leave it out, they are their own master weights).");
+        static_assert(conflict != Conflict::split_of_other,
+                      "zero::ZeroStage: SplitMasterWeights completes bfloat16 parameters to "
+                      "floats; write zero::Parameters<zero::bfloat16>, "
+                      "or use zero::MasterWeights<float> for float16 parameters (and nothing for "
+                      "float ones).");
+        static_assert(conflict != Conflict::rounding_of_float,
+                      "zero::ZeroStage: StochasticRounding is for 16-bit parameters, and float "
+                      "ones are not rounded at all; leave it out, or write "
+                      "zero::Parameters<zero::bfloat16>.");
+        return conflict == Conflict::none;
+    }
+}
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,72 @@
+#pragma once
+
+#include "../../../backend/backend.hpp"
+#include "../../../core/detail/namespace.hpp"
+#include "../../../core/policy_category.hpp"
+#include "../../../policy/detail/diagnose_policies.hpp"
+#include "../../../policy/detail/policy_list.hpp"
+#include "../../../policy/master_weights_policy.hpp"
+#include "composition_conflict.hpp"
+#include "stage_config.hpp"
+
+#include <type_traits>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Whether the partitioner requires no bucketer, or this one.
+template <class Partitioner, class Bucketer>
+inline constexpr bool accepts_bucketer = true;
+
+template <class Partitioner, class Bucketer>
+    requires requires { typename Partitioner::RequiredBucketer; }
+inline constexpr bool accepts_bucketer<Partitioner, Bucketer> =
+    std::is_same_v<Bucketer, typename Partitioner::RequiredBucketer>;
+
+/// @brief Returns the conflict between policies that are each valid on their own.
+template <int N, class... Policies>
+consteval Conflict conflict_in() {
+    constexpr bool is_stage = N >= 0 && N <= 3;
+    // NOLINTNEXTLINE(bugprone-branch-clone): the branches are the same for N = 0 only
+    using Config = StageConfig<is_stage ? N : 0, Policies...>;
+    // named differently from the concepts, because -Wshadow would warn
+    using Cutter = typename Config::Partitioner;
+    using Grouper = typename Config::Bucketer;
+    using Device = typename Config::EngineConfig::Backend;
+    constexpr bool is_on_device = requires { requires Device::is_device; };
+    constexpr bool rounds = Config::MasterPolicy::form == MasterForm::stochastic;
+    return conflict_of({
+        .stage = N,
+        .partitioner_cuts_parameters = Cutter::cuts_parameters,
+        .partitioner_cuts_group = Cutter::cuts_group,
+        .partitioner_brings_other_bucketer = !accepts_bucketer<Cutter, Grouper>,
+        .bucketer_may_span_units = Grouper::may_span_units,
+        .optimizer_is_whole_tensor = Config::Optimizer::whole_tensor,
+        .is_on_device = is_on_device,
+        .is_stored_by_block = Config::OptimizerStates::is_block_scaled || rounds,
+        .master = Config::master_conflict,
+    });
+}
+
+/// @brief Whether a policy is a communicator whose backend is incomplete. Collectives may need only
+/// the queues of a backend; an engine needs all of it.
+template <class P>
+consteval bool has_bare_backend() {
+    if constexpr (is_in<CommunicatorCategory, P>()) {
+        return requires { requires !Backend<typename P::Backend>; };
+    } else {
+        return false;
+    }
+}
+
+/// @brief Whether the policies form a stage. `diagnose_stage` says why not.
+template <int N, class... Policies>
+consteval bool is_accepted() {
+    if constexpr ((has_bare_backend<Policies>() || ...) || !(is_valid_policy<Policies>() && ...)
+                  || !are_distinct<Policies...>) {
+        return false;
+    } else {
+        return conflict_in<N, Policies...>() == Conflict::none;
+    }
+}
+
+} // namespace ZERO_NAMESPACE::detail

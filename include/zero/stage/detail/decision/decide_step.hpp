@@ -1,0 +1,165 @@
+#pragma once
+
+/// @file
+/// @brief The one place that computes the clip coefficient, decides whether a step is skipped, and
+/// sets the next loss scale.
+
+#include "../../../core/detail/namespace.hpp"
+#include "../../../ops/arithmetic.hpp"
+#include "../../../ops/counter_random.hpp"
+#include "../../../ops/exact_sum.hpp"
+#include "../../../ops/host_device.hpp"
+#include "../../../policy/master_weights_policy.hpp"
+#include "../../step_report.hpp"
+#include "../common/step_state.hpp"
+#include "report_store.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Returns the factor that unscales and averages a reduced gradient, before clipping. It is
+/// computed in double and rounded once, where it is applied.
+/// @param divisor world size times micro-steps for a mean, world size for a mean over ranks, 1 for
+/// a sum, the sum of all weights for a weighted mean
+/// @param predivide the divisor of the payloads before the reduction
+ZERO_HOST_DEVICE inline double unscale_factor(float predivide, double divisor,
+                                              float loss_scale) noexcept {
+    return static_cast<double>(predivide) / ops::mul(divisor, static_cast<double>(loss_scale));
+}
+
+/// @brief Returns the norm of gradients, unscaled and averaged. Infinite if an element is not
+/// finite.
+ZERO_HOST_DEVICE inline double norm_of(ops::Inspection const& inspection, double factor) noexcept {
+    return inspection.non_finite_count() != 0
+               ? std::numeric_limits<double>::infinity()
+               : ops::mul(ops::root(inspection.sum_of_squares()), factor);
+}
+
+/// @brief The decision of a step as one command: clip coefficient, update factor, skip,
+/// hyper-parameters, next loss scale and report.
+///
+/// `StepControl::decide` enqueues it after the norm and the overflow count are reduced over all
+/// ranks. It runs on the host and on devices, and only updates `*state` and `groups`.
+template <class Config>
+struct DecideStep {
+    StepState<Config>* state;
+    GroupState<typename Config::Optimizer>* groups;
+    std::size_t group_count;
+    std::uint64_t serial;
+    double learning_rate;
+    double divisor;          ///< as for `unscale_factor`; 0: the sum of
+                             ///< weights in `state`
+    float predivide;         ///< the divisor of the payloads before the reduction
+    float max_norm;          ///< infinite: no clipping
+    bool is_inspected;       ///< `state->integers` has norm and overflow of this step
+    bool skips_non_finite;   ///< an overflow skips the step
+    bool compares_order;     ///< `state->integers` has the orders of all ranks; the step is skipped
+                             ///< if they differ
+    ReportedFigures figures; ///< figures of this step, reduced over the ranks
+    std::uint64_t skip_limit; ///< steps skipped in a row after which every step is skipped; 0:
+                              ///< no limit
+
+    ZERO_HOST_DEVICE void operator()() const {
+        using Scaler = typename Config::LossScaler;
+        StepState<Config>& s = *state;
+        if (figures.exchanged != nullptr) {
+            UnpackFigures{figures}(s.integers);
+        }
+        ops::Inspection const& inspection = s.integers.inspection;
+        bool const is_same_order = !compares_order || s.integers.agreement.is_same();
+        bool const is_stopped = skip_limit != 0 && s.skipped_in_a_row >= skip_limit;
+        StepFigures report;
+        report.serial = serial;
+        report.has_norm = is_inspected;
+        report.loss_scale = s.captured_scale;
+        double const all = divisor == 0.0 ? static_cast<double>(s.weight) : divisor;
+        bool const is_empty = all == 0.0; // the total weight is 0: there is no mean
+        auto const evidence = static_cast<GradientEvidence>(inspection.first_non_finite);
+        double const base = is_empty ? 0.0 : unscale_factor(predivide, all, s.captured_scale);
+        report.is_skipped = is_empty;
+        double coefficient = 1.0;
+        if (is_inspected) {
+            report.non_finite_count = inspection.non_finite_count();
+            bool const overflow = report.non_finite_count != 0;
+            report.first_non_finite = overflow ? inspection.first_non_finite : -1;
+            report.gradient_norm = norm_of(inspection, base);
+            double const clipped_norm =
+                figures.leaves_out ? norm_of_clipped(base) : report.gradient_norm;
+            double const ratio = static_cast<double>(max_norm) / ops::add(clipped_norm, 1e-6);
+            coefficient = ratio < 1.0 ? ratio : 1.0;
+            report.is_skipped = is_empty || (overflow && skips_non_finite);
+            s.is_exhausted = overflow && Scaler::is_exhausted(s.scaler, s.scaler_options);
+        }
+        bool const is_zero = evidence == GradientEvidence::doubtful && serial == 1 && is_inspected
+                             && report.gradient_norm == 0.0;
+        report.has_gradients = is_empty || !(evidence == GradientEvidence::nothing || is_zero);
+        report.is_skipped =
+            report.is_skipped || !report.has_gradients || !is_same_order || is_stopped;
+        // A step without gradients says nothing about the scale, and neither does one whose
+        // gradients may be those of other units. After `skip_limit` nothing changes at all.
+        if (is_inspected && is_same_order && !is_stopped
+            && (report.non_finite_count != 0 || (!is_empty && report.has_gradients))) {
+            s.scaler = Scaler::next(s.scaler, report.non_finite_count != 0, s.scaler_options);
+        }
+        report.clip_coefficient = static_cast<float>(coefficient);
+        s.decision.factor = static_cast<float>(ops::mul(base, coefficient));
+        s.decision.skip = report.is_skipped;
+        if (!report.is_skipped) {
+            ++s.step_count;
+            if constexpr (Config::MasterWeights::form == MasterForm::stochastic) {
+                s.decision.random_key = ops::random_key(s.master_options.seed, s.step_count);
+            } else if constexpr (Config::rounds_states) {
+                s.decision.random_key = ops::random_key(0, s.step_count);
+            }
+            for (std::size_t group = 0; group < group_count; ++group) {
+                groups[group].factor =
+                    groups[group].is_clipped ? s.decision.factor : static_cast<float>(base);
+                groups[group].hyper = Config::Optimizer::hyper(
+                    groups[group].options,
+                    ops::mul(learning_rate, groups[group].learning_rate_factor), s.step_count);
+            }
+        }
+        s.skipped_in_a_row = report.is_skipped ? s.skipped_in_a_row + 1 : 0;
+        report.skipped_in_a_row = s.skipped_in_a_row;
+        report.step_count = s.step_count;
+        report.next_loss_scale = s.scaler.scale;
+        if (figures.exchanged != nullptr) {
+            report.zero_gradients = *figures.zeros();
+            if (figures.norms != nullptr) {
+                report_group_norms(base);
+            }
+        }
+        s.last_serial = serial;
+        s.reports[serial % s.reports.size()] = report;
+    }
+
+private:
+    /// The norm of the groups that are clipped.
+    ZERO_HOST_DEVICE double norm_of_clipped(double factor) const {
+        ops::Inspection clipped;
+        for (std::size_t group = 0; group < figures.group_count; ++group) {
+            if (groups[group].is_clipped) {
+                for (std::size_t i = 0; i < ReportedFigures::sums; ++i) {
+                    clipped.sums[i] += figures.of(group)[i];
+                }
+            }
+        }
+        return norm_of(clipped, factor);
+    }
+
+    ZERO_HOST_DEVICE void report_group_norms(double factor) const {
+        double* const norms = figures.norms + serial % state->reports.size() * figures.group_count;
+        for (std::size_t group = 0; group < figures.group_count; ++group) {
+            ops::Inspection inspection;
+            for (std::size_t i = 0; i < ReportedFigures::sums; ++i) {
+                inspection.sums[i] = figures.of(group)[i];
+            }
+            norms[group] = norm_of(inspection, factor);
+        }
+    }
+};
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,199 @@
+#pragma once
+
+#include "../../../core/buffer.hpp"
+#include "../../../core/detail/namespace.hpp"
+#include "../../../core/memory_resource.hpp"
+#include "../../../ops/exact_sum.hpp"
+#include "../../../ops/host_device.hpp"
+#include "../../../ops/norm.hpp"
+#include "../../stage_options.hpp"
+#include "../common/step_state.hpp"
+#include "../optimizer/optimizer_shard.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+/// The integers of the figures that `ReportOptions` ask for, and the commands on them. The commands
+/// run on the host and on devices.
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Where the figures of a step lie in the memory of the backend. Null without an option.
+///
+/// The ranks sum `exchanged`: the sums of the inspection of all gradients, the number of zeros, and
+/// the sums of each group. The minima of `StepIntegers` follow, and under
+/// `UnusedParameters::leave` one for each parameter: 0 if a rank had a gradient of it, otherwise 1.
+struct ReportedFigures {
+    static constexpr std::size_t sums = ops::Inspection::count; ///< integers of one inspection
+
+    std::int64_t* exchanged = nullptr;
+    ops::NormSum* groups = nullptr; ///< sums of the groups on this rank; null unless measured
+    double* norms = nullptr;        ///< norms of the groups, for each report that is kept; null
+                                    ///< without `group_norms`
+    std::size_t group_count = 0;    ///< 0 unless groups are measured: `group_norms`, or a group is
+                                    ///< left out of clipping
+    bool leaves_out = false;        ///< a group is left out of clipping
+
+    /// @brief Returns how many integers are summed.
+    [[nodiscard]] ZERO_HOST_DEVICE constexpr std::size_t summed() const noexcept {
+        return summed_for(group_count);
+    }
+    [[nodiscard]] static ZERO_HOST_DEVICE constexpr std::size_t
+    summed_for(std::size_t groups) noexcept {
+        return sums + 1 + groups * sums;
+    }
+
+    /// @brief Returns the length of `exchanged`. @param parameters 0 unless unused ones are left
+    [[nodiscard]] static constexpr std::size_t size_for(std::size_t groups,
+                                                        std::size_t parameters) noexcept {
+        return summed_for(groups) + StepIntegers::minima(true) + parameters;
+    }
+
+    /// @brief The address of the minima of the parameters.
+    [[nodiscard]] constexpr std::int64_t* unused() const noexcept {
+        return exchanged == nullptr ? nullptr : exchanged + summed() + StepIntegers::minima(true);
+    }
+
+    /// @brief The address of the number of zeros.
+    [[nodiscard]] ZERO_HOST_DEVICE constexpr std::int64_t* zeros() const noexcept {
+        return exchanged + sums;
+    }
+
+    /// @brief The address of one group's sums.
+    [[nodiscard]] ZERO_HOST_DEVICE constexpr std::int64_t* of(std::size_t group) const noexcept {
+        return exchanged + sums + 1 + group * sums;
+    }
+};
+
+/// @brief Resets the sums to which the passes over the gradients add.
+struct ClearFigures {
+    ReportedFigures figures;
+    ZERO_HOST_DEVICE void operator()() const {
+        *figures.zeros() = 0;
+        for (std::size_t group = 0; group < figures.group_count; ++group) {
+            figures.groups[group] = {};
+        }
+    }
+};
+
+/// @brief Merges the groups into the inspection of all gradients, and writes the integers that the
+/// ranks reduce.
+template <class Config>
+struct PackFigures {
+    StepState<Config>* state;
+    ReportedFigures figures;
+    ZERO_HOST_DEVICE void operator()() const {
+        ops::Inspection& all = state->integers.inspection;
+        for (std::size_t group = 0; group < figures.group_count; ++group) {
+            ops::Inspection const& part = figures.groups[group].exact;
+            all.merge(part);
+            for (std::size_t i = 0; i < ReportedFigures::sums; ++i) {
+                figures.of(group)[i] = part.sums[i];
+            }
+        }
+        for (std::size_t i = 0; i < ReportedFigures::sums; ++i) {
+            figures.exchanged[i] = all.sums[i];
+        }
+        std::int64_t* const minima = figures.exchanged + figures.summed();
+        minima[0] = all.first_non_finite;
+        for (std::size_t i = 0; i < OrderAgreement::count; ++i) {
+            minima[1 + i] = state->integers.agreement.numbers[i];
+        }
+    }
+};
+
+/// @brief Copies back those reduced integers that a step without figures also reduces.
+struct UnpackFigures {
+    ReportedFigures figures;
+    ZERO_HOST_DEVICE void operator()(StepIntegers& to) const {
+        for (std::size_t i = 0; i < ReportedFigures::sums; ++i) {
+            to.inspection.sums[i] = figures.exchanged[i];
+        }
+        std::int64_t const* const minima = figures.exchanged + figures.summed();
+        to.inspection.first_non_finite = minima[0];
+        for (std::size_t i = 0; i < OrderAgreement::count; ++i) {
+            to.agreement.numbers[i] = minima[1 + i];
+        }
+    }
+};
+
+/// @brief Owns the memory of the figures that `ReportOptions` and `UnusedParameters::leave` ask
+/// for, and enqueues the passes that measure them. Without an option it allocates and enqueues
+/// nothing. `StepControl` owns it.
+template <class Config>
+class ReportStore {
+public:
+    using Backend = typename Config::Backend;
+    using Queue = typename Backend::Queue;
+
+    /// @param leaves_out whether a group is left out of clipping, which needs the norms of groups
+    /// @param parameters how many have a minimum of their own; 0 unless unused ones are left
+    [[gnu::cold]] ReportStore(ReportOptions const& options, bool leaves_out, std::size_t groups,
+                              std::size_t parameters, MemoryResource& memory)
+        : _options(options), _leaves_out(leaves_out),
+          _groups(memory, group_count(groups), BufferKind::control),
+          _exchanged(memory,
+                     is_any() || parameters != 0
+                         ? ReportedFigures::size_for(group_count(groups), parameters)
+                         : 0,
+                     BufferKind::control),
+          _norms(memory, options.group_norms ? groups * StepState<Config>::reports_kept : 0,
+                 BufferKind::control) {}
+
+    /// @brief Returns whether any figure is measured.
+    [[nodiscard]] bool is_any() const noexcept { return _options.is_any() || _leaves_out; }
+
+    /// @brief Returns whether the ranks reduce the integers of `figures`, in place of those of
+    /// `StepState`.
+    [[nodiscard]] bool is_exchanged() const noexcept { return _exchanged.size() != 0; }
+
+    [[nodiscard]] ReportedFigures figures() const noexcept {
+        return {_exchanged.data(), _groups.data(), _norms.data(), _groups.size(), _leaves_out};
+    }
+
+    /// @brief Enqueues the inspection of this rank's gradients, and writes the integers that the
+    /// ranks then reduce.
+    /// @param is_inspected false: without a figure that needs it, there is no inspection
+    void measure(Queue queue, OptimizerShard<Config> const& shard, StepState<Config>* state,
+                 bool is_inspected) const {
+        ReportedFigures const all = figures();
+        Backend::run(queue, ClearFigures{all});
+        if (_groups.size() != 0) {
+            shard.add_to_group_norms(all.groups);
+        } else if (is_inspected) {
+            shard.inspect(&state->integers.inspection);
+        }
+        if (_options.zero_gradients) {
+            shard.count_zeros(all.zeros());
+        }
+        Backend::run(queue, PackFigures<Config>{state, all});
+    }
+
+    /// @brief Returns the norms of a report that is kept. Does not wait.
+    [[nodiscard]] std::vector<double> norms_of(std::uint64_t serial) const {
+        std::vector<double> norms;
+        std::size_t const kept = serial % StepState<Config>::reports_kept;
+        std::size_t const groups = _options.group_norms ? _groups.size() : 0;
+        for (std::size_t group = 0; group < groups; ++group) {
+            norms.push_back(Backend::load(_norms.data() + kept * _groups.size() + group));
+        }
+        return norms;
+    }
+
+    [[nodiscard]] std::size_t size_bytes() const noexcept {
+        return _groups.size_bytes() + _exchanged.size_bytes() + _norms.size_bytes();
+    }
+
+private:
+    [[nodiscard]] std::size_t group_count(std::size_t groups) const noexcept {
+        return _options.group_norms || _leaves_out ? groups : 0;
+    }
+
+    ReportOptions _options;
+    bool _leaves_out;
+    Buffer<ops::NormSum> _groups;    ///< sums of the groups on this rank
+    Buffer<std::int64_t> _exchanged; ///< integers that the ranks reduce
+    Buffer<double> _norms;           ///< norms of all groups, for each report that is kept
+};
+
+} // namespace ZERO_NAMESPACE::detail

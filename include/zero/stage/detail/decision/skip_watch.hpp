@@ -1,0 +1,142 @@
+#pragma once
+
+#include "../../../comm/detail/wait_for_collectives.hpp"
+#include "../../../core/detail/namespace.hpp"
+#include "../../../layout/flat_layout.hpp"
+#include "../../stage_options.hpp"
+#include "../../step_report.hpp"
+#include "../common/step_state.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+
+/// The errors of `StepControl`.
+namespace ZERO_NAMESPACE::detail {
+
+/// @throws OutOfOrder naming the step whose report was overwritten
+/// @param kept number of reports that are kept
+[[noreturn, gnu::cold]] void throw_report_overwritten(std::uint64_t serial, std::size_t kept);
+
+/// @throws NoGradients with the causes and their remedies
+/// @param is_zero whether the reported gradients lie in registered memory and are zero
+/// @param call the adapter's call that reports gradients; null: the engine's own calls
+[[noreturn, gnu::cold]] void throw_no_gradients(bool is_zero, char const* call, int rank);
+
+/// @throws NonFiniteGradients naming the first element
+[[noreturn, gnu::cold]] void throw_non_finite(FlatLayout const& layout, StepReport const& report,
+                                              int rank);
+
+/// @brief Says which step was skipped, and why; for `StageOptions::on_skip`.
+[[gnu::cold]] std::string skip_text(FlatLayout const& layout, StepFigures const& report, int rank);
+
+/// @throws TooManySkips with the number of skipped steps and the cause of the last
+[[noreturn, gnu::cold]] void throw_too_many_skips(FlatLayout const& layout,
+                                                  StepFigures const& report, int rank);
+
+/// @throws LossScaleExhausted naming the first element
+[[noreturn, gnu::cold]] void throw_exhausted(FlatLayout const& layout, StepReport const& report,
+                                             int rank);
+
+/// @brief Answers steps that were skipped in a row: throws at `skip_limit`, and tells `on_skip` of
+/// the first one. `StepControl` owns it.
+///
+/// The decision keeps to the limit where it runs (`DecideStep`), so nothing waits for the step that
+/// has just been enqueued. The watch looks at the report of the step before it, which is equal on
+/// every rank, so all ranks throw in the same `begin_step`. Without `on_skip` it looks only at a
+/// step that can have reached the limit: once in as many steps while none is skipped.
+template <class Config>
+class SkipWatch {
+public:
+    using Backend = typename Config::Backend;
+    using Queue = typename Backend::Queue;
+    using Event = typename Backend::Event;
+
+    /// @param state scalars of the step, in backend memory
+    SkipWatch(StageOptions<Config> const& options, FlatLayout const& layout,
+              typename Config::Communicator& communicator, Queue queue,
+              StepState<Config>* state) noexcept
+        : _options(&options), _layout(&layout), _communicator(&communicator), _queue(queue),
+          _state(state) {
+        expect_after(0, 0);
+    }
+
+    /// @brief Chooses the next report to look at, after the step `serial` with this count of
+    /// skipped steps. @return the count, which is below the limit, so that a resumed run may try a
+    /// step
+    std::uint64_t expect_after(std::uint64_t serial, std::uint64_t count) noexcept {
+        std::uint64_t const limit = _options->skip_limit;
+        if (limit != 0 && count >= limit) {
+            count = limit - 1;
+        }
+        _watched = _options->on_skip ? serial + 1 : limit == 0 ? no_step : serial + (limit - count);
+        return count;
+    }
+
+    /// @brief Notes the end of a step.
+    void end_step(std::uint64_t serial, Event const& done) {
+        if (serial == _watched) {
+            _end = done;
+        }
+    }
+
+    void forget_events() noexcept { _end.reset(); }
+
+    /// @brief Looks at a report if one is due, at the beginning of a step. Waits for its step,
+    /// which is not the last one.
+    /// @param serial number of the last step
+    /// @throws TooManySkips on every rank; the count then starts again
+    void answer(std::uint64_t serial) {
+        if (serial > _watched) {
+            look(serial);
+        }
+    }
+
+private:
+    [[gnu::cold]] void look(std::uint64_t serial) {
+        Event const end = _end ? *_end : Backend::record(_queue);
+        if constexpr (requires { end.is_captured(); }) {
+            if (end.is_captured()) {
+                return; // while a graph is captured nothing can be read
+            }
+        }
+        Backend::synchronise(end);
+        Backend::rethrow_failure(_queue);
+        rethrow_failure_of(*_communicator);
+        StepFigures const found =
+            Backend::load(&_state->reports[_watched % StepState<Config>::reports_kept]);
+        _end.reset();
+        if (found.serial != _watched) { // captured, and not run or overwritten since
+            expect_after(serial, 0);
+            return;
+        }
+        std::uint64_t const limit = _options->skip_limit;
+        if (limit != 0 && found.skipped_in_a_row >= limit) {
+            expect_after(serial, 0);
+            Backend::run(_queue, Assign<std::uint64_t>{&_state->skipped_in_a_row, 0});
+            throw_too_many_skips(*_layout, found, _communicator->rank());
+        }
+        expect_after(_watched, found.skipped_in_a_row);
+        if (_options->on_skip && found.skipped_in_a_row == 1) {
+            _options->on_skip(skip_text(*_layout, found, _communicator->rank()));
+        }
+    }
+
+    static constexpr std::uint64_t no_step = std::numeric_limits<std::uint64_t>::max();
+
+    StageOptions<Config> const* _options;
+    FlatLayout const* _layout;
+    typename Config::Communicator* _communicator;
+    Queue _queue;
+    StepState<Config>* _state;
+    std::uint64_t _watched = no_step; ///< the step whose report is looked at next
+    std::optional<Event> _end{};      ///< its end, once it is enqueued
+};
+
+} // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "step_errors.ipp"
+#endif

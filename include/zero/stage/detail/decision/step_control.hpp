@@ -1,0 +1,595 @@
+#pragma once
+
+#include "../../../backend/fence.hpp"
+#include "../../../backend/update_decision.hpp"
+#include "../../../comm/communicator.hpp"
+#include "../../../comm/detail/host_communicator.hpp"
+#include "../../../comm/detail/wait_for_collectives.hpp"
+#include "../../../core/buffer.hpp"
+#include "../../../core/detail/light_std.hpp"
+#include "../../../core/detail/namespace.hpp"
+#include "../../../core/memory_resource.hpp"
+#include "../../../layout/flat_layout.hpp"
+#include "../../../ops/arithmetic.hpp"
+#include "../../../ops/host_device.hpp"
+#include "../../../policy/detail/hash_of_options.hpp"
+#include "../../../policy/dynamic_loss_scaler.hpp"
+#include "../../../policy/gradient_reduction.hpp"
+#include "../../../policy/loss_scaler.hpp"
+#include "../../stage_options.hpp"
+#include "../../step_report.hpp"
+#include "../common/drain.hpp"
+#include "../common/step_state.hpp"
+#include "../optimizer/optimizer_shard.hpp"
+#include "decide_step.hpp"
+#include "report_store.hpp"
+#include "skip_watch.hpp"
+#include "step_settings.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief The number of updates of one parameter, in backend memory, and its group.
+struct UpdateCount {
+    std::uint64_t missed = 0; ///< updates fewer than steps, modulo 2^64
+    std::uint64_t group = 0;  ///< index of the parameter group
+};
+
+/// @brief Writes the minima of some parameters, as `ReportedFigures` describes them. The bits
+/// travel in the command, so that a graph keeps them.
+struct NoteUnused {
+    static constexpr std::size_t words = 11;
+    static constexpr std::size_t capacity = 64 * words; ///< parameters of one command
+
+    std::int64_t* to;
+    std::size_t count;         ///< parameters of this command
+    std::uint64_t used[words]; ///< one bit for each: had a gradient on this rank
+    ZERO_HOST_DEVICE void operator()() const { write(std::make_index_sequence<words>()); }
+
+private:
+    /// Constant indices: a kernel would copy an array that it indexes otherwise to local memory.
+    template <std::size_t... Words>
+    ZERO_HOST_DEVICE void write(std::index_sequence<Words...> /*unused*/) const {
+        (write_word(used[Words], 64 * Words), ...);
+    }
+
+    ZERO_HOST_DEVICE void write_word(std::uint64_t bits, std::size_t begin) const {
+        for (std::size_t i = begin; i < count && i < begin + 64; ++i) {
+            to[i] = (bits >> (i - begin) & 1U) != 0 ? 0 : 1;
+        }
+    }
+};
+
+/// @brief The decision of a step for each parameter, after `DecideStep`: which ones are left as
+/// they are, and the hyper-parameters of the others by their own number of updates.
+template <class Config>
+struct DecideParameters {
+    using Optimizer = typename Config::Optimizer;
+
+    StepState<Config> const* state;
+    GroupState<Optimizer> const* groups;
+    GroupState<Optimizer>* rows; ///< one for each parameter
+    UpdateCount* counts;
+    std::int64_t const* unused; ///< reduced minima of `NoteUnused`; null: no parameter is left
+    std::size_t parameters;
+    double learning_rate;
+
+    ZERO_HOST_DEVICE void operator()() const {
+        for (std::size_t parameter = 0; !state->decision.skip && parameter < parameters;
+             ++parameter) {
+            UpdateCount& count = counts[parameter];
+            GroupState<Optimizer> const& group = groups[count.group];
+            GroupState<Optimizer>& row = rows[parameter];
+            row.factor = group.factor;
+            row.is_left = unused != nullptr && unused[parameter] != 0;
+            if (row.is_left) {
+                ++count.missed;
+            } else if (count.missed == 0) {
+                row.hyper = group.hyper;
+            } else {
+                row.hyper = Optimizer::hyper(group.options,
+                                             ops::mul(learning_rate, group.learning_rate_factor),
+                                             state->step_count - count.missed);
+            }
+        }
+    }
+};
+
+/// @brief Makes the updates of every parameter as many as the steps.
+struct ClearMissed {
+    UpdateCount* counts;
+    std::size_t parameters;
+    ZERO_HOST_DEVICE void operator()() const {
+        for (std::size_t parameter = 0; parameter < parameters; ++parameter) {
+            counts[parameter].missed = 0;
+        }
+    }
+};
+
+/// @brief Owns each parameter's number of updates and its row of hyper-parameters, in backend
+/// memory, from when the numbers may differ: `UnusedParameters::leave`, or states that were loaded
+/// for some parameters only. Until then it allocates and enqueues nothing. `StepControl` owns it.
+template <class Config>
+class UpdateCounts {
+public:
+    using Backend = typename Config::Backend;
+    using Queue = typename Backend::Queue;
+    using Group = GroupState<typename Config::Optimizer>;
+
+    /// @param keeps_all whether numbers are kept from the beginning
+    [[gnu::cold]] UpdateCounts(FlatLayout const& layout, Queue queue, MemoryResource& memory,
+                               bool keeps_all)
+        : _layout(&layout), _queue(queue), _drain(queue) {
+        if (keeps_all) {
+            std::vector<std::uint64_t> const none(layout.parameters().size(), 0);
+            set(memory, as_span(none), 0);
+        }
+    }
+
+    /// @brief Returns whether numbers are kept for each parameter.
+    [[nodiscard]] bool is_any() const noexcept { return _counts.size() != 0; }
+    [[nodiscard]] std::size_t size() const noexcept { return _counts.size(); }
+
+    /// @brief Returns the rows that slices name: the groups, or the parameters if numbers are kept.
+    [[nodiscard]] Group const* rows(Group const* groups) const noexcept {
+        return is_any() ? _rows.data() : groups;
+    }
+    [[nodiscard]] std::size_t size_bytes() const noexcept {
+        return _rows.size_bytes() + _counts.size_bytes();
+    }
+
+    /// @brief Enqueues this rank's minima of the parameters. @param used as
+    /// `GradientDeliveries::noted`
+    /// @return `to`, or null if `used` is empty
+    std::int64_t* note_unused(std::vector<char> const& used, std::int64_t* to) const {
+        for (std::size_t begin = 0; begin < used.size(); begin += NoteUnused::capacity) {
+            NoteUnused note{to + begin, smaller(NoteUnused::capacity, used.size() - begin), {}};
+            for (std::size_t i = 0; i < note.count; ++i) {
+                note.used[i / 64] |= std::uint64_t{used[begin + i] != 0} << (i % 64);
+            }
+            Backend::run(_queue, note);
+        }
+        return used.empty() ? nullptr : to;
+    }
+
+    /// @brief Enqueues the decision for each parameter. @param unused the reduced minima, or null
+    void decide(StepState<Config> const* state, Group const* groups, std::int64_t const* unused,
+                double learning_rate) {
+        if (is_any()) {
+            Backend::run(_queue,
+                         DecideParameters<Config>{state, groups, _rows.data(), _counts.data(),
+                                                  unused, _counts.size(), learning_rate});
+        }
+    }
+
+    /// @brief Makes the updates of every parameter as many as the steps.
+    void clear() {
+        if (is_any()) {
+            Backend::run(_queue, ClearMissed{_counts.data(), _counts.size()});
+        }
+    }
+
+    /// @brief Returns each parameter's number of updates after `steps` steps. Waits.
+    [[nodiscard]] std::vector<std::uint64_t> updates(std::uint64_t steps) const {
+        std::vector<std::uint64_t> updates(_layout->parameters().size(), steps);
+        auto const counts = to_host(_counts);
+        for (std::size_t parameter = 0; parameter < counts.size(); ++parameter) {
+            updates[parameter] -= counts[parameter].missed;
+        }
+        return updates;
+    }
+
+    /// @brief Returns the number that each parameter's update has in the step that was decided, the
+    /// last of `steps`; 0 if it is left as it is. Empty if no numbers are kept. Waits.
+    [[nodiscard]] std::vector<std::uint64_t> numbers(std::uint64_t steps) const {
+        if (!is_any()) {
+            return {};
+        }
+        std::vector<std::uint64_t> numbers = updates(steps);
+        auto const rows = to_host(_rows);
+        for (std::size_t parameter = 0; parameter < numbers.size(); ++parameter) {
+            numbers[parameter] = rows[parameter].is_left ? 0 : numbers[parameter];
+        }
+        return numbers;
+    }
+
+    /// @brief Sets each parameter's number of updates after `steps` steps. Keeps the numbers from
+    /// now on, unless all are `steps`. Waits.
+    /// @return whether slices must name parameters from now on
+    [[gnu::cold]] bool set_unequal(MemoryResource& memory, std::span<std::uint64_t const> updates,
+                                   std::uint64_t steps) {
+        bool const is_first = !is_any();
+        bool is_equal = true;
+        for (std::uint64_t const count : updates) {
+            is_equal = is_equal && count == steps;
+        }
+        if (!is_equal || !is_first) {
+            set(memory, updates, steps);
+        }
+        return !is_equal && is_first;
+    }
+
+private:
+    void set(MemoryResource& memory, std::span<std::uint64_t const> updates, std::uint64_t steps) {
+        std::size_t const parameters = updates.size();
+        if (!is_any()) {
+            Buffer<Group> rows(memory, parameters, BufferKind::control);
+            _counts = Buffer<UpdateCount>(memory, parameters, BufferKind::control);
+            _rows = std::move(rows);
+        }
+        List<UpdateCount> counts(parameters);
+        Drain<Backend> const drain(_queue); // a command uses it
+        for (std::size_t parameter = 0; parameter < parameters; ++parameter) {
+            counts[parameter] = {steps - updates[parameter], _layout->parameter(parameter).group};
+        }
+        Backend::copy_bytes(_queue, _counts.data(), counts.data(), _counts.size_bytes());
+        Backend::synchronise(Backend::record(_queue));
+    }
+
+    /// Returns the values of a buffer after everything that was enqueued. Waits.
+    template <class T>
+    [[nodiscard]] List<T> to_host(Buffer<T> const& buffer) const {
+        List<T> values(buffer.size());
+        if (!values.empty()) {
+            Drain<Backend> const drain(_queue); // a command uses it
+            Backend::copy_bytes(_queue, values.data(), buffer.data(), buffer.size_bytes());
+            Backend::synchronise(Backend::record(_queue));
+        }
+        return values;
+    }
+
+    FlatLayout const* _layout;
+    Queue _queue;
+    Buffer<Group> _rows;         ///< empty, or one for each parameter
+    Buffer<UpdateCount> _counts; ///< the same
+    Drain<Backend> _drain;
+};
+
+/// @brief Owns the scalars of a step in backend memory (loss scale, step count, hyper-parameters,
+/// decision, reports) and enqueues every command that reads or writes them.
+///
+/// A member of every engine. The arithmetic of the decision is in `DecideStep`.
+template <class Config>
+class StepControl {
+public:
+    using Backend = typename Config::Backend;
+    using Communicator = typename Config::Communicator;
+    using Queue = typename Backend::Queue;
+    using Event = typename Backend::Event;
+    using Optimizer = typename Config::Optimizer;
+    using Group = GroupState<Optimizer>;
+    using ScalerState = typename Config::LossScaler::State;
+
+    [[gnu::cold]] StepControl(FlatLayout const& layout, Communicator& communicator, Queue queue,
+                              StageOptions<Config> const& options, MemoryResource& memory)
+        : _layout(&layout), _communicator(&communicator), _options(&options), _queue(queue),
+          _settings(layout, options.groups.size()), _state(memory, 1, BufferKind::control),
+          _groups(memory, _settings.group_count(), BufferKind::control),
+          _counts(layout, queue, memory, options.unused_parameters == UnusedParameters::leave),
+          _report(options.report, options.leaves_out_groups(), _settings.group_count(),
+                  _counts.size(), memory),
+          _skips(options, layout, communicator, queue, _state.data()), _drain(queue) {
+        set_initial_state();
+    }
+
+    /// @brief Fixes the loss scale of the step that begins. Commands on `reader` that were enqueued
+    /// before read the previous scale, later ones read this one.
+    void capture(Queue reader) {
+        Backend::wait(_queue, Backend::record(reader), Fence::loss_scale_read);
+        Backend::run(_queue, CaptureScale<Config>{_state.data()});
+        _captured = Backend::record(_queue);
+        Backend::wait(reader, *_captured, Fence::loss_scale_captured);
+    }
+
+    /// @brief Drops events. Call it between steps, once all earlier commands are ordered before all
+    /// later ones.
+    void forget_events() noexcept {
+        _captured.reset();
+        _skips.forget_events();
+    }
+
+    /// @brief The address of the last captured scale, in backend memory.
+    [[nodiscard]] float const* captured_scale() const noexcept {
+        return &_state.data()->captured_scale;
+    }
+
+    /// @brief Returns the last captured scale on the host. Waits for its capture.
+    [[nodiscard]] float load_captured_scale() const {
+        Backend::synchronise(_captured ? *_captured : Backend::record(_queue));
+        rethrow_failure_of(*_communicator);
+        return Backend::load(captured_scale());
+    }
+
+    /// @brief Enqueues the reduction of norm and overflow over all ranks, then `DecideStep`.
+    /// Collective.
+    ///
+    /// The tag of its last collective contains what must be equal on all ranks, and transports
+    /// compare it. Nothing else would detect a rank that makes other micro-steps, cancels a step
+    /// alone, or has another learning rate.
+    /// @param begun steps so far, cancelled ones included
+    /// @param evidence how this rank delivered gradients
+    /// @param order the order in which this rank acquired units, which is reduced with `evidence`
+    /// @param used under `UnusedParameters::leave`, per parameter: had a gradient on this rank
+    void decide(OptimizerShard<Config> const& shard, double learning_rate, std::uint64_t begun,
+                std::size_t micro_steps, std::optional<std::int64_t> weight, float predivide,
+                GradientEvidence evidence, OrderEvidence const& order,
+                std::vector<char> const& used) {
+        bool const skips =
+            Config::LossScaler::skips_overflow || _options->non_finite != NonFinite::step;
+        bool const is_inspected =
+            skips || _options->gradient_clipping.has_value() || _report.is_any();
+        learning_rate += 0.0; // -0 is the same rate as 0
+        StepState<Config>* const state = _state.data();
+        if (weight) {
+            Backend::run(_queue, Assign<std::int64_t>{&state->weight, *weight});
+            _communicator->all_reduce_integers(&state->weight, 1, IntegerReduction::sum, _queue,
+                                               CollectiveTag{"weight of the step", 0});
+        }
+        _evidence = evidence;
+        Backend::run(_queue, ClearInspection<Config>{state, evidence, order});
+        auto* values = reinterpret_cast<std::int64_t*>(&state->integers);
+        std::size_t sums = StepIntegers::sums;
+        auto* const unused = _counts.note_unused(used, _report.figures().unused());
+        std::size_t const minima =
+            StepIntegers::minima(order.is_compared || !used.empty()) + used.size();
+        if (_report.is_exchanged()) {
+            _report.measure(_queue, shard, state, is_inspected);
+            values = _report.figures().exchanged;
+            sums = _report.figures().summed();
+        } else if (is_inspected) {
+            shard.inspect(&state->integers.inspection);
+        }
+        CollectiveTag const tag{_rate_text.of(learning_rate, is_mean() ? micro_steps : 0),
+                                _settings.hash(begun, learning_rate)};
+        reduce_integers(*_communicator, _queue, values, is_inspected ? sums : 0, values + sums,
+                        minima, tag);
+        Backend::run(
+            _queue,
+            DecideStep<Config>{
+                state, _groups.data(), group_count(), ++_serial, learning_rate,
+                weight ? 0.0 : divisor(micro_steps), predivide,
+                _options->gradient_clipping.value_or(std::numeric_limits<float>::infinity()),
+                is_inspected, skips, order.is_compared, _report.figures(), _options->skip_limit});
+        _counts.decide(state, _groups.data(), unused, learning_rate);
+    }
+
+    /// @brief Returns the factor that unscales and averages the reduced gradients of this step.
+    /// Waits for the capture of the loss scale.
+    [[nodiscard]] double gradient_factor(std::size_t micro_steps, float predivide) const {
+        return unscale_factor(predivide, divisor(micro_steps), load_captured_scale());
+    }
+
+    [[nodiscard]] Group const* rows() const noexcept { return _counts.rows(_groups.data()); }
+    [[nodiscard]] UpdateCounts<Config> const& counts() const noexcept { return _counts; }
+
+    /// @brief Returns the factor of a group's gradients in the last decided step. Does not wait.
+    [[nodiscard]] float factor_of_group(std::size_t group) const {
+        return Backend::load(&_groups.data()[group].factor);
+    }
+    [[nodiscard]] std::size_t group_count() const noexcept { return _settings.group_count(); }
+    [[nodiscard]] UpdateDecision const* decision() const noexcept {
+        return &_state.data()->decision;
+    }
+    [[nodiscard]] std::uint64_t serial() const noexcept { return _serial; }
+    [[nodiscard]] std::size_t size_bytes() const noexcept {
+        return _state.size_bytes() + _groups.size_bytes() + _report.size_bytes()
+               + _counts.size_bytes();
+    }
+
+    void set_learning_rate(std::size_t group, double factor) {
+        factor += 0.0; // -0 is the same as 0
+        _settings.set_learning_rate_factor(group, factor);
+        Backend::run(_queue, Assign<double>{&_groups.data()[group].learning_rate_factor, factor});
+    }
+
+    void set_hyper_parameters(std::size_t group, typename Optimizer::Options const& hyper) {
+        _settings.set_hyper_parameters(group, hash_of_options<Optimizer>(hyper));
+        Backend::run(_queue,
+                     Assign<typename Optimizer::Options>{&_groups.data()[group].options, hyper});
+    }
+
+    [[nodiscard]] double learning_rate_factor(std::size_t group) const noexcept {
+        return _settings.learning_rate_factor(group);
+    }
+
+    /// @brief Returns the hyper-parameters after everything that was enqueued. Waits.
+    [[nodiscard]] typename Optimizer::Options hyper_parameters(std::size_t group) const {
+        Backend::synchronise(Backend::record(_queue));
+        return Backend::load(&_groups.data()[group].options);
+    }
+
+    void set_step_count(std::uint64_t count) {
+        _settings.set_step_count(count);
+        Backend::run(_queue, Assign<std::uint64_t>{&_state.data()->step_count, count});
+        _counts.clear();
+    }
+
+    [[gnu::cold]] bool set_updates(std::span<std::uint64_t const> updates, MemoryResource& memory) {
+        _settings.set_updates(updates);
+        return _counts.set_unequal(memory, updates, settled().step_count);
+    }
+
+    /// @brief Sets the number of steps skipped since the last one that was not.
+    void set_skipped_in_a_row(std::uint64_t count) {
+        count = _skips.expect_after(_serial, count);
+        Backend::run(_queue, Assign<std::uint64_t>{&_state.data()->skipped_in_a_row, count});
+    }
+
+    /// @throws InvalidArgument if the scaler cannot continue from this state
+    void require_valid(ScalerState const& scaler) const {
+        require_scale(scaler.scale, "scale");
+        if constexpr (requires {
+                          Config::LossScaler::validate_state(scaler, _options->loss_scaler);
+                      }) {
+            Config::LossScaler::validate_state(scaler, _options->loss_scaler);
+        }
+    }
+
+    void set_scaler_state(ScalerState const& scaler) {
+        _settings.set_loss_scale(scaler.scale);
+        Backend::run(_queue, Assign<ScalerState>{&_state.data()->scaler, scaler});
+    }
+
+    /// @brief Sets the scale alone; the rest of the scaler's state is kept.
+    void set_scale(float scale) {
+        _settings.set_loss_scale(scale);
+        Backend::run(_queue, Assign<float>{&_state.data()->scaler.scale, scale});
+    }
+
+    /// @brief Returns the state after everything that was enqueued. Waits.
+    [[nodiscard]] StepState<Config> settled() const {
+        Backend::synchronise(Backend::record(_queue));
+        return Backend::load(_state.data()); // not a command: a failed queue runs none
+    }
+
+    /// @brief Returns the report of a step. Waits for `done`. @throws OutOfOrder if it was
+    /// overwritten
+    [[nodiscard]] StepReport report(std::uint64_t serial, Event const& done) const {
+        Backend::synchronise(done);
+        Backend::rethrow_failure(_queue);
+        rethrow_failure_of(*_communicator);
+        StepFigures const found =
+            Backend::load(&_state.data()->reports[serial % StepState<Config>::reports_kept]);
+        // A later step, enqueued but not run, writes the norms of groups before its report.
+        if (found.serial != serial || _serial - serial >= StepState<Config>::reports_kept) {
+            throw_report_overwritten(serial, StepState<Config>::reports_kept);
+        }
+        return {found, _report.norms_of(serial)};
+    }
+
+    /// @brief Returns the report of the last decided step; all zero before the first. Waits.
+    [[nodiscard]] StepReport last_report() const {
+        StepState<Config> const state = settled();
+        Backend::rethrow_failure(_queue);
+        StepFigures const& last =
+            state.reports[state.last_serial % StepState<Config>::reports_kept];
+        return {last, last.serial == 0 ? std::vector<double>{} : _report.norms_of(last.serial)};
+    }
+
+    /// @brief Throws if no rank delivered a gradient in the last step. Waits for its decision only
+    /// if this rank delivered none: then all ranks wait, or another one delivered some. A step that
+    /// is captured in a graph is not checked.
+    /// @param done the point after the step
+    /// @throws NoGradients on every rank
+    void require_gradients(Event const& done) {
+        if (_evidence == GradientEvidence::nothing) {
+            require_gradients_at(done);
+        }
+    }
+
+    /// @brief The same at the beginning of the second step, where memory that was cleared too late
+    /// or reported too early shows in the report of the first. A no-op if gradients lie elsewhere.
+    void require_first_gradients(Queue compute) {
+        if (_evidence == GradientEvidence::doubtful && _serial == 1) {
+            require_gradients_at(Backend::record(compute));
+        }
+    }
+
+    /// @brief Watches for steps that were skipped in a row.
+    [[nodiscard]] SkipWatch<Config>& skips() noexcept { return _skips; }
+
+    /// @brief Waits for the decision and throws or calls back, if an option asks for it:
+    /// `non_finite` or `at_minimum` of the loss scaler. A no-op under the other options.
+    void answer_overflow(Event const& done) const {
+        bool const throws =
+            !Config::LossScaler::skips_overflow && _options->non_finite == NonFinite::throw_error;
+        bool answers_minimum = false;
+        if constexpr (has_minimum) {
+            answers_minimum = _options->loss_scaler.at_minimum != AtMinimumScale::hold;
+        }
+        if (!throws && !answers_minimum) {
+            return;
+        }
+        StepReport const last = report(_serial, done);
+        if (throws && last.non_finite_count != 0) { // not is_skipped: an empty step is skipped
+            throw_non_finite(*_layout, last, _communicator->rank());
+        }
+        if constexpr (has_minimum) {
+            if (answers_minimum && settled().is_exhausted) {
+                if (_options->loss_scaler.at_minimum == AtMinimumScale::call_back) {
+                    _options->loss_scaler.on_minimum(_options->loss_scaler.context);
+                } else {
+                    throw_exhausted(*_layout, last, _communicator->rank());
+                }
+            }
+        }
+    }
+
+    /// @throws InvalidArgument if a group's learning rate is infinite as a float
+    void require_finite_rates(double learning_rate) const {
+        _settings.require_finite_rates(learning_rate, _communicator->rank());
+    }
+
+private:
+    /// Waits for the last step and throws if it had no gradients. A no-op if `now`, a point after
+    /// the step, is part of a graph.
+    void require_gradients_at(Event const& now) {
+        if constexpr (requires { now.is_captured(); }) {
+            if (now.is_captured()) {
+                return;
+            }
+        }
+        bool const is_zero =
+            std::exchange(_evidence, GradientEvidence::delivered) == GradientEvidence::doubtful;
+        if (!report(_serial, Backend::record(_queue)).has_gradients) {
+            throw_no_gradients(is_zero, _options->backward_call, _communicator->rank());
+        }
+    }
+
+    /// Whether the factor contains the number of micro-steps.
+    [[nodiscard]] bool is_mean() const noexcept {
+        return _options->reduction.kind == ReductionKind::mean;
+    }
+
+    [[nodiscard]] double divisor(std::size_t micro_steps) const noexcept {
+        ReductionKind const kind = _options->reduction.kind;
+        double const ranks = kind == ReductionKind::mean || kind == ReductionKind::mean_over_ranks
+                                 ? static_cast<double>(_layout->world())
+                                 : 1.0;
+        return is_mean() ? ranks * static_cast<double>(micro_steps) : ranks;
+    }
+
+    static constexpr bool has_minimum =
+        requires(typename Config::LossScaler::Options options) { options.at_minimum; };
+
+    [[gnu::cold]] void set_initial_state() {
+        auto const groups = initial_groups<Group>(*_options, group_count());
+        StepState<Config> state;
+        Drain<Backend> const drain(_queue); // commands use both, even after a throw
+        state.scaler_options = _options->loss_scaler;
+        state.master_options = _options->master_weights;
+        state.scaler = Config::LossScaler::initial(_options->loss_scaler);
+        state.captured_scale = state.scaler.scale;
+        Backend::copy_bytes(_queue, _state.data(), &state, sizeof(state));
+        for (std::size_t group = 0; group < group_count(); ++group) {
+            _settings.set_initial_factor(group, groups[group].learning_rate_factor);
+        }
+        Backend::copy_bytes(_queue, _groups.data(), groups.data(), _groups.size_bytes());
+        Backend::synchronise(Backend::record(_queue));
+    }
+
+    FlatLayout const* _layout;
+    Communicator* _communicator;
+    StageOptions<Config> const* _options;
+    Queue _queue;
+    StepSettings _settings;
+    Buffer<StepState<Config>> _state;
+    Buffer<Group> _groups;
+    UpdateCounts<Config> _counts;
+    ReportStore<Config> _report;
+    SkipWatch<Config> _skips;
+    std::optional<Event> _captured; ///< empty at first and after `forget_events`
+    RateText _rate_text;
+    std::uint64_t _serial = 0;
+    GradientEvidence _evidence = GradientEvidence::delivered; ///< evidence of the last step
+    Drain<Backend> _drain;
+};
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,79 @@
+#pragma once
+
+#include "../../../core/detail/namespace.hpp"
+#include "../../../layout/flat_layout.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @throws InvalidArgument for a number of steps that no training reaches, because it would
+/// overflow
+[[gnu::cold]] void require_steps(std::uint64_t count, char const* what);
+
+/// @brief Records on the host the learning rate factors, and the settings that were changed since
+/// construction, so that ranks can compare these by a hash in every step. `StepControl` owns it.
+class StepSettings {
+public:
+    /// @param listed_groups entries of `options.groups`; if 0, the parameters decide how many
+    ///     groups there are
+    [[gnu::cold]] StepSettings(FlatLayout const& layout, std::size_t listed_groups);
+
+    [[nodiscard]] std::size_t group_count() const noexcept { return _group_count; }
+
+    /// @brief Sets a factor at construction, where ranks compare it as an option.
+    void set_initial_factor(std::size_t group, double factor) noexcept { _factors[group] = factor; }
+
+    void set_learning_rate_factor(std::size_t group, double factor) noexcept;
+    void set_hyper_parameters(std::size_t group, std::uint64_t options_hash) noexcept;
+    void set_loss_scale(float scale) noexcept;
+    void set_step_count(std::uint64_t count) noexcept;
+    /// @brief Sets each parameter's number of updates; then call `set_step_count` before it.
+    void set_updates(std::span<std::uint64_t const> updates) noexcept;
+    [[nodiscard]] double learning_rate_factor(std::size_t group) const noexcept {
+        return _factors[group];
+    }
+
+    /// @throws InvalidArgument if the learning rate times the factor of a group is infinite as a
+    /// float
+    void require_finite_rates(double learning_rate, int rank) const;
+
+    /// @brief Returns a hash of the settings and of the other values that must be equal on all
+    /// ranks.
+    /// @param begun steps so far, cancelled ones included
+    [[nodiscard]] std::uint64_t hash(std::uint64_t begun, double learning_rate) const noexcept;
+
+private:
+    [[noreturn, gnu::cold]] static void throw_infinite_rate(double learning_rate, double factor,
+                                                            std::size_t group, int rank);
+
+    std::size_t _group_count;
+    std::vector<double> _factors;         ///< learning rate factors by group
+    std::vector<std::uint64_t> _settings; ///< two for each group, the loss scale and the step
+                                          ///< count; 0: unchanged
+};
+
+/// @brief The learning rate of a step as the text of a collective's tag, so that ranks that
+/// disagree read both rates. `StepControl` owns it; it allocates nothing.
+class RateText {
+public:
+    /// @brief Returns "rate 0.01 after 4 micro-steps, steps and settings as hash". Valid until the
+    /// next call.
+    /// @param micro_steps 0: ranks may differ in them, so they are left out
+    [[nodiscard]] char const* of(double learning_rate, std::size_t micro_steps) noexcept;
+
+private:
+    double _rate = -1.0; ///< the rate in `_text`; initially -1, because no rate is negative
+    std::size_t _micro_steps = 0;
+    std::array<char, 112> _text{};
+};
+
+} // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "step_settings.ipp"
+#endif

@@ -1,0 +1,101 @@
+#pragma once
+
+#include "../../../core/detail/light_std.hpp"
+#include "../../../core/detail/throw_error.hpp"
+#include "../../../core/error.hpp"
+#include "../../../core/hash.hpp"
+#include "step_settings.hpp"
+
+#include <bit>
+#include <cstdio>
+
+namespace ZERO_NAMESPACE::detail {
+
+ZERO_COLD_INLINE void require_steps(std::uint64_t count, char const* what) {
+    constexpr std::uint64_t most = std::uint64_t{1} << 62U;
+    if (count > most) {
+        throw_error<InvalidArgument>(
+            {"zero: the ", what, " ", count, " is larger than 2^62; it counts steps from 0."});
+    }
+}
+
+ZERO_COLD_INLINE StepSettings::StepSettings(FlatLayout const& layout, std::size_t listed_groups)
+    : _group_count(listed_groups) {
+    for (auto const& parameter : layout.parameters()) {
+        _group_count = larger(_group_count, parameter.group + 1);
+    }
+    _group_count = larger<std::size_t>(_group_count, 1);
+    _factors.resize(_group_count, 1.0);
+    _settings.resize(2 * _group_count + 2);
+}
+
+ZERO_COLD_INLINE void StepSettings::set_learning_rate_factor(std::size_t group,
+                                                             double factor) noexcept {
+    _factors[group] = factor;
+    _settings[2 * group] = Hash().add(factor).value();
+}
+
+ZERO_COLD_INLINE void StepSettings::set_hyper_parameters(std::size_t group,
+                                                         std::uint64_t options_hash) noexcept {
+    _settings[2 * group + 1] = options_hash;
+}
+
+ZERO_COLD_INLINE void StepSettings::set_loss_scale(float scale) noexcept {
+    _settings[2 * _group_count] = std::bit_cast<std::uint32_t>(scale);
+}
+
+ZERO_COLD_INLINE void StepSettings::set_step_count(std::uint64_t count) noexcept {
+    _settings[2 * _group_count + 1] = Hash().add(count).value();
+}
+
+ZERO_COLD_INLINE void StepSettings::set_updates(std::span<std::uint64_t const> updates) noexcept {
+    Hash hash;
+    hash.add(_settings[2 * _group_count + 1]);
+    for (std::uint64_t const count : updates) {
+        hash.add(count);
+    }
+    _settings[2 * _group_count + 1] = hash.value();
+}
+
+ZERO_COLD_INLINE void StepSettings::throw_infinite_rate(double learning_rate, double factor,
+                                                        std::size_t group, int rank) {
+    throw_error<InvalidArgument>({"zero: the learning rate ", learning_rate,
+                                  " times the learning_rate_factor ", factor, " of group ", group,
+                                  " is not finite as a float (rank ", rank,
+                                  "); give a smaller rate or factor."});
+}
+
+ZERO_INLINE void StepSettings::require_finite_rates(double learning_rate, int rank) const {
+    for (std::size_t group = 0; group < _group_count; ++group) {
+        if (!is_non_negative_float(learning_rate * _factors[group])) {
+            throw_infinite_rate(learning_rate, _factors[group], group, rank);
+        }
+    }
+}
+
+ZERO_COLD_INLINE std::uint64_t StepSettings::hash(std::uint64_t begun,
+                                                  double learning_rate) const noexcept {
+    Hash all;
+    all.add(begun).add(learning_rate);
+    for (std::uint64_t const setting : _settings) {
+        all.add(setting);
+    }
+    return all.value();
+}
+
+ZERO_INLINE char const* RateText::of(double learning_rate, std::size_t micro_steps) noexcept {
+    if (learning_rate != _rate || micro_steps != _micro_steps) { // 17 digits tell all rates apart
+        int const length = std::snprintf(_text.data(), _text.size(), "rate %.17g", learning_rate);
+        auto at = static_cast<std::size_t>(length);
+        if (micro_steps != 0) {
+            at += static_cast<std::size_t>(std::snprintf(_text.data() + at, _text.size() - at,
+                                                         " after %zu micro-steps", micro_steps));
+        }
+        std::snprintf(_text.data() + at, _text.size() - at, ", steps and settings as hash");
+        _rate = learning_rate;
+        _micro_steps = micro_steps;
+    }
+    return _text.data();
+}
+
+} // namespace ZERO_NAMESPACE::detail

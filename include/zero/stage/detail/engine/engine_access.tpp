@@ -1,0 +1,315 @@
+#pragma once
+
+// Access to parameters, states, settings and reports of an engine; included by engine.hpp.
+
+#include "../../../comm/detail/wait_for_collectives.hpp"
+#include "../../../core/detail/namespace.hpp"
+#include "../../../core/detail/throw_error.hpp"
+#include "../../engine.hpp"
+#include "../common/gather_on_host.hpp"
+#include "../registration/make_stage_layout.hpp"
+#include "../registration/validate_registration.hpp"
+
+namespace ZERO_NAMESPACE {
+
+template <class Config>
+void const* Engine<Config>::weights_address(std::size_t unit, std::size_t parameter,
+                                            std::size_t type) const {
+    _protocol.require_member(unit, parameter);
+    require_type(parameter, type);
+    void const* address = nullptr;
+    with_types(type, [&]<class Types>(Types) {
+        address = _parameters.template store<Types>().whole(parameter);
+    });
+    return address;
+}
+
+template <class Config>
+void* Engine<Config>::gradient_address(std::size_t unit, std::size_t parameter,
+                                       std::uint64_t micro_step, std::size_t type) const {
+    _protocol.require_current_gradient(_gradients.readiness(), unit, parameter, micro_step);
+    require_type(parameter, type);
+    void* address = nullptr;
+    with_types(type, [&]<class Types>(Types) {
+        address = _gradients.template gradient<Types>(parameter);
+    });
+    return address;
+}
+
+/// @throws InvalidArgument if the parameter has another type than the one asked for
+template <class Config>
+void Engine<Config>::require_type(std::size_t parameter, std::size_t type) const {
+    if (std::size_t const own = _layout.parameter(parameter).type; own != type) {
+        _protocol.refuse_type(parameter, "type", name_of(Config::parameter_dtypes[own]),
+                              name_of(Config::parameter_dtypes[type]));
+    }
+}
+
+template <class Config>
+template <class Visitor>
+void Engine<Config>::for_each_full_parameter(Visitor&& visit) {
+    _protocol.require_idle("for_each_full_parameter()");
+    std::optional<Weights<Engine>> weights; // handle of the last parameter's unit
+    for (std::size_t parameter = 0; parameter < _layout.parameters().size(); ++parameter) {
+        if (!weights || !_layout.is_member(weights->unit(), parameter)) {
+            weights.reset(); // first, so that only one unit at a time needs memory
+            weights.emplace(acquire(_layout.parameter(parameter).units.front()));
+            wait_for_weights();
+        }
+        with_types(_layout.parameter(parameter).type, [&]<class Types>(Types) {
+            visit(parameter, weights->template get<typename Types::Parameter>(parameter));
+        });
+    }
+}
+
+template <class Config>
+template <class Visitor>
+void Engine<Config>::for_each_owned_slice(Visitor&& visit) {
+    wait_for_owned_slices();
+    _shard.for_each_store([&](auto& store) { store.visit_slices(visit); });
+}
+
+/// Waits until the host may read what was acquired on the compute queue.
+template <class Config>
+void Engine<Config>::wait_for_weights() {
+    Backend::synchronise(Backend::record(_compute));
+    require_healthy();
+    try {
+        detail::wait_for_collectives(*_communicator, _queue);
+    } catch (...) {
+        fail();
+    }
+}
+
+/// Waits until the host may read and write what this rank owns.
+template <class Config>
+void Engine<Config>::wait_for_owned_slices() {
+    _parameters.wait_for_readers();
+    Backend::synchronise(Backend::record(_queue));
+    require_finished_collectives();
+}
+
+template <class Config>
+void Engine<Config>::require_finished_collectives() const {
+    if (!_protocol.is_broken()) {
+        detail::rethrow_failure_of(*_communicator);
+    }
+}
+
+/// The caller-owned memory of a parameter; null where the engine uses its own.
+template <class Config>
+CurrentMemory Engine<Config>::registered_memory(std::size_t parameter) const {
+    auto const& spec = _layout.parameter(parameter);
+    CurrentMemory memory{nullptr, nullptr, spec.elements};
+    with_types(spec.type, [&]<class Types>(Types) {
+        if (_options.storage != Storage::owned) {
+            memory.data = _parameters.template store<Types>().whole(parameter);
+        }
+        memory.gradient = _gradients.template store<Types>().callers(parameter);
+    });
+    return memory;
+}
+
+template <class Config>
+[[gnu::cold]] void Engine<Config>::check_memory(std::span<Registration const> parameters) const {
+    detail::require_same_count(_layout.parameters().size(), parameters.size(), _rank);
+    for (std::size_t index = 0; index < parameters.size(); ++index) {
+        AnyParameter const parameter(parameters[index]);
+        auto const& spec = _layout.parameter(index);
+        CurrentMemory const registered = registered_memory(index);
+        CurrentMemory const now{parameter.data, parameter.gradient, parameter.spec.elements};
+        detail::require_same_name(spec, parameter.spec.name, index, _rank);
+        detail::require_same_memory(spec, registered, now, _rank);
+        detail::require_no_other_memory(spec, registered, now, _rank);
+    }
+}
+
+/// Asks the caller where its memory lies now.
+template <class Config>
+[[gnu::cold]] void Engine<Config>::check_current_memory() const {
+    for (std::size_t index = 0; index < _layout.parameters().size(); ++index) {
+        detail::require_same_memory(_layout.parameter(index), registered_memory(index),
+                                    _options.current_memory(index), _rank);
+    }
+}
+
+template <class Config>
+[[gnu::cold]] void Engine<Config>::parameters_changed() {
+    _protocol.require_idle("parameters_changed()");
+    _protocol.require_nothing_held("parameters_changed()");
+    require_healthy();
+    try {
+        detail::compare_call(*_communicator, _queue, *_memory, {"parameters_changed()"});
+        // Commands on the compute queue may have made the changes.
+        Backend::wait(_queue, Backend::record(_compute), Fence::weights_read);
+        _parameters.wait_for_readers();
+        _parameters.drop_prefetched();
+        _shard.for_each_store([](auto& store) { store.round_written_masters(); });
+        _parameters.synchronise_changes();
+        _shard.copy_parameters_to_master();
+        detail::wait_for_collectives(*_communicator, _queue);
+    } catch (...) {
+        fail();
+    }
+}
+
+template <class Config>
+void Engine<Config>::in_ready_order(detail::RebuildRequest<Config> request) {
+    detail::EngineRebuild<Config>(*request._engine).run();
+}
+
+template <class Config>
+void Engine<Config>::set_learning_rate(std::size_t group, double factor) {
+    _protocol.require_alive();
+    _protocol.require_group(group, _control.group_count());
+    _protocol.require_rate(factor, "learning rate factor");
+    require_healthy();
+    try {
+        _control.set_learning_rate(group, factor);
+    } catch (...) {
+        fail();
+    }
+}
+
+template <class Config>
+void Engine<Config>::set_hyper_parameters(std::size_t group,
+                                          typename Config::Optimizer::Options const& hyper) {
+    _protocol.require_alive();
+    _protocol.require_group(group, _control.group_count());
+    Config::Optimizer::validate(hyper);
+    require_healthy();
+    try {
+        _control.set_hyper_parameters(group, hyper);
+    } catch (...) {
+        fail();
+    }
+}
+
+template <class Config>
+double Engine<Config>::learning_rate_factor(std::size_t group) const {
+    _protocol.require_group(group, _control.group_count());
+    return _control.learning_rate_factor(group);
+}
+
+template <class Config>
+auto Engine<Config>::hyper_parameters(std::size_t group) const ->
+    typename Config::Optimizer::Options {
+    _protocol.require_group(group, _control.group_count());
+    auto const options = _control.hyper_parameters(group);
+    require_finished_collectives();
+    return options;
+}
+
+template <class Config>
+void Engine<Config>::set_step_count(std::uint64_t count) {
+    _protocol.require_idle("set_step_count()");
+    detail::require_steps(count, "step count");
+    require_healthy();
+    try {
+        _control.set_step_count(count);
+    } catch (...) {
+        fail();
+    }
+}
+
+template <class Config>
+void Engine<Config>::set_loss_scaler_state(typename Config::LossScaler::State const& state) {
+    _protocol.require_idle("set_loss_scaler_state()");
+    _control.require_valid(state);
+    detail::check_unscaling(predivide(), state.scale);
+    require_healthy();
+    try {
+        _control.set_scaler_state(state);
+    } catch (...) {
+        fail();
+    }
+}
+
+template <class Config>
+void Engine<Config>::replace_loss_scale(float scale) {
+    _protocol.require_idle("set_loss_scale()");
+    auto scaler = Config::LossScaler::initial(_options.loss_scaler);
+    scaler.scale = scale;
+    _control.require_valid(scaler);
+    detail::check_unscaling(predivide(), scale);
+    require_healthy();
+    try {
+        _control.set_scale(scale);
+    } catch (...) {
+        fail();
+    }
+}
+
+template <class Config>
+std::uint64_t Engine<Config>::step_count() const {
+    std::uint64_t const count = _control.settled().step_count;
+    require_finished_collectives();
+    return count;
+}
+
+template <class Config>
+auto Engine<Config>::loss_scaler_state() const -> typename Config::LossScaler::State {
+    auto const state = _control.settled().scaler;
+    require_finished_collectives();
+    return state;
+}
+
+template <class Config>
+StepReport Engine<Config>::last_report() const {
+    StepReport report = _control.last_report();
+    require_finished_collectives();
+    return report;
+}
+
+template <class Config>
+void Engine<Config>::gather_block(ParameterType* block, std::size_t size) {
+    std::size_t elements = 0;
+    for (auto const& spec : _layout.parameters()) {
+        elements += spec.elements;
+    }
+    if (size != 0 && size != elements) {
+        detail::throw_error<InvalidArgument>(
+            {"zero: gather_to() got a block of ", size, " elements for ", elements, " (",
+             _protocol.rank_text(),
+             "); give one as long as all parameters, or an empty one on a rank that needs no "
+             "copy."});
+    }
+    detail::Drain<Backend> const drain(_compute); // nothing writes to the block after a throw
+    for_each_full_parameter([&](std::size_t parameter, auto values) {
+        if (size != 0 && !values.empty()) {
+            Backend::copy_bytes(_compute, block + _layout.first_element(parameter), values.data(),
+                                values.size_bytes());
+        }
+    });
+    Backend::synchronise(Backend::record(_compute));
+}
+
+template <class Config>
+void Engine<Config>::wait(Event const& done) {
+    Backend::synchronise(done);
+    require_healthy(); // reports the failure of an earlier command
+}
+
+template <class Config>
+void Engine<Config>::leave_callers_memory(Event const& done) {
+    if constexpr (is_host) {
+        if (_waits_for_callers) {
+            Backend::synchronise(done);
+            require_healthy();
+        }
+    }
+}
+
+template <class Config>
+StepReport Engine<Config>::report(std::uint64_t serial, Event const& done) {
+    wait(done);
+    return _control.report(serial, done);
+}
+
+template <class Config>
+auto Engine<Config>::loss_scale() const -> LossScale<Engine> {
+    _protocol.require_step("loss_scale()");
+    return LossScale<Engine>(*this);
+}
+
+} // namespace ZERO_NAMESPACE

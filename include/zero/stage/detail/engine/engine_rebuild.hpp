@@ -1,0 +1,130 @@
+#pragma once
+
+#include "../../../comm/detail/wait_for_collectives.hpp"
+#include "../../../core/detail/light_std.hpp"
+#include "../../../core/detail/namespace.hpp"
+#include "../../../layout/flat_layout.hpp"
+#include "../../engine.hpp"
+#include "../../parameter.hpp"
+#include "../common/engine_context.hpp"
+#include "../common/gather_on_host.hpp"
+#include "../gradients/gradient_scheduler.hpp"
+#include "../optimizer/optimizer_shard.hpp"
+#include "../parameters/parameter_scheduler.hpp"
+#include "../registration/compared_options.hpp"
+#include "../state/add_held_states.hpp"
+#include "../state/state_access.hpp"
+#include "../state/state_mover.hpp"
+#include "../state/state_table.hpp"
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Rebuilds the layout of an engine between two steps, in rank 0's order of readiness, and
+/// everything that depends on it. Implements the option `rebuild_buckets`. Collective; waits.
+template <class Config>
+class EngineRebuild {
+public:
+    explicit EngineRebuild(Engine<Config>& engine) noexcept : _engine(&engine) {}
+
+    [[gnu::cold]] void run() {
+        auto const& own_order = _engine->_ready_order.complete();
+        auto const shared =
+            broadcast_on_host(*_engine->_communicator, _engine->_queue, *_engine->_memory,
+                              {own_order.begin(), own_order.end()}, "ready order");
+        std::vector<std::size_t> const order(shared.begin(), shared.end());
+        std::vector<AnyParameter> const parameters = registered();
+        FlatLayout next = _engine->_make_layout(_engine->_number, _engine->_layout.world(),
+                                                parameters, _engine->_options, order);
+        auto& communicator = *_engine->_communicator;
+        auto const options =
+            compared_options(_engine->_number, _engine->_schedule, _engine->predivide(),
+                             _engine->_options, communicator);
+        require_agreement(next, Config::parameter_dtypes, options, communicator, _engine->_queue,
+                          *_engine->_memory);
+        _engine->_parameters.wait_for_readers();
+        _engine->_parameters.wait_for_leases();
+        // Commands on the compute queue may use memory that is freed below.
+        Backend::synchronise(Backend::record(_engine->_compute));
+        wait_for_collectives(*_engine->_communicator, _engine->_queue);
+        _engine->_ready_order.stop();
+        { // between two steps gradients are not state, and their memory is needed
+            GradientScheduler<Config> const freed = std::move(_engine->_gradients);
+        }
+        _engine->_gather_index.reset();
+        // From here on the old stores provide memory only, not geometry.
+        FlatLayout const old = std::exchange(_engine->_layout, std::move(next));
+        EngineContext<Config> const all = _engine->context(parameters);
+        ParameterScheduler<Config> store(all);
+        move_parameters(old, store, all);
+        store.continue_from(_engine->_parameters);
+        _engine->_parameters = std::move(store);
+        _engine->_gradients = GradientScheduler<Config>(all);
+        OptimizerShard<Config> shard(all, _engine->_parameters, _engine->_gradients);
+        move_states(old, shard, all);
+        _engine->_shard = std::move(shard);
+    }
+
+private:
+    using Communicator = typename Config::Communicator;
+    using Backend = typename Config::Backend;
+
+    /// Returns the registered parameters, without the initial values of owned ones.
+    [[nodiscard]] std::vector<AnyParameter> registered() const {
+        std::vector<AnyParameter> parameters;
+        for (std::size_t index = 0; index < _engine->_layout.parameters().size(); ++index) {
+            Engine<Config>::with_types(
+                _engine->_layout.parameter(index).type, [&]<class Types>(Types) {
+                    zero::Parameter<typename Types::Parameter, typename Types::Gradient> parameter;
+                    if (_engine->_options.storage != Storage::owned) {
+                        parameter.data = const_cast<typename Types::Parameter*>(
+                            _engine->_parameters.template store<Types>().whole(index));
+                    }
+                    parameter.gradient = _engine->_gradients.template store<Types>().callers(index);
+                    parameters.emplace_back(parameter).spec = _engine->_layout.parameter(index);
+                });
+        }
+        return parameters;
+    }
+
+    void move_parameters(FlatLayout const& old, ParameterScheduler<Config>& to,
+                         EngineContext<Config> const& all) {
+        StateMover<Communicator> const mover(old, all.row.shards_parameters(),
+                                             *_engine->_communicator, _engine->_queue,
+                                             *_engine->_memory);
+        for (std::size_t type = 0;
+             type < Config::types && _engine->_options.storage == Storage::owned; ++type) {
+            Engine<Config>::with_types(type, [&]<class Types>(Types) {
+                mover.move(
+                    held_parameters(_engine->_parameters.template store<Types>(), old, all, type),
+                    held_parameters(to.template store<Types>(), _engine->_layout, all, type));
+            });
+        }
+    }
+
+    static List<HeldArray> held_by(OptimizerShard<Config>& shard) {
+        List<HeldArray> all;
+        std::size_t type = 0;
+        shard.for_each_store([&](auto const& store) { add_held_states(all, store, type++); });
+        return all;
+    }
+
+    void move_states(FlatLayout const& old, OptimizerShard<Config>& to,
+                     EngineContext<Config> const& all) {
+        auto const sources = held_by(_engine->_shard);
+        auto const targets = held_by(to);
+        StateMover<Communicator> const mover(old, all.row.shards_optimizer(),
+                                             *_engine->_communicator, _engine->_queue,
+                                             *_engine->_memory);
+        for (std::size_t array = 0; array < sources.size(); ++array) {
+            mover.move(sources[array], targets[array]);
+        }
+    }
+
+    Engine<Config>* _engine;
+};
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,312 @@
+#pragma once
+
+// Construction, destruction and memory plan of an engine; included by engine.hpp.
+
+#include "../../../comm/detail/scratch_bytes_of.hpp"
+#include "../../../comm/detail/wait_for_collectives.hpp"
+#include "../../../core/detail/light_std.hpp"
+#include "../../../core/detail/namespace.hpp"
+#include "../../../core/detail/text.hpp"
+#include "../../../core/dtype.hpp"
+#include "../../../layout/gradient_source.hpp"
+#include "../../../layout/lease_plan.hpp"
+#include "../../../layout/lease_share.hpp"
+#include "../../../policy/gradient_reduction.hpp"
+#include "../../engine.hpp"
+#include "../gradients/gradient_store.hpp"
+#include "../gradients/gradient_sum_store.hpp"
+#include "../optimizer/optimizer_shard.hpp"
+#include "../registration/compared_options.hpp"
+#include "../registration/make_stage_layout.hpp"
+#include "../registration/validate_registration.hpp"
+#include "refuse_live_handles.hpp"
+
+#include <exception>
+#include <memory>
+#include <string>
+#include <type_traits>
+
+namespace ZERO_NAMESPACE {
+
+namespace detail {
+
+/// Returns a queue for communication. On a host it has room for the commands of 2 micro-steps of
+/// the model, or `default_capacity`: a loopback enqueues up to about 5 for each rank and bucket. A
+/// full queue waits, which cannot deadlock (docs/design.md); with room for 16 no step was faster.
+template <class Owned>
+[[gnu::cold]] std::unique_ptr<Owned> own_queue(FlatLayout const& layout, MemoryResource& memory) {
+    if constexpr (std::is_constructible_v<Owned, std::size_t, MemoryResource&>) {
+        constexpr std::size_t micro_steps = 2;
+        constexpr std::size_t most = Owned::default_capacity;
+        std::size_t const of_bucket = 5 * layout.world() + 4;
+        bool const is_small = layout.buckets() < most / micro_steps / of_bucket;
+        return std::make_unique<Owned>(
+            is_small ? (layout.buckets() + 1) * of_bucket * micro_steps : most, memory);
+    } else {
+        return std::make_unique<Owned>();
+    }
+}
+
+} // namespace detail
+
+// Not inlined: g++ 12 would assume that the values of empty optionals are read, and warn in the
+// caller's code.
+template <class Config>
+[[gnu::noinline, gnu::cold]] Engine<Config>::Engine(int number, Communicator& communicator,
+                                                    std::span<AnyParameter const> parameters,
+                                                    Options const& options, LayoutMaker make_layout)
+    : _number(number), _communicator(&communicator),
+      _rank(static_cast<std::size_t>(communicator.rank())), _options(options),
+      _memory(options.memory != nullptr ? options.memory : &Backend::default_memory()),
+      _make_layout(make_layout),
+      _layout(make_layout(number, static_cast<std::size_t>(communicator.size()), parameters,
+                          options, {})),
+      _ready_order(_layout.units(), options.rebuild_buckets != nullptr), _protocol(_layout, _rank),
+      _schedule(options.reduction.schedule.value_or(default_schedule(number))),
+      _own_queue(options.communication_queue
+                     ? nullptr
+                     : detail::own_queue<typename Backend::OwnedQueue>(_layout, *_memory)),
+      _queue(options.communication_queue ? usable(*options.communication_queue)
+                                         : Backend::handle(*_own_queue)),
+      _compute(usable(options.compute_queue)),
+      _control(_layout, communicator, _queue, _options, *_memory), _parameters(context(parameters)),
+      _gradients(context(parameters)), _shard(context(parameters), _parameters, _gradients),
+      _waits_for_callers(uses_callers_memory(parameters, options)), _drain(_queue) {
+    if constexpr (requires { Backend::require_arithmetic(_queue); }) {
+        Backend::rethrow_failure(_compute); // also refuses a missing stream
+        Backend::require_arithmetic(_queue);
+    } else if constexpr (requires { Backend::require_arithmetic(); }) {
+        Backend::require_arithmetic();
+    }
+    require_healthy();
+    try {
+        detail::require_agreement(
+            _layout, Config::parameter_dtypes,
+            detail::compared_options(_number, _schedule, predivide(), _options, communicator,
+                                     detail::hash_of_initialisation(parameters)),
+            communicator, _queue, *_memory);
+        _parameters.set_initial(parameters);
+        _shard.copy_parameters_to_master();
+        detail::wait_for_collectives(*_communicator, _queue);
+    } catch (...) {
+        fail();
+    }
+}
+
+/// Whether `step` waits for commands that use memory of the caller.
+template <class Config>
+[[gnu::cold]] bool Engine<Config>::uses_callers_memory(std::span<AnyParameter const> parameters,
+                                                       Options const& options) noexcept {
+    bool is_used = options.storage != Storage::owned;
+    for (AnyParameter const& parameter : parameters) {
+        is_used = is_used || parameter.gradient != nullptr;
+    }
+    return is_host && !options.asynchronous && is_used;
+}
+
+template <class Config>
+[[gnu::cold]] Engine<Config>::~Engine() {
+    if (_protocol.handles() != 0 || _live_gradients != 0) {
+        std::string const text =
+            detail::live_handles_text(_protocol.handles(), _live_gradients, _rank);
+        _communicator->abort(text, false); // peers in other processes would wait
+        detail::end_with_live_handles(text);
+    }
+    if (_protocol.is_in_step()) {
+        _communicator->abort(
+            detail::text({_protocol.rank_text(), " destroyed its engine inside a step"}),
+            std::uncaught_exceptions() > 0);
+    }
+    // Commands on the compute queue use weights and gradients of the engine.
+    detail::drain<Backend>(_compute, _before_capture);
+}
+
+template <class Config>
+[[gnu::cold]] auto Engine<Config>::context(std::span<AnyParameter const> parameters) const
+    -> detail::EngineContext<Config> {
+    StageRow row = stage_row(_number, _schedule);
+    if (has_one_micro_step() && has_gradient_block(_layout)) {
+        row.accumulation_buffer = row.reduced_gradients; // only the sums are kept
+    }
+    return {&_layout,
+            _communicator,
+            _queue,
+            parameters,
+            &_options,
+            _memory,
+            row,
+            _schedule,
+            has_one_micro_step(),
+            predivide(),
+            _ready_order.is_wanted() ? _options.leases_until_rebuild : 0,
+            _control.counts().is_any()};
+}
+
+template <class Config>
+auto Engine<Config>::usable(Queue queue) -> Queue {
+    if constexpr (requires { Backend::require_queue(queue); }) {
+        Backend::require_queue(queue);
+    }
+    return queue;
+}
+
+template <class Config>
+float Engine<Config>::predivide() const {
+    return predivide_factor(_options.reduction, _layout.world(), Config::communicates_float16);
+}
+
+template <class Config>
+[[gnu::cold]] MemoryPlan Engine<Config>::memory_plan() const {
+    MemoryPlan plan;
+    std::size_t largest_bucket_bytes = 0;
+    auto const all = context({});
+    for (std::size_t type = 0; type < Config::types; ++type) {
+        with_types(type, [&]<class Types>(Types) {
+            using Sums = detail::GradientSumStore<Config, Types>;
+            auto totals = all.totals(type, sizeof(typename Types::Communication));
+            if (Sums::sums_in_leases(all, type)) {
+                totals.gradient_lease_elements = 0;
+            }
+            largest_bucket_bytes =
+                detail::larger(largest_bucket_bytes, totals.largest_bucket_elements
+                                                         * sizeof(typename Types::Communication));
+            MemoryPlan own = plan_memory(all.row, totals, element_sizes<Types>(), _options.storage,
+                                         detail::has_wire<Types>(_schedule), 0);
+            if (Sums::sums_in_block(all)) {
+                own[BufferKind::gradients] = {
+                    totals.trainable_content * sizeof(typename Types::Gradient), 0, true};
+            }
+            plan += own;
+        });
+    }
+    plan[BufferKind::control].content_bytes = _control.size_bytes() + _gradients.table_bytes()
+                                              + _shard.table_bytes() + _parameters.table_bytes();
+    plan[BufferKind::communicator] = {
+        detail::scratch_bytes_of(*_communicator, largest_bucket_bytes), 0, true};
+    if constexpr (requires { _own_queue->size_bytes(); }) {
+        plan[BufferKind::commands].content_bytes = _own_queue ? _own_queue->size_bytes() : 0;
+    }
+    plan[BufferKind::scratch].content_bytes =
+        sizeof(float) * detail::scratch_floats<typename Config::Optimizer>(_layout, _rank, all.row);
+    return plan;
+}
+
+/// Whether the sums of any parameter type replace its gradients.
+template <class Config>
+[[gnu::cold]] bool Engine<Config>::keeps_sums_in_place() const {
+    auto const all = context({});
+    bool is_any = false;
+    for (std::size_t type = 0; type < Config::types; ++type) {
+        with_types(type, [&]<class Types>(Types) {
+            using Sums = detail::GradientSumStore<Config, Types>;
+            is_any = is_any || Sums::sums_in_block(all) || Sums::sums_in_leases(all, type);
+        });
+    }
+    return is_any;
+}
+
+template <class Config>
+[[gnu::cold]] std::string Engine<Config>::describe_memory() const {
+    std::string lines = to_string(memory_plan());
+    auto const all = context({});
+    for (std::size_t type = 0; type < Config::types; ++type) {
+        with_types(type, [&]<class Types>(Types) {
+            std::string leases = describe_leases(
+                _layout, all.row, element_sizes<Types>(), _options.storage,
+                spare_places(_options.extra_leases, all.further_leases), type, _options.gather,
+                detail::GradientSumStore<Config, Types>::sums_in_leases(all, type));
+            leases += detail::lease_reason(
+                _layout, all.row, type, all.has_one_micro_step,
+                std::is_same_v<typename Types::Gradient, typename Types::Accumulation>);
+            if (Config::types > 1 && !leases.empty()) {
+                lines += detail::text(
+                    {name_of(dtype_of<typename Types::Parameter>()), " parameters:\n"});
+            }
+            lines += leases;
+        });
+    }
+    return lines;
+}
+
+template <class Config>
+[[gnu::cold]] std::vector<std::string> Engine<Config>::unused_options() const {
+    std::vector<std::string> unused = detail::unused_options(
+        _number, _layout.world(), _options.gather, _options.update_tile_elements);
+    if (_options.reduction.one_micro_step && !keeps_sums_in_place()) {
+        unused.emplace_back("reduction.one_micro_step (it saves memory where sums have the type of "
+                            "the gradients, in stages 0 and 1, and with a single rank in every "
+                            "stage)");
+    }
+    if (_options.storage == Storage::adopted) {
+        auto const block = _options.adopted_block;
+        std::vector<std::size_t> offsets;
+        for (std::size_t index = 0; index < _layout.parameters().size(); ++index) {
+            offsets.push_back(_layout.parameter(index).elements == 0
+                                  ? 0
+                                  : static_cast<std::size_t>(static_cast<ParameterType const*>(
+                                                                 registered_memory(index).data)
+                                                             - block.data()));
+        }
+        std::string text = detail::uncovered_text(_layout, detail::as_span(offsets), block.size());
+        if (!text.empty()) {
+            unused.push_back(std::move(text));
+        }
+    }
+    return unused;
+}
+
+template <class Config>
+void Engine<Config>::require_healthy() {
+    try {
+        Backend::rethrow_failure(_queue);
+        Backend::rethrow_failure(_compute);
+        _gradients.rethrow_failure();
+        detail::rethrow_failure_of(*_communicator); // also failures found after its calls returned
+    } catch (...) {
+        fail();
+    }
+}
+
+template <class Config>
+[[gnu::cold]] void Engine<Config>::fail() {
+    try {
+        throw;
+    } catch (std::exception const& error) {
+        break_down(error.what()); // peers get its first line
+        throw;
+    } catch (...) {
+        break_down("an exception that is not a std::exception");
+        throw;
+    }
+}
+
+template <class Config>
+[[gnu::cold]] void Engine<Config>::fail_unless_refused() {
+    try {
+        throw;
+    } catch (OutOfOrder const& error) {
+        if (error.code() != 0) { // from the device: something waited during the capture of a graph
+            fail();
+        }
+        throw;
+    } catch (...) {
+        fail();
+    }
+}
+
+template <class Config>
+[[gnu::cold]] void Engine<Config>::break_down(char const* cause) noexcept {
+    _protocol.break_down(cause);
+    try {
+        _communicator->abort(
+            detail::text({_protocol.rank_text(), ": ", detail::first_line(cause)}));
+    } catch (...) { // no memory for the text
+        _communicator->abort(cause);
+    }
+    if (_waits_for_callers) { // the caller may free that memory while the exception passes
+        detail::drain<Backend>(_queue);
+        detail::drain<Backend>(_compute);
+    }
+}
+
+} // namespace ZERO_NAMESPACE

@@ -1,0 +1,399 @@
+#pragma once
+
+// The call protocol of an engine, from begin_step() to the end of a step; included by engine.hpp.
+
+#include "../../../comm/detail/wait_for_collectives.hpp"
+#include "../../../core/detail/namespace.hpp"
+#include "../../../core/detail/throw_error.hpp"
+#include "../../engine.hpp"
+#include "../common/gather_on_host.hpp"
+#include "../gradients/gradient_norms.hpp"
+
+namespace ZERO_NAMESPACE {
+
+template <class Config>
+void Engine<Config>::begin_step() {
+    _protocol.require_idle("begin_step()");
+    _protocol.require_nothing_written("begin_step()");
+    if (_options.current_memory) {
+        check_current_memory();
+    }
+    _control.require_first_gradients(_compute);
+    if (_parameters.schedule().evidence().is_changed) {
+        require_same_order();
+    }
+    require_healthy();
+    try {
+        _control.skips().answer(_control.serial());
+        _control.capture(_compute);
+    } catch (TooManySkips const&) { // on every rank: the engine remains usable
+        throw;
+    } catch (...) {
+        fail();
+    }
+    _gradients.begin_step();
+    _ready_order.begin_step();
+    _parameters.schedule().begin_step();
+    _protocol.begin_step();
+}
+
+template <class Config>
+void Engine<Config>::begin_micro_step(bool is_last) {
+    _protocol.require_may_begin_micro_step(_gradients.reduces_once(), _options.reduction);
+    _gradients.begin_micro_step(is_last);
+    _parameters.schedule().begin_micro_step();
+    _protocol.begin_micro_step(is_last);
+}
+
+template <class Config>
+void Engine<Config>::end_micro_step() {
+    _protocol.require_micro_step("end_micro_step()");
+    bool const refuses_unused = _options.unused_parameters == UnusedParameters::error;
+    constexpr bool compares = requires { requires Communicator::is_checked; };
+    if (refuses_unused && !compares) {
+        require_all_used();
+    }
+    require_healthy();
+    try {
+        _parameters.gather_deferred();
+        _gradients.end_micro_step(_compute);
+    } catch (...) {
+        fail();
+    }
+    if (refuses_unused && compares) {
+        // After all reductions: a rank without a gradient starts some of them only here.
+        require_all_used();
+    }
+    _parameters.schedule().end_micro_step(true);
+    _protocol.end_micro_step();
+}
+
+template <class Config>
+auto Engine<Config>::micro_steps(std::size_t count) -> MicroSteps<Engine> {
+    if (count == 0) {
+        detail::throw_error<InvalidArgument>(
+            {"zero: micro_steps(0): a step accumulates at least one micro-step."});
+    }
+    return {*this, count};
+}
+
+template <class Config>
+auto Engine<Config>::acquire(std::size_t unit, std::optional<Queue> reader) -> Weights<Engine> {
+    _protocol.require_alive();
+    _protocol.require_unit(unit);
+    Queue const queue = usable(reader.value_or(_compute));
+    require_healthy();
+    try {
+        _parameters.acquire(unit, queue);
+    } catch (...) {
+        fail_unless_refused();
+    }
+    _protocol.acquire(unit);
+    return {*this, unit, queue};
+}
+
+template <class Config>
+auto Engine<Config>::gradients(std::size_t unit, std::optional<Queue> writer, bool is_zeroed)
+    -> Gradients<Engine> {
+    _protocol.require_gradient_call("gradients()");
+    _protocol.require_not_ready(_gradients.readiness(), unit);
+    Queue const queue = usable(writer.value_or(_compute));
+    require_healthy();
+    try {
+        _gradients.acquire(unit, queue, is_zeroed);
+    } catch (...) {
+        fail_unless_refused();
+    }
+    return {*this, unit, _protocol.micro_step_serial()};
+}
+
+template <class Config>
+auto Engine<Config>::hand_over(std::size_t unit, std::size_t parameter, void const* gradient,
+                               std::size_t elements, DType type, std::optional<Queue> writer)
+    -> Event {
+    _protocol.require_gradient_call("hand_over()");
+    _protocol.require_member(unit, parameter);
+    with_types(_layout.parameter(parameter).type, [&]<class Types>(Types) {
+        if (constexpr DType own = dtype_of<typename Types::Gradient>(); own != type) {
+            _protocol.refuse_type(parameter, "gradient", name_of(own), name_of(type));
+        }
+    });
+    _protocol.require_not_ready(_gradients.readiness(), unit);
+    _protocol.require_transient_gradient(parameter, elements,
+                                         _gradients.is_in_callers_memory(parameter));
+    Queue const queue = usable(writer.value_or(_compute));
+    _waits_for_callers = is_host && !_options.asynchronous;
+    require_healthy();
+    try {
+        return _gradients.hand_over(unit, parameter, gradient, queue);
+    } catch (...) {
+        fail_unless_refused();
+    }
+}
+
+template <class Config>
+void Engine<Config>::gradients_ready(std::size_t unit, std::optional<Queue> writer) {
+    _protocol.require_gradient_call("gradients_ready()");
+    _protocol.require_unit(unit);
+    Queue const queue = usable(writer.value_or(_compute));
+    if (_gradients.readiness().is_unit_ready(unit)) {
+        return;
+    }
+    _protocol.require_used(unit, _number < 3 || _parameters.schedule().was_acquired(unit),
+                           _gradients.deliveries());
+    require_healthy();
+    try {
+        _parameters.gather_deferred();
+        _gradients.set_ready(unit, queue);
+    } catch (...) {
+        fail_unless_refused();
+    }
+    _ready_order.note(unit);
+}
+
+template <class Config>
+auto Engine<Config>::gradient_norms(NormKind kind, NormScope scope) -> std::vector<double> {
+    _protocol.require_accumulated("gradient_norms()");
+    // While a graph is captured this throws, before anything is enqueued.
+    double const factor = _control.gradient_factor(_protocol.micro_steps(), predivide());
+    std::vector<double> norms;
+    require_healthy();
+    try {
+        _gradients.finish_step();
+        norms = detail::GradientNorms<Config>(_layout, _control.group_count(), scope)
+                    .measure(kind, factor, _gradients, *_communicator, _queue, *_memory);
+    } catch (...) {
+        fail();
+    }
+    _protocol.end_accumulation();
+    return norms;
+}
+
+template <class Config>
+auto Engine<Config>::step(double learning_rate, std::optional<std::int64_t> weight)
+    -> StepTicket<Engine> {
+    decide(learning_rate, weight);
+    require_healthy();
+    try {
+        if (!_parameters.sends_updates()) {
+            _shard.update_all(_control.rows(), _control.decision());
+            _parameters.publish_unsent();
+        } else { // in order of use by the next forward pass
+            for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) {
+                _shard.update(bucket, _control.rows(), _control.decision());
+                _parameters.publish(bucket);
+            }
+        }
+    } catch (...) {
+        fail();
+    }
+    return end_step();
+}
+
+template <class Config>
+template <class Update>
+    requires(!std::is_convertible_v<Update, std::optional<std::int64_t>>
+             && !std::is_floating_point_v<std::remove_cvref_t<Update>>)
+auto Engine<Config>::step(double learning_rate, Update&& update, std::optional<std::int64_t> weight)
+    -> StepTicket<Engine> {
+    decide(learning_rate, weight);
+    require_healthy();
+    try {
+        if (waits_for_update()) {
+            auto const factor_of = [&](std::size_t group) {
+                return _control.factor_of_group(group);
+            };
+            std::uint64_t const number = _control.settled().step_count;
+            auto const numbers = _control.counts().numbers(number);
+            _shard.for_each_store([&](auto const& store) {
+                store.update_by(update, factor_of, learning_rate, number, numbers);
+            });
+        }
+        publish_all();
+    } catch (...) {
+        fail();
+    }
+    return end_step();
+}
+
+template <class Config>
+bool Engine<Config>::waits_for_update() {
+    detail::wait_for_collectives(*_communicator, _queue);
+    return !Backend::load(_control.decision()).skip;
+}
+
+template <class Config>
+void Engine<Config>::publish_all() {
+    for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) {
+        _parameters.publish(bucket);
+    }
+}
+
+template <class Config>
+void Engine<Config>::decide(double learning_rate, std::optional<std::int64_t> weight) {
+    _protocol.require_may_step(learning_rate);
+    _control.require_finite_rates(learning_rate);
+    _protocol.require_weight(weight, _options.reduction.kind == ReductionKind::weighted_mean);
+    _protocol.require_nothing_held("step()");
+    require_healthy();
+    try {
+        _gradients.finish_step();
+        _parameters.wait_for_readers();
+        _parameters.drop_prefetched();
+        _control.decide(_shard, learning_rate, _protocol.steps_begun(), _protocol.micro_steps(),
+                        weight, predivide(), _gradients.deliveries().evidence(), order_evidence(),
+                        _gradients.deliveries().noted());
+    } catch (...) {
+        fail();
+    }
+}
+
+/// In stages 0 to 2 `acquire` sends nothing, so its order is compared in stage 3 only.
+template <class Config>
+detail::OrderEvidence Engine<Config>::order_evidence() const {
+    auto evidence = _parameters.schedule().evidence();
+    evidence.is_compared =
+        evidence.is_compared && stage_row(_number, _schedule).shards_parameters();
+    return evidence;
+}
+
+/// Throws if the ranks acquired or gathered units in different orders in the last step. Waits for
+/// its decision; only a rank whose order or gathers changed calls it. A step that is captured in a
+/// graph is not checked.
+template <class Config>
+[[gnu::cold]] void Engine<Config>::require_same_order() {
+    Event const now = Backend::record(_compute);
+    if constexpr (requires { now.is_captured(); }) {
+        if (now.is_captured()) {
+            return;
+        }
+    }
+    if (!order_evidence().is_compared || _control.serial() == 0) {
+        return;
+    }
+    require_healthy();
+    try {
+        detail::wait_for_collectives(*_communicator, _queue);
+        auto const agreement = _control.settled().integers.agreement;
+        if (agreement.is_same()) {
+            return;
+        }
+        auto const& schedule = _parameters.schedule();
+        if (!agreement.is_changed_everywhere()) { // the other ranks call no collective here
+            schedule.throw_change();
+        }
+        auto const own = schedule.recorded();
+        std::size_t most = 0;
+        for (std::uint64_t const size :
+             detail::gather_on_host(*_communicator, _queue, *_memory, {std::uint64_t{own.size()}},
+                                    "length of the order of units")) {
+            most = detail::larger(most, static_cast<std::size_t>(size));
+        }
+        std::vector<std::uint64_t> padded(own.begin(), own.end());
+        padded.resize(most, detail::GatherSchedule::none);
+        detail::throw_order_mismatch(
+            _layout,
+            detail::as_span(
+                detail::gather_on_host(*_communicator, _queue, *_memory, padded, "order of units")),
+            most);
+    } catch (...) {
+        fail();
+    }
+}
+
+template <class Config>
+auto Engine<Config>::end_step() -> StepTicket<Engine> {
+    _protocol.end_step();
+    Event const done = Backend::record(_queue);
+    remember(done);
+    _gradients.end_step(_compute, done);
+    if (_ready_order.is_wanted()) {
+        require_healthy();
+        try {
+            _options.rebuild_buckets(detail::RebuildRequest<Config>(*this));
+        } catch (...) {
+            fail();
+        }
+    }
+    leave_callers_memory(done);
+    _control.skips().end_step(_control.serial(), done);
+    _control.require_gradients(done);
+    _control.answer_overflow(done);
+    return {*this, _control.serial(), done};
+}
+
+template <class Config>
+void Engine<Config>::cancel_step() {
+    _protocol.require_step("cancel_step()");
+    require_healthy();
+    try {
+        _parameters.gather_deferred();
+        _gradients.cancel(_compute);
+        _parameters.schedule().end_micro_step(false);
+        _parameters.drop_prefetched();
+    } catch (...) {
+        fail();
+    }
+    _protocol.end_step();
+    if (_waits_for_callers) {
+        leave_callers_memory(Backend::record(_queue));
+    }
+}
+
+template <class Config>
+void Engine<Config>::join() {
+    _protocol.require_idle("join()");
+    _protocol.require_nothing_held("join()");
+    require_healthy();
+    try {
+        _parameters.drop_prefetched();
+        _parameters.wait_for_readers();
+        Backend::wait(_queue, Backend::record(_compute), Fence::weights_read);
+        Backend::wait(_compute, Backend::record(_queue), Fence::weights_published);
+        _parameters.forget_events();
+        _gradients.forget_events();
+        _control.forget_events();
+        if constexpr (requires { _communicator->forget_events(); }) {
+            _communicator->forget_events();
+        }
+        remember(Backend::record(_compute));
+    } catch (...) {
+        fail();
+    }
+}
+
+template <class Config>
+void Engine<Config>::remember(Event const& point) {
+    if constexpr (requires { point.is_captured(); }) {
+        _before_capture = point.is_captured() ? _before_capture : point;
+    }
+}
+
+template <class Config>
+void Engine<Config>::release(std::size_t unit, Queue reader) noexcept {
+    _protocol.release(unit);
+    try {
+        _parameters.release(unit, reader);
+    } catch (std::exception const& error) {
+        break_down(error.what());
+    }
+}
+
+/// A checked communicator compares readiness over the ranks; otherwise each rank checks its own.
+template <class Config>
+void Engine<Config>::require_all_used() {
+    std::vector<std::uint64_t> unused{
+        _protocol.first_unused(_gradients.readiness(), _gradients.deliveries())};
+    if constexpr (requires { requires Communicator::is_checked; }) {
+        require_healthy();
+        try {
+            unused = detail::gather_on_host(*_communicator, _queue, *_memory, unused,
+                                            "unused parameters");
+        } catch (...) {
+            fail();
+        }
+    }
+    _protocol.require_all_used(detail::as_span(unused));
+}
+
+} // namespace ZERO_NAMESPACE

@@ -1,0 +1,298 @@
+#pragma once
+
+#include "../../../comm/communicator.hpp"
+#include "../../../core/buffer.hpp"
+#include "../../../core/detail/light_std.hpp"
+#include "../../../core/detail/namespace.hpp"
+#include "../../../core/hash.hpp"
+#include "../../../core/memory_resource.hpp"
+#include "../../../layout/cuts.hpp"
+#include "../../../layout/flat_layout.hpp"
+#include "../../../layout/gradient_source.hpp"
+#include "../../../layout/memory_plan.hpp"
+#include "../../../layout/piece.hpp"
+#include "../../../layout/placement.hpp"
+#include "../../../layout/wire_chunk.hpp"
+#include "../../parameter.hpp"
+#include "../common/bucket_scope.hpp"
+#include "../common/drain.hpp"
+#include "../common/engine_context.hpp"
+#include "../memory/placed_buffer.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Whether gradients are converted into a buffer of their own before they are sent.
+template <class Types>
+constexpr bool has_wire(ReductionSchedule schedule) noexcept {
+    using C = typename Types::Communication;
+    return !std::is_same_v<typename Types::Gradient, C>
+           || (schedule == ReductionSchedule::boundary
+               && !std::is_same_v<typename Types::Accumulation, C>);
+}
+
+/// @brief Owns the buffer in which gradients are converted to the communication type, and sends
+/// buckets through it. A member of GradientSumStore.
+///
+/// A bucket that is larger than the buffer is sent in chunks, so that no buffer is as large as the
+/// largest tensor. Sums are formed per element, so chunks change no bit.
+template <class Config, class Types>
+class GradientWire {
+public:
+    using C = typename Types::Communication;
+    using Backend = typename Config::Backend;
+
+    [[gnu::cold]] explicit GradientWire(TypeContext<Config> const& context)
+        : _capacity(context.options->reduction.wire_bytes / sizeof(C)),
+          _buffer(*context.memory,
+                  has_wire<Types>(context.schedule)
+                      ? context.totals(context.type, sizeof(C)).wire_elements
+                      : 0,
+                  BufferKind::wire),
+          _cuts(context.layout->world() + 1, 0) {}
+
+    /// @brief Converts a bucket chunk by chunk and calls `send(wire, cuts, first)` for each chunk.
+    /// `cuts` are its W + 1 cuts, valid during the call. `first(r)` is the offset in the bucket of
+    /// the element at `wire + cuts[r]`.
+    /// @param factor multiplies the values before the conversion
+    template <class From, class Send>
+    void for_chunks(typename Backend::Queue queue, std::span<std::size_t const> cuts,
+                    From const* source, float factor, Send const& send) {
+        std::size_t const stride = wire_stride(cuts, _capacity);
+        if (cuts.back() <= _capacity) {
+            Backend::convert(queue, _buffer.data(), source, cuts.back(), factor);
+            send(_buffer.data(), cuts, [&](std::size_t rank) { return cuts[rank]; });
+            return;
+        }
+        for (std::size_t chunk = 0; chunk < wire_chunks(cuts, _capacity); ++chunk) {
+            auto const part = [&](std::size_t rank) {
+                return wire_part(cuts[rank], cuts[rank + 1], stride, chunk);
+            };
+            auto const first = [&](std::size_t rank) { return cuts[rank] + part(rank).begin; };
+            for (std::size_t rank = 0; rank + 1 < cuts.size(); ++rank) {
+                std::size_t const elements = part(rank).size();
+                if (elements != 0) {
+                    Backend::convert(queue, _buffer.data() + _cuts[rank], source + first(rank),
+                                     elements, factor);
+                }
+                _cuts[rank + 1] = _cuts[rank] + elements;
+            }
+            send(_buffer.data(), std::span<std::size_t const>(_cuts.data(), _cuts.size()), first);
+        }
+    }
+
+private:
+    std::size_t _capacity; ///< in elements
+    Buffer<C> _buffer;
+    std::vector<std::size_t> _cuts; ///< cuts of the current chunk
+};
+
+/// @brief Owns the reduced gradients of one parameter type: the accumulation buffer and the wire
+/// buffer through which gradients are sent. A member of GradientStore, which owns their sources.
+///
+/// Every number is rounded at the same places in every stage. It is written in the gradient type,
+/// summed over ranks in float and rounded once to the communication type, and added over
+/// micro-steps in the accumulation type. Under the boundary schedule the addition precedes the sum.
+template <class Config, class Types>
+class GradientSumStore {
+public:
+    using G = typename Types::Gradient;
+    using C = typename Types::Communication;
+    using A = typename Types::Accumulation;
+    using Backend = typename Config::Backend;
+    using Communicator = typename Config::Communicator;
+
+    /// @brief Whether sums over the ranks replace the gradients in the caller's block, so that no
+    /// accumulation buffer exists. Only with one micro-step per step.
+    [[nodiscard]] static bool sums_in_block(EngineContext<Config> const& context) {
+        return std::is_same_v<G, C> && std::is_same_v<G, A> && context.has_one_micro_step
+               && has_gradient_block(*context.layout);
+    }
+
+    /// @brief Whether sums over the ranks replace the gradients in the engine's memory, so that it
+    /// holds the sums and no leases. Only with one micro-step per step. The first micro-step of a
+    /// step would only copy each gradient, so the bits are the same.
+    [[nodiscard]] static bool sums_in_leases(EngineContext<Config> const& context,
+                                             std::size_t type) {
+        return std::is_same_v<G, A> && context.has_one_micro_step
+               && can_sum_in_leases(*context.layout, context.row, type);
+    }
+
+    [[gnu::cold]] GradientSumStore(TypeContext<Config> const& context, std::size_t buckets)
+        : _layout(context.layout), _communicator(context.communicator), _queue(context.queue),
+          _rank(context.rank()), _is_replicated(!context.row.shards_optimizer()),
+          _predivide(context.predivide),
+          _sums_in_sources(sums_in_block(context) || sums_in_leases(context, context.type)),
+          _sum(*_layout, _sums_in_sources ? 0 : buckets, context.type, _rank,
+               context.row.accumulation_buffer, *context.memory, BufferKind::gradients),
+          _wire(context), _cuts(_layout->world()), _drain(context.queue) {
+        Backend::fill(_queue, _sum.data(), _sum.size(), A{});
+    }
+
+    /// @brief Whether the sums of a bucket replace its gradients; see `use_sources`.
+    [[nodiscard]] bool sums_in_sources() const noexcept { return _sums_in_sources; }
+
+    /// @brief Sets where the sums of each bucket replace its gradients, if `sums_in_sources`.
+    void use_sources(List<G*> sources) {
+        if constexpr (std::is_same_v<A, G>) {
+            _sources = std::move(sources);
+        }
+    }
+
+    /// @brief The address of element `index` of a bucket of reduced gradients. Unless they are
+    /// replicated, it must lie in this rank's extent.
+    [[nodiscard]] A* at(std::size_t bucket, std::size_t index) const noexcept {
+        return _sums_in_sources ? _sources[bucket] + index : _sum.at(bucket, index);
+    }
+
+    /// @brief Adds values to the accumulation buffer, from element `begin` of a bucket on; the
+    /// first addition of a step overwrites it.
+    template <class From>
+    void add(std::size_t bucket, std::size_t begin, From const* values, std::size_t elements,
+             bool is_first) {
+        if (is_first) {
+            Backend::convert(_queue, at(bucket, begin), values, elements, 1.0F);
+        } else {
+            Backend::accumulate(_queue, at(bucket, begin), values, elements);
+        }
+    }
+
+    /// @brief Sums `source` over the ranks into the accumulation buffer: the whole bucket if
+    /// `is_whole` and gradients are replicated, otherwise the own extent. Collective.
+    template <class From>
+    void reduce(std::size_t bucket, From* source, bool is_first, bool is_whole) {
+        auto const cuts = _cuts.of(_layout->cuts(bucket));
+        if (cuts.back() == 0) {
+            return;
+        }
+        bool const is_all_reduce = _is_replicated && is_whole;
+        float const factor = 1.0F / _predivide;
+        if constexpr (!std::is_same_v<From, C>) {
+            _wire.for_chunks(_queue, cuts, source, factor,
+                             [&](C* wire, auto chunk, auto const& first) {
+                                 if (is_all_reduce) {
+                                     all_reduce(bucket, wire, wire, chunk);
+                                     if (chunk.data() == cuts.data()) { // the whole bucket
+                                         add(bucket, 0, wire, cuts.back(), is_first);
+                                         return;
+                                     }
+                                     for (std::size_t rank = 0; rank + 1 < chunk.size(); ++rank) {
+                                         add(bucket, first(rank), wire + chunk[rank],
+                                             chunk[rank + 1] - chunk[rank], is_first);
+                                     }
+                                 } else {
+                                     scatter_into_sum(bucket, first(_rank), wire, chunk, is_first);
+                                 }
+                             });
+        } else {
+            if (_predivide != 1.0F) {
+                Backend::convert(_queue, source, source, cuts.back(), factor);
+            }
+            if (is_all_reduce) {
+                C* const result = result_of(bucket, 0, source, is_first);
+                all_reduce(bucket, source, result, cuts);
+                add_result(bucket, 0, result, cuts.back(), is_first);
+            } else {
+                scatter_into_sum(bucket, cuts[_rank], source, cuts, is_first);
+            }
+        }
+    }
+
+    /// @brief Gathers the sums of all extents, for replicated gradients. Collective.
+    void gather(std::size_t bucket) {
+        auto const cuts = _cuts.of(_layout->cuts(bucket));
+        if (cuts.back() != 0) {
+            A* const sum = at(bucket, 0);
+            _communicator->all_gather(sum + cuts[_rank], sum, cuts, _queue,
+                                      bucket_tag("gradient sums of bucket", *_layout, bucket));
+        }
+    }
+
+private:
+    void all_reduce(std::size_t bucket, C const* values, C* result,
+                    std::span<std::size_t const> cuts) {
+        _communicator->all_reduce(values, result, cuts, _queue, gradient_tag(bucket));
+    }
+
+    /// Reduces `values` to this rank's extent and accumulates it. Collective.
+    /// @param begin index in the bucket of the extent's first element
+    void scatter_into_sum(std::size_t bucket, std::size_t begin, C* values,
+                          std::span<std::size_t const> cuts, bool is_first) {
+        if constexpr (AccumulatesReduceScatter<Communicator, C, A>) {
+            _communicator->reduce_scatter(static_cast<C const*>(values), at(bucket, begin), cuts,
+                                          _queue, gradient_tag(bucket), !is_first);
+        } else {
+            C* const result = result_of(bucket, begin, values + cuts[_rank], is_first);
+            _communicator->reduce_scatter(static_cast<C const*>(values), result, cuts, _queue,
+                                          gradient_tag(bucket));
+            add_result(bucket, begin, result, cuts[_rank + 1] - cuts[_rank], is_first);
+        }
+    }
+
+    /// Where the sum over ranks is written: in the accumulation buffer if nothing needs to be added
+    /// or converted, otherwise in place.
+    C* result_of(std::size_t bucket, std::size_t begin, C* in_place, bool is_first) const noexcept {
+        if constexpr (std::is_same_v<A, C>) {
+            return is_first ? at(bucket, begin) : in_place;
+        } else {
+            return in_place;
+        }
+    }
+
+    /// Accumulates a sum over ranks unless it was written where it belongs.
+    void add_result(std::size_t bucket, std::size_t begin, C const* result, std::size_t elements,
+                    bool is_first) {
+        if (static_cast<void const*>(result) != at(bucket, begin)) {
+            add(bucket, begin, result, elements, is_first);
+        }
+    }
+
+    CollectiveTag gradient_tag(std::size_t bucket) const noexcept {
+        return bucket_tag("gradients of bucket", *_layout, bucket);
+    }
+
+    FlatLayout const* _layout;
+    Communicator* _communicator;
+    typename Backend::Queue _queue;
+    std::size_t _rank;
+    bool _is_replicated; ///< every rank holds all reduced gradients
+    float _predivide;
+    bool _sums_in_sources; ///< see `sums_in_block` and `sums_in_leases`
+    List<A*> _sources;     ///< by bucket, if sums replace gradients
+    PlacedBuffer<A> _sum;
+    GradientWire<Config, Types> _wire;
+    CutList _cuts; ///< cuts of the bucket that is sent
+    Drain<Backend> _drain;
+};
+
+/// @brief Returns whether every rank may compute the initial values of a bucket, so that each owner
+/// fills its extent. The same on every rank.
+[[gnu::cold]] inline bool is_filled_by_owners(FlatLayout const& layout, std::size_t bucket,
+                                              std::span<AnyParameter const> parameters) {
+    for (Piece const& piece : layout.pieces(bucket)) {
+        if (!parameters[piece.parameter].is_deterministic) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/// @brief Hashes which parameters every rank may initialise, and which of these have an
+/// initialiser.
+[[gnu::cold]] inline std::uint64_t
+hash_of_initialisation(std::span<AnyParameter const> parameters) noexcept {
+    Hash hash;
+    for (AnyParameter const& parameter : parameters) {
+        bool const is_called = parameter.initialise ? parameter.is_deterministic : false;
+        hash.add(parameter.is_deterministic).add(is_called);
+    }
+    return hash.value();
+}
+
+} // namespace ZERO_NAMESPACE::detail

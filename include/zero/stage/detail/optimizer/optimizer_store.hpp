@@ -1,0 +1,441 @@
+#pragma once
+
+#include "../../../backend/slices.hpp"
+#include "../../../backend/update_decision.hpp"
+#include "../../../core/convert.hpp"
+#include "../../../core/detail/light_std.hpp"
+#include "../../../core/detail/namespace.hpp"
+#include "../../../layout/flat_layout.hpp"
+#include "../../../layout/memory_plan.hpp"
+#include "../../../layout/piece.hpp"
+#include "../../../layout/placement.hpp"
+#include "../../../ops/exact_sum.hpp"
+#include "../../../ops/norm.hpp"
+#include "../../../policy/master_weights_policy.hpp"
+#include "../../owned_slice.hpp"
+#include "../common/drain.hpp"
+#include "../common/engine_context.hpp"
+#include "../common/step_state.hpp"
+#include "../gradients/gradient_store.hpp"
+#include "../parameters/parameter_store.hpp"
+#include "master_weight_store.hpp"
+#include "optimizer_state_store.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Returns the range of a bucket that a rank updates.
+inline Range updated_range(FlatLayout const& layout, std::size_t bucket, std::size_t rank,
+                           StageRow const& row) {
+    return row.shards_optimizer() ? layout.extent(bucket, rank) : Range{0, layout.elements(bucket)};
+}
+
+/// @brief Notes what a visitor of `for_each_owned_slice` writes where a parameter has a copied
+/// master weight: the value, or the master weight. Each call that makes the other one follow then
+/// knows which is newer. For memory that the host can read. A member of `OptimizerStore`.
+///
+/// While a slice is visited it needs a copy of that slice, and afterwards a byte for each element
+/// of the slices that were written, until one of the calls.
+/// @tparam P type of the parameter, @tparam M type of its master weight
+template <class P, class M>
+class WrittenWeights {
+public:
+    /// @brief Calls `visit()` and notes what it writes.
+    /// @param index number of the slice, @param values, masters of equal length
+    template <class Visit>
+    void watch(std::size_t index, std::span<P> values, std::span<M> masters, Visit&& visit) {
+        auto const old_values = copy_of(values);
+        auto const old_masters = copy_of(masters);
+        try {
+            visit();
+        } catch (...) {
+            note(index, values, old_values.data(), masters, old_masters.data());
+            throw;
+        }
+        note(index, values, old_values.data(), masters, old_masters.data());
+    }
+
+    [[nodiscard]] bool is_empty() const noexcept { return _slices.size() == 0; }
+
+    /// @brief Sets the master weights to the values that were written.
+    void take_over_values() noexcept {
+        for_written(Written::value,
+                    [](P& value, M& master) { master = from_float<M>(to_float(value)); });
+    }
+
+    /// @brief Rounds the master weights that were written to the values.
+    void round_masters() noexcept {
+        for_written(Written::master, [](P& value, M& master) { value = rounded(master); });
+    }
+
+    /// @brief Forgets all writes.
+    void forget() noexcept { _slices = List<Slice>(); }
+
+private:
+    enum class Written : std::uint8_t { nothing, value, master };
+
+    struct Slice {
+        std::size_t index = 0;
+        std::span<P> values{};
+        std::span<M> masters{};
+        List<Written> written{}; ///< by element: the last write
+    };
+
+    [[nodiscard]] static P rounded(M master) noexcept { return from_float<P>(to_float(master)); }
+
+    template <class T>
+    [[nodiscard]] static bool differ(T const& a, T const& b) noexcept {
+        return std::memcmp(&a, &b, sizeof(T)) != 0;
+    }
+
+    template <class T>
+    [[nodiscard]] static List<T> copy_of(std::span<T> values) {
+        List<T> copy(values.size());
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            copy[i] = values[i];
+        }
+        return copy;
+    }
+
+    void note(std::size_t index, std::span<P> values, P const* old_values, std::span<M> masters,
+              M const* old_masters) {
+        Slice* slice = nullptr;
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            bool const is_master = differ(masters[i], old_masters[i]);
+            if (!is_master && !differ(values[i], old_values[i])) {
+                continue;
+            }
+            slice = slice == nullptr ? &find(index, values, masters) : slice;
+            slice->written[i] = is_master ? Written::master : Written::value;
+        }
+    }
+
+    [[nodiscard]] Slice& find(std::size_t index, std::span<P> values, std::span<M> masters) {
+        std::size_t place = _next; // slices are visited in order
+        for (std::size_t turn = 0; turn < _slices.size(); ++turn, ++place) {
+            place = place < _slices.size() ? place : 0;
+            if (_slices[place].index == index) {
+                _next = place + 1;
+                return _slices[place];
+            }
+        }
+        Slice slice;
+        slice.index = index;
+        slice.values = values;
+        slice.masters = masters;
+        slice.written = List<Written>(values.size());
+        _slices.push_back(std::move(slice));
+        _next = 0;
+        return _slices[_slices.size() - 1];
+    }
+
+    /// Skips elements that agree: a step may have followed, or both were written.
+    template <class Change>
+    void for_written(Written kind, Change const& change) noexcept {
+        for (Slice& slice : _slices) {
+            for (std::size_t i = 0; i < slice.values.size(); ++i) {
+                if (slice.written[i] == kind
+                    && differ(slice.values[i], rounded(slice.masters[i]))) {
+                    change(slice.values[i], slice.masters[i]);
+                }
+            }
+        }
+    }
+
+    List<Slice> _slices; ///< those that were written
+    std::size_t _next = 0;
+};
+
+/// @brief The arguments of an OptimizerStore: the memory to which its tables point.
+template <class Config, class Types>
+struct OptimizerContext : TypeContext<Config> {
+    ParameterStore<Config, Types> const* parameters;
+    GradientStore<Config, Types> const* gradients;
+    float* scratch; ///< memory for `scratch_floats` floats
+};
+
+/// @brief Owns the master weights and optimizer states that this rank updates, for one parameter
+/// type, and the tables of slices that inspection and update walk. The OptimizerShard calls it.
+///
+/// In every stage the norm covers only this rank's extents, so every element counts once over all
+/// ranks.
+template <class Config, class Types>
+class OptimizerStore {
+public:
+    using A = typename Types::Accumulation;
+    using Optimizer = typename Config::Optimizer;
+    using Backend = typename Config::Backend;
+    using Queue = typename Backend::Queue;
+    using Masters = MasterWeightStore<Config, Types>;
+    using States = OptimizerStateStore<Config>;
+    using Slice = UpdateSlice<A, typename Masters::Pointers, typename States::Pointers>;
+
+    [[gnu::cold]] explicit OptimizerStore(OptimizerContext<Config, Types> const& context)
+        : _queue(context.queue), _master(context), _states(context), _first_slice{0},
+          _drain(context.queue) {
+        FlatLayout const& layout = *context.layout;
+        std::size_t const rank = context.rank();
+        bool const measures_groups =
+            context.options->report.group_norms || context.options->leaves_out_groups();
+        List<Slice> slices;
+        List<InspectSlice<A>> inspected;
+        List<NormSlice<A>> grouped;
+        for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+            if (layout.bucket(bucket).type == context.type) {
+                Range const own = layout.extent(bucket, rank);
+                auto const add = [&](Piece const& piece) {
+                    slices.push_back(make_slice(context, bucket, piece));
+                };
+                if (States::is_scaled && !context.row.shards_optimizer()) {
+                    // Blocks of states begin where they do in the other stages.
+                    layout.for_slices_of_all_ranks(bucket, add);
+                } else {
+                    layout.for_slices(bucket, updated_range(layout, bucket, rank, context.row),
+                                      add);
+                }
+                layout.for_slices(bucket, own, [&](Piece const& piece) {
+                    InspectSlice<A> const slice{
+                        context.gradients->reduced(bucket, piece.bucket_begin), piece.elements,
+                        static_cast<std::int64_t>(layout.first_element(piece.parameter)
+                                                  + piece.parameter_begin)};
+                    inspected.push_back(slice);
+                    if (measures_groups) {
+                        grouped.push_back({slice, layout.parameter(piece.parameter).group});
+                    }
+                });
+            }
+            _first_slice.push_back(slices.size());
+        }
+        _master.complete(*context.memory);
+        find_tiles(as_span(slices), context.options->update_tile_elements);
+        _slices = UpdateTable(_queue, *context.memory, std::move(slices));
+        _inspected = InspectTable(_queue, *context.memory, std::move(inspected));
+        if (measures_groups) {
+            _grouped = GroupTable(_queue, *context.memory, std::move(grouped));
+        }
+    }
+
+    /// @brief Sets the master weights to the current parameters.
+    void copy_parameters_to_master() { _master.take_over(_slices.slices()); }
+
+    /// @brief Adds the own extents of all buckets to an inspection.
+    void inspect(ops::Inspection* result) const {
+        Backend::inspect(_queue, _inspected.all(), result);
+    }
+
+    /// @brief Adds the own extents of all buckets to the norms of their groups
+    /// (`ReportOptions::group_norms`, or a group that is left out of clipping).
+    void add_to_group_norms(ops::NormSum* norms) const {
+        Backend::add_to_norms(_queue, _grouped.all(), NormKind::l2, norms);
+    }
+
+    /// @brief Adds the number of zeros in the own extents of all buckets.
+    void count_zeros(std::int64_t* count) const {
+        Backend::count_zeros(_queue, _inspected.all(), count);
+    }
+
+    /// @brief Updates the own slices of the buckets [begin, end).
+    void update(std::size_t begin, std::size_t end, GroupState<Optimizer> const* groups,
+                UpdateDecision const* decision) const {
+        Backend::template update<Optimizer>(
+            _queue, _slices.range(_first_slice[begin], _first_slice[end] - _first_slice[begin]),
+            groups, decision);
+    }
+
+    /// @brief Updates all own slices, by one command for each tile.
+    void update_all(GroupState<Optimizer> const* groups, UpdateDecision const* decision) const {
+        for (std::size_t tile = 0; tile + 1 < _tiles.size(); ++tile) {
+            Backend::template update<Optimizer>(
+                _queue, _slices.range(_tiles[tile], _tiles[tile + 1] - _tiles[tile]), groups,
+                decision);
+        }
+    }
+
+    /// @brief Calls `update(SliceWithGradient)` for every slice, then rounds the master weights to
+    /// the parameters.
+    /// @param factor_of returns the factor of a group's gradients
+    /// @param number number of this update, from 1
+    /// @param numbers the same for each parameter, 0 if it is left as it is; empty: `number`
+    template <class Update, class FactorOf>
+    void update_by(Update& update, FactorOf const& factor_of, double learning_rate,
+                   std::uint64_t number, std::vector<std::uint64_t> const& numbers) const {
+        static_assert(
+            Types::master_form != MasterForm::split,
+            "zero: a caller-defined update cannot write master weights that are stored in "
+            "parts; use zero::MasterWeights<float> instead of SplitMasterWeights.");
+        static_assert(
+            Types::master_form != MasterForm::stochastic,
+            "zero: a caller-defined update rounds what it writes, so StochasticRounding would "
+            "be ignored; use zero::NoMasterWeights and ops::round_stochastically.");
+        for (std::size_t index = 0; index < slices(); ++index) {
+            Slice const& slice = _slices.slices()[index];
+            Origin const& origin = _origins[index];
+            std::uint64_t const own = numbers.empty() ? number : numbers[origin.parameter];
+            if (own != 0) {
+                update(SliceWithGradient<Config, Types>{owned_slice<UpdatedValue<Types>>(index),
+                                                        {slice.gradient, slice.elements},
+                                                        factor_of(origin.group),
+                                                        learning_rate,
+                                                        origin.group,
+                                                        own});
+            }
+        }
+        round_masters();
+    }
+
+    /// @brief Makes the slices name parameters instead of groups. Nothing may be enqueued that uses
+    /// them.
+    [[gnu::cold]] void count_by_parameter(MemoryResource& memory) {
+        List<Slice> slices(as_span(_slices.slices()));
+        for (std::size_t index = 0; index < slices.size(); ++index) {
+            slices[index].group = _origins[index].parameter;
+        }
+        _slices = UpdateTable(_queue, memory, std::move(slices));
+    }
+
+    /// @brief Calls `visit(OwnedSlice)` for every slice. The host must be able to use the memory if
+    /// the visitor does; what it writes is noted there.
+    template <class Visitor>
+    void visit_slices(Visitor& visit) {
+        for (std::size_t index = 0; index < slices(); ++index) {
+            auto owned = owned_slice(index);
+            if constexpr (notes_writes) {
+                auto const [values, masters] = std::pair(owned.values, owned.master);
+                _written.watch(index, values, masters, [&] { visit(owned); });
+            } else {
+                visit(owned);
+            }
+        }
+    }
+
+    /// @brief Rounds copied master weights to the parameters, after those have taken over the
+    /// values that a visitor wrote. The queue must be drained.
+    void publish_masters() {
+        if constexpr (notes_writes) {
+            _written.take_over_values();
+            _written.forget();
+        }
+        round_masters();
+    }
+
+    /// @brief Rounds the copied master weights that a visitor wrote. Waits if there are any.
+    void round_written_masters() {
+        if constexpr (notes_writes) {
+            if (!_written.is_empty()) {
+                Backend::synchronise(Backend::record(_queue));
+                _written.round_masters();
+                _written.forget();
+            }
+        }
+    }
+
+    /// @brief Rounds copied master weights to the parameters.
+    void round_masters() const {
+        if constexpr (Types::has_master) {
+            _master.round();
+        }
+    }
+
+    [[nodiscard]] std::size_t slices() const noexcept { return _slices.slices().size(); }
+
+    /// @brief Bytes of the tables in the backend's memory.
+    [[nodiscard]] std::size_t table_bytes() const noexcept {
+        return _slices.size_bytes() + _inspected.size_bytes() + _grouped.size_bytes()
+               + _master.table_bytes();
+    }
+
+    /// @brief A slice of the table in the form that a caller may read and change.
+    template <class Value = typename Types::Parameter>
+    [[nodiscard]] OwnedSlice<Config, Types, Value> owned_slice(std::size_t index) const {
+        Slice const& slice = _slices.slices()[index];
+        OwnedSlice<Config, Types, Value> owned;
+        owned.parameter = _origins[index].parameter;
+        owned.begin = _origins[index].parameter_begin;
+        Masters::show(slice.weights(), slice.elements, owned);
+        States::show(slice.all_states(), slice.elements, owned);
+        return owned;
+    }
+
+private:
+    /// The position of a slice in the model.
+    struct Origin {
+        std::size_t parameter;
+        std::size_t parameter_begin;
+        std::size_t group;
+    };
+
+    /// Whether the two weights of an element can differ, and the host can see which was written.
+    static constexpr bool notes_writes =
+        Types::master_form == MasterForm::copied && !requires { requires Backend::is_device; };
+
+    using UpdateTable = typename Backend::template SliceTable<Slice>;
+    using InspectTable = typename Backend::template SliceTable<InspectSlice<A>>;
+    using GroupTable = typename Backend::template SliceTable<NormSlice<A>>;
+
+    [[nodiscard]] Slice make_slice(OptimizerContext<Config, Types> const& context,
+                                   std::size_t bucket, Piece const& piece) {
+        Slice slice;
+        slice.gradient = context.gradients->reduced(bucket, piece.bucket_begin);
+        static_cast<typename Masters::Pointers&>(slice) =
+            _master.place(bucket, piece, context.parameters->slice(bucket, piece));
+        static_cast<typename States::Pointers&>(slice) = _states.place(bucket, piece);
+        slice.elements = piece.elements;
+        std::size_t const group = context.layout->parameter(piece.parameter).group;
+        slice.group = context.counts_by_parameter ? piece.parameter : group;
+        slice.rows = context.layout->parameter(piece.parameter).rows;
+        slice.scratch = context.scratch;
+        _origins.push_back({piece.parameter, piece.parameter_begin, group});
+        return slice;
+    }
+
+    /// Finds the tiles of `update_all`: consecutive slices of at most `most` elements together, or
+    /// one larger slice. With `most` 0 there is one tile. Slices are not cut, because some
+    /// optimizers need whole tensors.
+    [[gnu::cold]] void find_tiles(std::span<Slice const> slices, std::size_t most) {
+        _tiles.push_back(0);
+        std::size_t elements = 0;
+        for (std::size_t index = 0; index < slices.size(); ++index) {
+            if (most != 0 && elements != 0 && elements + slices[index].elements > most) {
+                _tiles.push_back(index);
+                elements = 0;
+            }
+            elements += slices[index].elements;
+        }
+        _tiles.push_back(slices.size());
+    }
+
+    Queue _queue;
+    Masters _master;
+    WrittenWeights<typename Types::Parameter, typename Types::Master> _written;
+    States _states;
+    UpdateTable _slices;
+    List<Origin> _origins;
+    InspectTable _inspected;
+    GroupTable
+        _grouped; ///< the inspected slices with their groups; empty unless groups are measured
+    std::vector<std::size_t> _first_slice; ///< per bucket: index of its first slice; then the total
+    std::vector<std::size_t> _tiles; ///< index of the first slice of each tile of `update_all`;
+                                     ///< then the total
+    Drain<Backend> _drain;
+};
+
+/// @brief Bytes per element of each state of one parameter type, for the memory plan.
+template <class Config, class Types>
+[[nodiscard]] constexpr ElementSizes element_sizes_of() noexcept {
+    return {sizeof(typename Types::Parameter),
+            sizeof(typename Types::Gradient),
+            sizeof(typename Types::Communication),
+            sizeof(typename Types::Accumulation),
+            MasterWeightStore<Config, Types>::bytes,
+            OptimizerStateStore<Config>::bytes,
+            MasterWeightStore<Config, Types>::bytes_per_block,
+            OptimizerStateStore<Config>::bytes_per_block};
+}
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,400 @@
+#pragma once
+
+#include "../../../backend/fence.hpp"
+#include "../../../core/detail/light_std.hpp"
+#include "../../../core/detail/namespace.hpp"
+#include "../../../layout/flat_layout.hpp"
+#include "../../../layout/parameter_spec.hpp"
+#include "../../../layout/placement.hpp"
+#include "../../parameter.hpp"
+#include "../common/engine_context.hpp"
+#include "../common/stores_by_type.hpp"
+#include "../gradients/gradient_claims.hpp"
+#include "../gradients/gradient_sum_store.hpp"
+#include "../memory/lease_map.hpp"
+#include "gather_schedule.hpp"
+#include "parameter_store.hpp"
+
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Decides when parameters can be read: when a unit is gathered, held and freed (stage 3),
+/// when updated shards are published by an all-gather (stages 1 and 2), and how initial values
+/// reach all ranks. One ParameterStore per parameter type holds and moves the data. The
+/// GatherSchedule decides which units are gathered in advance and which stay gathered.
+///
+/// The engine calls it: `acquire` and `release` for a unit in use, `publish` after an update.
+template <class Config>
+class ParameterScheduler {
+public:
+    using Backend = typename Config::Backend;
+    using Queue = typename Backend::Queue;
+    using Event = typename Backend::Event;
+
+    [[gnu::cold]] explicit ParameterScheduler(EngineContext<Config> const& context)
+        : _layout(context.layout), _queue(context.queue), _rank(context.rank()), _row(context.row),
+          _is_in_place(reads_in_place(context)), _storage(context.options->storage),
+          _schedule(*context.layout, context.options->gather, context.rank()),
+          _stores(*context.layout,
+                  [&]<class Types>(std::size_t type) {
+                      return TypeContext<Config>{context, type};
+                  }),
+          _published(_layout->buckets()),
+          _last_readers(_row.shards_parameters() ? _layout->buckets() : 0) {
+        _claimed.reserve(_layout->buckets()); // a step allocates nothing
+        _holders.reserve(_row.shards_parameters() ? 8 : 0);
+    }
+
+    /// @brief The parameters of one type.
+    template <class Types>
+    [[nodiscard]] ParameterStore<Config, Types> const& store() const noexcept {
+        return _stores.template get<Types>();
+    }
+
+    /// @brief Gives the parameters their registered values. The owners fill each bucket that every
+    /// rank may compute, and stages 0 to 2 then gather it; rank 0 sends all other buckets.
+    /// Collective; the registered values must stay valid until the caller has waited for the queue.
+    [[gnu::cold]] void set_initial(std::span<AnyParameter const> parameters) {
+        if (_storage != Storage::owned) {
+            broadcast_full();
+            return;
+        }
+        // The enqueued fill must end before initialisers write from the host.
+        Backend::synchronise(Backend::record(_queue));
+        // All owners compute before any bucket is sent.
+        for (bool const sends : {false, true}) {
+            for (std::size_t bucket = 0; bucket < _layout->buckets(); ++bucket) {
+                bool const is_filled = is_filled_by_owners(*_layout, bucket, parameters);
+                _stores.of_bucket(bucket, [&](auto& store) {
+                    if (sends && !is_filled) {
+                        store.broadcast_initial(bucket, parameters);
+                    } else if (sends && !_row.shards_parameters()
+                               && _layout->elements(bucket) != 0) {
+                        store.gather_replicas(bucket);
+                    } else if (!sends && is_filled) {
+                        store.initialise_own(bucket, parameters);
+                    }
+                });
+            }
+        }
+    }
+
+    /// @brief Makes the replicas equal again after the caller changed values: to those of rank 0,
+    /// or of the owners if each rank could only change its own shard. Collective.
+    [[gnu::cold]] void synchronise_changes() {
+        if (_row.shards_parameters()) {
+            return;
+        }
+        if (!_row.shards_optimizer() || _storage != Storage::owned) {
+            broadcast_full();
+        } else {
+            for (std::size_t bucket = 0; bucket < _layout->trainable_buckets(); ++bucket) {
+                publish(bucket);
+            }
+        }
+    }
+
+    /// @brief Makes a unit's parameters readable for commands on `reader`. In stage 3 it is
+    /// collective: it gathers the buckets that are not gathered yet, and then other units in
+    /// advance.
+    /// @throws OutOfOrder if more units are held than there are leases for, or under
+    /// ChangedOrder::error; nothing was changed
+    void acquire(std::size_t unit, Queue reader) {
+        Fence fence = Fence::weights_published;
+        if (_row.shards_parameters()) {
+            fence = Fence::weights_gathered;
+            _schedule.require_recorded_order(unit);
+            gather_deferred();
+            require_leases(unit);
+            bool const is_late = gather_missing(unit, GatherSchedule::none);
+            _schedule.hold(unit, is_late);
+            _holders.push_back({unit, reader});
+            _is_deferred = _layout->world() > 1 && _schedule.is_before_held();
+            if (!_is_deferred) {
+                gather_ahead();
+            }
+        }
+        for (std::size_t const bucket : _layout->unit_buckets(unit)) {
+            Backend::wait(reader, _published[bucket], fence);
+        }
+    }
+
+    /// @brief Gathers in advance what an acquisition put off because the unit before it was held.
+    /// Other ranks may have released that unit earlier, and gathered then. So it is called before
+    /// anything else is sent, and the gathers of all ranks have one order. Collective.
+    void gather_deferred() {
+        if (std::exchange(_is_deferred, false)) {
+            _schedule.restart_ahead();
+            gather_ahead();
+            for (std::size_t const bucket : _layout->unit_buckets(_schedule.last_unit())) {
+                if (_schedule.is_unneeded(bucket)) {
+                    close_idle(bucket);
+                }
+            }
+        }
+    }
+
+    /// @brief Ends one acquisition: the commands on `reader` so far are its last readers.
+    void release(std::size_t unit, Queue reader) {
+        Event const event = Backend::record(reader);
+        if (_row.shards_parameters()) {
+            forget_holder(unit, reader);
+            for (std::size_t const bucket : _layout->unit_buckets(unit)) {
+                // While gathers are put off, the last unit keeps its memory, as on the other ranks.
+                bool const is_over =
+                    _schedule.release(bucket) && !(_is_deferred && _schedule.is_last(bucket));
+                if (_schedule.is_used(bucket)) {
+                    Backend::wait(_queue, event, Fence::weights_read);
+                } else if (is_over && !_last_readers[bucket].is_set) {
+                    close(bucket, event);
+                } else {
+                    remember_reader(bucket, reader, event);
+                    if (is_over) {
+                        close_idle(bucket);
+                    }
+                }
+            }
+            return;
+        }
+        for (auto& last : _readers) {
+            if (last.queue == reader) {
+                last.event = event;
+                return;
+            }
+        }
+        _readers.push_back({reader, event, true});
+    }
+
+    /// @brief Makes the communication queue wait until nothing reads the old weights. Stage 3 reads
+    /// copies, except on a single rank.
+    void wait_for_readers() {
+        for (auto const& last : _readers) {
+            Backend::wait(_queue, last.event, Fence::weights_read);
+        }
+        if (_is_in_place) {
+            wait_for_leases();
+            for (auto const& last : _last_readers) {
+                if (last.is_set) {
+                    Backend::wait(_queue, last.event, Fence::weights_read);
+                }
+            }
+        }
+    }
+
+    /// @brief Makes the communication queue wait until nothing reads a released lease.
+    void wait_for_leases() {
+        _stores.each([](auto const& store) { store.wait_for_leases(); });
+    }
+
+    /// @brief Makes an updated bucket readable on all ranks: the all-gather after the update in
+    /// stages 1 and 2, where it is collective. In stage 0 every rank updated everything, and in
+    /// stage 3 `acquire` gathers.
+    void publish(std::size_t bucket) {
+        if (_layout->elements(bucket) == 0 || _row.shards_parameters()) {
+            return;
+        }
+        if (_row.shards_optimizer()) {
+            _stores.of_bucket(bucket, [&](auto& store) { store.gather_replicas(bucket); });
+        }
+        _published[bucket] = Backend::record(_queue);
+    }
+
+    /// @brief Whether each bucket is sent after its update.
+    [[nodiscard]] bool sends_updates() const noexcept {
+        return _row.shards_optimizer() && !_row.shards_parameters() && _layout->world() > 1;
+    }
+
+    /// @brief Makes updated buckets that are not sent readable: in stage 0, and on a single rank. A
+    /// no-op in stage 3.
+    void publish_unsent() {
+        if (!_row.shards_parameters()) {
+            publish_written();
+        }
+    }
+
+    /// @brief Makes parameters that the host has written on every rank readable.
+    void publish_written() {
+        Event const written = Backend::record(_queue);
+        for (Event& published : _published) {
+            published = written;
+        }
+    }
+
+    /// @brief Takes over what does not depend on the layout: readers, the order of acquisitions and
+    /// its counts. The next step then allocates no more than it would have under `other`.
+    void continue_from(ParameterScheduler& other) {
+        _readers = std::move(other._readers);
+        _schedule.continue_from(other._schedule);
+    }
+
+    /// @brief Bytes of the tables in the backend's memory.
+    [[nodiscard]] std::size_t table_bytes() const { return _stores.table_bytes(); }
+
+    /// @brief Drops events. Call it between steps, with nothing held, once all earlier commands are
+    /// ordered before all later ones.
+    void forget_events() noexcept {
+        _stores.each([](auto& store) { store.forget_events(); });
+        for (Event& event : _published) {
+            event = {};
+        }
+        for (LastReader& last : _readers) {
+            last.event = {};
+        }
+    }
+
+    /// @brief The order of acquisitions, and what was gathered.
+    [[nodiscard]] GatherSchedule& schedule() noexcept { return _schedule; }
+    [[nodiscard]] GatherSchedule const& schedule() const noexcept { return _schedule; }
+
+    /// @brief Frees every gathered bucket that is not in use: the parameters are about to change,
+    /// or a step is cancelled.
+    void drop_prefetched() {
+        _schedule.for_idle([&](std::size_t bucket) { close_idle(bucket); });
+    }
+
+private:
+    struct LastReader {
+        Queue queue{};
+        Event event{};
+        bool is_set = false;
+    };
+
+    struct Holder {
+        std::size_t unit = 0;
+        Queue queue{};
+    };
+
+    void forget_holder(std::size_t unit, Queue reader) noexcept {
+        for (Holder& holder : _holders) {
+            if (holder.unit == unit && holder.queue == reader) {
+                holder = _holders.back();
+                _holders.pop_back();
+                return;
+            }
+        }
+    }
+
+    void gather_ahead() {
+        for (std::size_t next = _schedule.next_ahead();
+             next != GatherSchedule::none && claim(next, LeaseChoice::spare_places);
+             next = _schedule.next_ahead()) {
+            gather_missing(next, next);
+        }
+    }
+
+    /// Gathers a bucket again that the last acquisition used and still holds: a rank that has
+    /// released it gathers it now. It receives the bits that it has, in the same place, and no
+    /// holder reads meanwhile.
+    void gather_again(std::size_t bucket, char const* context) {
+        for (Holder const& holder : _holders) {
+            Backend::wait(_queue, Backend::record(holder.queue), Fence::weights_read);
+        }
+        _stores.of_bucket(bucket, [&](auto& store) { store.gather_again(bucket, context); });
+        _published[bucket] = Backend::record(_queue);
+        for (Holder const& holder : _holders) {
+            Backend::wait(holder.queue, _published[bucket], Fence::weights_gathered);
+        }
+        _schedule.note_gather_again(bucket);
+    }
+
+    void close(std::size_t bucket, Event const& last_use) {
+        _stores.of_bucket(bucket, [&](auto& store) { store.close(bucket, last_use); });
+        _schedule.note_free(bucket);
+    }
+
+    /// Frees a bucket that is not in use. Without a reader its gather is its last use.
+    void close_idle(std::size_t bucket) {
+        LastReader& last = _last_readers[bucket];
+        if (last.is_set) {
+            last.is_set = false;
+            close(bucket, last.event);
+        } else {
+            close(bucket, Backend::record(_queue));
+        }
+    }
+
+    /// Remembers the last reader of a bucket that stays gathered. One event is kept, so the
+    /// communication queue waits for a reader on another queue now.
+    void remember_reader(std::size_t bucket, Queue reader, Event const& event) {
+        LastReader& last = _last_readers[bucket];
+        if (last.is_set && !(last.queue == reader)) {
+            Backend::wait(_queue, last.event, Fence::weights_read);
+        }
+        last = {reader, event, true};
+    }
+
+    /// Gathers the buckets of a unit that are not gathered yet.
+    /// @param ahead the unit if it is gathered in advance, otherwise `none`
+    /// @return whether anything was gathered
+    bool gather_missing(std::size_t unit, std::size_t ahead) {
+        bool is_gathered = false;
+        for (std::size_t const bucket : _layout->unit_buckets(unit)) {
+            if (!_schedule.is_gathered(bucket)) {
+                gather(bucket, _schedule.context_of(unit));
+                _schedule.note_gather(bucket, ahead);
+                is_gathered = is_gathered || _layout->elements(bucket) != 0;
+            } else if (ahead == GatherSchedule::none && _layout->world() > 1
+                       && _layout->elements(bucket) != 0 && _schedule.is_over(bucket)) {
+                gather_again(bucket, _schedule.context_of(unit));
+                is_gathered = true;
+            }
+        }
+        return is_gathered;
+    }
+
+    /// The only place where a bucket is gathered for use: by the store, from its owners.
+    void gather(std::size_t bucket, char const* context) {
+        _stores.of_bucket(bucket, [&](auto& store) { store.gather(bucket, context); });
+        _published[bucket] = Backend::record(_queue);
+    }
+
+    void broadcast_full() {
+        _stores.each([](auto& store) { store.broadcast_full(); });
+    }
+
+    /// Claims memory for all buckets of a unit that are not gathered, or for none.
+    [[nodiscard]] bool claim(std::size_t unit, LeaseChoice choice) {
+        auto const is_wanted = [&](std::size_t bucket) { return !_schedule.is_gathered(bucket); };
+        return _schedule.has_room(unit)
+               && claim_leases(_stores, _layout->unit_buckets(unit), is_wanted, choice, _claimed);
+    }
+
+    /// Claims memory for a unit, and frees buckets that are not in use if necessary. A unit takes
+    /// the places of others only as a last resort, when its own and the spare ones do not suffice.
+    /// So two consecutive units always find room, wherever units were before.
+    void require_leases(std::size_t unit) {
+        bool is_met = claim(unit, LeaseChoice::spare_places);
+        for (std::size_t bucket = 0; !is_met && bucket != GatherSchedule::none;) {
+            bucket = _schedule.first_to_free(unit);
+            if (bucket != GatherSchedule::none) {
+                close_idle(bucket);
+                is_met = claim(unit, LeaseChoice::spare_places);
+            }
+        }
+        if (!is_met && !claim(unit, LeaseChoice::any_place)) {
+            throw_no_parameter_lease(*_layout, unit, _rank);
+        }
+    }
+
+    FlatLayout const* _layout;
+    Queue _queue;
+    std::size_t _rank;
+    StageRow _row;
+    bool _is_in_place; ///< see `reads_in_place`
+    Storage _storage;
+    GatherSchedule _schedule;
+    StoresByType<Config, ParameterStore> _stores;
+    List<Event> _published;            ///< per bucket: its last gather, update or write
+    List<LastReader> _readers;         ///< per queue: its last reader of replicated parameters
+    List<LastReader> _last_readers;    ///< per sharded bucket: its last reader while it stays
+                                       ///< gathered
+    std::vector<std::size_t> _claimed; ///< buckets claimed by the current call
+    std::vector<Holder> _holders;      ///< open handles of sharded parameters
+    bool _is_deferred = false;         ///< the last acquisition has not gathered in advance yet
+};
+
+} // namespace ZERO_NAMESPACE::detail

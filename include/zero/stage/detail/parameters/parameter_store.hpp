@@ -1,0 +1,392 @@
+#pragma once
+
+#include "../../../backend/fence.hpp"
+#include "../../../comm/communicator.hpp"
+#include "../../../core/convert.hpp"
+#include "../../../core/detail/light_std.hpp"
+#include "../../../core/detail/namespace.hpp"
+#include "../../../core/memory_resource.hpp"
+#include "../../../layout/cuts.hpp"
+#include "../../../layout/flat_layout.hpp"
+#include "../../../layout/lease_plan.hpp"
+#include "../../../layout/memory_plan.hpp"
+#include "../../../layout/parameter_spec.hpp"
+#include "../../../layout/piece.hpp"
+#include "../../../layout/placement.hpp"
+#include "../../parameter.hpp"
+#include "../common/bucket_scope.hpp"
+#include "../common/drain.hpp"
+#include "../common/engine_context.hpp"
+#include "../common/enqueue_limit.hpp"
+#include "../memory/bucket_copies.hpp"
+#include "../memory/bucket_pool.hpp"
+#include "../memory/lease_map.hpp"
+#include "../memory/placed_buffer.hpp"
+
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Whether sharded parameters are read in the shard instead of in copies: on a single rank,
+/// which owns all of them. Poison fills released copies with NaN, so it needs them.
+template <class Config>
+[[nodiscard]] bool reads_in_place(EngineContext<Config> const& context) noexcept {
+    return context.row.shards_parameters() && context.layout->world() == 1
+           && !context.options->poison;
+}
+
+/// @brief Owns the parameters of one type in every storage and placement, and calls the collectives
+/// that move them. The ParameterScheduler decides when.
+template <class Config, class Types>
+class ParameterStore {
+public:
+    using T = typename Types::Parameter;
+    using Backend = typename Config::Backend;
+    using Queue = typename Backend::Queue;
+    using Event = typename Backend::Event;
+    using Communicator = typename Config::Communicator;
+
+    [[gnu::cold]] explicit ParameterStore(TypeContext<Config> const& context)
+        : ParameterStore(context, context.parameter_leases(context.type)) {}
+
+    /// @brief Reserves memory for a gathered bucket. @return false if there is no room
+    [[nodiscard]] bool claim(std::size_t bucket, LeaseChoice choice) {
+        return _pool.claim(bucket, choice);
+    }
+    [[nodiscard]] bool is_claimed(std::size_t bucket) const noexcept {
+        return _pool.is_claimed(bucket);
+    }
+    void unclaim(std::size_t bucket) { _pool.unclaim(bucket); }
+    void forget_events() noexcept { _pool.forget_events(); }
+    [[nodiscard]] bool is_open(std::size_t bucket) const noexcept { return _pool.is_open(bucket); }
+
+    /// @brief Bytes of the tables in the backend's memory.
+    [[nodiscard]] std::size_t table_bytes() const noexcept {
+        return _pieces.size_bytes() + _owned.size_bytes();
+    }
+
+    /// @brief The memory of a slice that this rank holds: inside its extent if parameters are
+    /// sharded, any slice otherwise.
+    [[nodiscard]] T* slice(std::size_t bucket, Piece const& slice) const noexcept {
+        return _is_sharded ? _placed.at(bucket, slice.bucket_begin)
+                           : _full[slice.parameter] + slice.parameter_begin;
+    }
+
+    /// @brief The memory of a whole parameter: of a gathered unit if parameters are sharded, of any
+    /// unit otherwise.
+    [[nodiscard]] T const* whole(std::size_t parameter) const noexcept {
+        if (!_is_sharded) {
+            return _full[parameter];
+        }
+        PiecePosition const at = _layout->parameter_pieces(parameter).front();
+        std::size_t const begin = _layout->piece(at).bucket_begin;
+        return _is_in_place ? _placed.at(at.bucket, begin) : _pool.at(at.bucket) + begin;
+    }
+
+    /// @brief Writes the registered values of this rank's extent of a bucket that every rank may
+    /// compute. Calls the caller's initialisers.
+    [[gnu::cold]] void initialise_own(std::size_t bucket,
+                                      std::span<AnyParameter const> parameters) {
+        _layout->for_slices(bucket, _layout->extent(bucket, _rank), [&](Piece const& own) {
+            if (parameters[own.parameter].initialise) {
+                initialise(parameters[own.parameter], own.parameter_begin, own.elements,
+                           slice(bucket, own));
+            } else if (_poison) {
+                Backend::fill(_queue, slice(bucket, own), own.elements, T{});
+                _limit.count();
+            }
+        });
+    }
+
+    /// @brief Sends the registered values of a bucket from rank 0 to all ranks: into the replicas,
+    /// or to the owners of sharded parameters through a lease. Collective.
+    [[gnu::cold]] void broadcast_initial(std::size_t bucket,
+                                         std::span<AnyParameter const> parameters) {
+        T* const values = _is_sharded ? open(bucket) : _placed.at(bucket, 0);
+        if (_is_sharded) {
+            Backend::fill(_queue, values, _layout->elements(bucket), unset());
+        }
+        for (Piece const& piece : _layout->pieces(bucket)) {
+            write_initial(parameters[piece.parameter], values + piece.bucket_begin);
+        }
+        broadcast(values, _layout->elements(bucket),
+                  bucket_tag("initial values of bucket", *_layout, bucket));
+        if (!_is_sharded) {
+            return;
+        }
+        Range const own = _layout->extent(bucket, _rank); // contiguous in both places
+        if (!own.is_empty()) {
+            Backend::copy_bytes(_queue, _placed.at(bucket, own.begin), values + own.begin,
+                                own.size() * sizeof(T));
+        }
+        _pool.close(bucket, Backend::record(_queue));
+    }
+
+    /// @brief Sends all replicated parameters from rank 0 to all: owned ones by bucket, scattered
+    /// ones by bucket where there are leases for copies, others by parameter, or by run of adjacent
+    /// parameters of an adopted block. Collective.
+    [[gnu::cold]] void broadcast_full() {
+        if (_storage == Storage::owned) {
+            for_buckets(_type, [&](std::size_t bucket) {
+                broadcast(_placed.at(bucket, 0), _layout->elements(bucket),
+                          bucket_tag("values of bucket", *_layout, bucket));
+            });
+            return;
+        }
+        for_buckets(_type, [&](std::size_t bucket) {
+            if (is_sent_in_lease(_layout->bucket(bucket).trainable)) {
+                broadcast_copies(bucket);
+            }
+        });
+        for (std::size_t first = 0, next = 0; first < _full.size(); first = next) {
+            std::size_t elements = _layout->parameter(first).elements;
+            for (next = first + 1; next < _full.size() && continues(first, elements, next);
+                 ++next) {
+                elements += _layout->parameter(next).elements;
+            }
+            if (_layout->parameter(first).type == _type
+                && !is_sent_in_lease(_layout->parameter(first).trainable)) {
+                broadcast(_full[first], elements,
+                          {"values of parameter", first, _layout->parameter(first).name.c_str()});
+            }
+        }
+    }
+
+    /// @brief All-gathers a bucket of sharded parameters into a lease. Collective. If parameters
+    /// are read in place, it only opens the lease.
+    /// @param context `CollectiveTag::context`
+    void gather(std::size_t bucket, char const* context = "") {
+        [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
+        T* const lease = open(bucket);
+        if (!_is_in_place) {
+            gather_into(lease, bucket, context);
+        }
+    }
+
+    /// @brief Gathers an open bucket once more, on several ranks. Collective.
+    void gather_again(std::size_t bucket, char const* context) {
+        [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
+        gather_into(_pool.at(bucket), bucket, context);
+    }
+
+    /// @brief Makes the communication queue wait for the last use of every released lease.
+    void wait_for_leases() const { _pool.wait_for_last_uses(_queue, Fence::parameter_lease_reuse); }
+
+    /// @brief Ends a lease. With poison it waits for the last reader and fills the lease with NaN,
+    /// so that a pointer that was kept too long reads NaN.
+    void close(std::size_t bucket, Event last_use) {
+        if (_poison) {
+            Backend::wait(_queue, last_use, Fence::weights_read);
+            Backend::fill(_queue, _pool.at(bucket), _layout->elements(bucket), poison());
+            last_use = Backend::record(_queue);
+        }
+        _pool.close(bucket, std::move(last_use));
+    }
+
+    /// @brief All-gathers the extents of a bucket into the replicas, through a lease if the bucket
+    /// cannot be communicated in place. Collective.
+    void gather_replicas(std::size_t bucket) {
+        [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
+        auto const cuts = _cuts.of(_layout->cuts(bucket));
+        CollectiveTag const tag = bucket_tag("parameters of bucket", *_layout, bucket);
+        if (is_copied(bucket)) {
+            T* const staging = open(bucket);
+            Range const own = _layout->extent(bucket, _rank);
+            Backend::copy_to_bucket(_queue, _owned.of(bucket), staging);
+            _communicator->all_gather(staging + own.begin, staging, cuts, _queue, tag);
+            Backend::copy_from_bucket(_queue, _pieces.of(bucket), static_cast<T const*>(staging));
+            _pool.close(bucket, Backend::record(_queue));
+        } else {
+            T* const base = _storage == Storage::owned
+                                ? _placed.at(bucket, 0)
+                                : _block + _layout->bucket(bucket).block_begin;
+            _communicator->all_gather(base + cuts[_rank], base, cuts, _queue, tag);
+        }
+    }
+
+private:
+    void gather_into(T* lease, std::size_t bucket, char const* context) {
+        auto const cuts = _cuts.of(_layout->cuts(bucket));
+        if (cuts.back() != 0) {
+            CollectiveTag tag = bucket_tag("parameters of bucket", *_layout, bucket);
+            tag.context = context;
+            _communicator->all_gather(_placed.at(bucket, cuts[_rank]), lease, cuts, _queue, tag);
+        }
+    }
+
+    /// Leases memory that was claimed, or whose place is free.
+    T* open(std::size_t bucket) {
+        if (!_pool.claim(bucket)) {
+            throw_no_room(*_layout, bucket, _rank);
+        }
+        return _pool.open(bucket, _queue, Fence::parameter_lease_reuse);
+    }
+
+    [[gnu::cold]] ParameterStore(TypeContext<Config> const& context, LeasePlan const& leases)
+        : _type(context.type), _layout(context.layout), _communicator(context.communicator),
+          _queue(context.queue), _rank(context.rank()),
+          _is_sharded(context.row.shards_parameters()), _is_in_place(reads_in_place(context)),
+          _storage(context.options->storage), _poison(context.options->poison),
+          _has_copy_leases(context.row.reduced_gradients == Placement::sharded),
+          _pool(leases, *context.memory, BufferKind::parameter_leases),
+          _full(context.parameters.size()), _cuts(_layout->world()), _limit(context.queue),
+          _drain(context.queue) {
+        if constexpr (std::is_same_v<T, typename Config::Parameter>) { // a block holds one type
+            _block = context.options->adopted_block.data();
+        }
+        if (_storage == Storage::owned) {
+            _placed =
+                PlacedBuffer<T>(*_layout, _layout->buckets(), context.type, _rank,
+                                context.row.parameters, *context.memory, BufferKind::parameters);
+            Backend::fill(_queue, _placed.data(), _placed.size(), unset());
+        }
+        for (std::size_t index = 0; index < _full.size() && _storage != Storage::owned; ++index) {
+            AnyParameter const& parameter = context.parameters[index];
+            _full[index] =
+                parameter.spec.type == context.type ? static_cast<T*>(parameter.data) : nullptr;
+        }
+        if (_storage == Storage::owned) {
+            if (!_is_sharded) {
+                find_owned(context.type);
+            }
+            return;
+        }
+        _pieces = {*_layout, _queue, *context.memory, _full, [&](std::size_t bucket) {
+                       return is_copied(bucket) ? Range{0, _layout->elements(bucket)} : Range{};
+                   }};
+        _owned = {*_layout, _queue, *context.memory, _full, [&](std::size_t bucket) {
+                      return is_copied(bucket) ? _layout->extent(bucket, _rank) : Range{};
+                  }};
+    }
+
+    /// Whether a parameter of the adopted block follows the run of `elements` elements that begins
+    /// with parameter `first`. False for scattered parameters, whose addresses differ between
+    /// ranks.
+    [[nodiscard]] bool continues(std::size_t first, std::size_t elements,
+                                 std::size_t parameter) const noexcept {
+        return _storage == Storage::adopted
+               && (_layout->parameter(parameter).elements == 0
+                   || _full[parameter] == _full[first] + elements);
+    }
+
+    /// Whether scattered parameters are sent through leases, which exist only for those that are
+    /// published (stages 1 and 2).
+    [[nodiscard]] bool is_sent_in_lease(bool trainable) const noexcept {
+        return _storage == Storage::scattered && _has_copy_leases && trainable;
+    }
+
+    [[gnu::cold]] void broadcast_copies(std::size_t bucket) {
+        if (_layout->elements(bucket) == 0) {
+            return;
+        }
+        T* const staging = open(bucket);
+        if (_rank == 0) {
+            Backend::copy_to_bucket(_queue, _pieces.of(bucket), staging);
+        }
+        broadcast(staging, _layout->elements(bucket),
+                  bucket_tag("values of bucket", *_layout, bucket));
+        if (_rank != 0) {
+            Backend::copy_from_bucket(_queue, _pieces.of(bucket), static_cast<T const*>(staging));
+        }
+        _pool.close(bucket, Backend::record(_queue));
+    }
+
+    void broadcast(T* values, std::size_t elements, CollectiveTag tag) {
+        if (elements != 0) {
+            _communicator->broadcast(values, elements, 0, _queue, tag);
+        }
+    }
+
+    static T poison() noexcept { return from_float<T>(std::numeric_limits<float>::quiet_NaN()); }
+
+    /// The value of memory that nothing has written.
+    [[nodiscard]] T unset() const noexcept { return _poison ? poison() : T{}; }
+
+    [[gnu::cold]] void find_owned(std::size_t type) {
+        for_buckets(type, [&](std::size_t bucket) {
+            for (Piece const& piece : _layout->pieces(bucket)) {
+                _full[piece.parameter] = _placed.at(bucket, piece.bucket_begin);
+            }
+        });
+    }
+
+    /// Whether a bucket is communicated through a lease.
+    [[nodiscard]] bool is_copied(std::size_t bucket) const noexcept {
+        return _storage == Storage::scattered
+               || (_storage == Storage::adopted && _layout->bucket(bucket).is_staged);
+    }
+
+    template <class Visitor>
+    void for_buckets(std::size_t type, Visitor&& visit) const {
+        for (std::size_t bucket = 0; bucket < _layout->buckets(); ++bucket) {
+            if (_layout->bucket(bucket).type == type) {
+                visit(bucket);
+            }
+        }
+    }
+
+    [[gnu::cold]] void write_initial(AnyParameter const& parameter, T* out) {
+        if (_rank != 0 || parameter.spec.elements == 0) {
+            return;
+        }
+        if (parameter.initialise) {
+            Backend::synchronise(Backend::record(_queue));
+            initialise(parameter, 0, parameter.spec.elements, out);
+        } else if (parameter.initial != nullptr) {
+            Backend::copy_bytes(_queue, out, parameter.initial,
+                                parameter.spec.elements * sizeof(T));
+            _limit.count();
+        } else if (_poison) { // no values were registered: they are zero
+            Backend::fill(_queue, out, parameter.spec.elements, T{});
+            _limit.count();
+        }
+    }
+
+    /// Calls the caller's initialiser, which writes host memory, for elements from `first` on.
+    /// Memory that the host cannot write is filled through a host buffer.
+    [[gnu::cold]] void initialise(AnyParameter const& parameter, std::size_t first,
+                                  std::size_t elements, T* out) {
+        if constexpr (requires { requires Backend::is_device; }) {
+            constexpr std::size_t most = std::size_t{1} << 20U;
+            std::vector<T> values(elements < most ? elements : most);
+            for (std::size_t begin = 0; begin < elements; begin += most) {
+                std::size_t const count = elements - begin < most ? elements - begin : most;
+                parameter.initialise(first + begin,
+                                     std::as_writable_bytes(std::span(values.data(), count)));
+                Backend::copy_bytes(_queue, out + begin, values.data(), count * sizeof(T));
+                Backend::synchronise(Backend::record(_queue));
+            }
+        } else {
+            parameter.initialise(first, std::as_writable_bytes(std::span(out, elements)));
+        }
+    }
+
+    std::size_t _type;
+    FlatLayout const* _layout;
+    Communicator* _communicator;
+    Queue _queue;
+    std::size_t _rank;
+    bool _is_sharded;
+    bool _is_in_place; ///< sharded parameters are read in the shard
+    Storage _storage;
+    bool _poison;
+    bool _has_copy_leases; ///< buckets of scattered parameters have leases
+    T* _block = nullptr;
+    BucketPool<T, Backend> _pool;
+    PlacedBuffer<T> _placed;
+    List<T*> _full; ///< per parameter: replicated values
+    CutList _cuts;  ///< cuts of the bucket that is sent
+    /// Pieces and own slices of buckets that are copied between a lease and caller-owned memory,
+    /// because they cannot be communicated in place.
+    BucketCopies<T, Backend> _pieces;
+    BucketCopies<T, Backend> _owned;
+    EnqueueLimit<Backend> _limit;
+    Drain<Backend> _drain;
+};
+
+} // namespace ZERO_NAMESPACE::detail

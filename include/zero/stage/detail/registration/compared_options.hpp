@@ -1,0 +1,163 @@
+#pragma once
+
+#include "../../../core/detail/light_std.hpp"
+#include "../../../core/detail/namespace.hpp"
+#include "../../../core/dtype.hpp"
+#include "../../../core/hash.hpp"
+#include "../../../core/memory_resource.hpp"
+#include "../../../layout/flat_layout.hpp"
+#include "../../../layout/gather_options.hpp"
+#include "../../../layout/parameter_spec.hpp"
+#include "../../../layout/placement.hpp"
+#include "../../../policy/detail/hash_of_options.hpp"
+#include "../../../policy/gradient_reduction.hpp"
+#include "../../stage_options.hpp"
+#include "../common/gather_on_host.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief A hash of options that must be equal on all ranks, and their name in messages.
+struct ComparedOption {
+    char const* name;
+    std::uint64_t hash;
+};
+
+/// @brief The options and types of a composition that must be equal on all ranks, independent of
+/// its policies. `compared_options` fills it.
+struct ComparedSettings {
+    int stage = 0;
+    std::span<DType const> parameters{};
+    Hash sent{}; ///< types of gradients, communication and accumulation
+    ReductionSchedule schedule{};
+    ReductionKind kind{};
+    float predivide = 1.0F;
+    std::size_t wire_bytes = 0;
+    bool one_micro_step = false;
+    Storage storage{};
+    GatherOptions gather{};
+    std::size_t extra_leases = 0;
+    bool rebuilds_buckets = false;
+    std::size_t leases_until_rebuild = 0;
+    UnusedParameters unused_parameters{};
+    NonFinite non_finite{};
+    std::size_t skip_limit = 0;
+    ReportOptions report{};
+    float gradient_clipping = 0.0F; ///< 0: off
+    std::uint64_t loss_scaler = 0;  ///< a hash, like the members below
+    std::uint64_t master_weights = 0;
+    std::uint64_t optimizer = 0;
+    std::uint64_t groups = 0;
+    std::uint64_t communicator = 0;
+    std::uint64_t initialisation = 0; ///< which parameters every rank may initialise
+
+    /// @brief Returns one hash per option name.
+    [[gnu::cold]] [[nodiscard]] List<ComparedOption> hashes() const;
+};
+
+/// @brief Returns the hash of the communicator's options that must be equal on all ranks. They
+/// matter only if gradients are all-reduced; otherwise, and without such options, it is 0.
+template <class Communicator>
+[[nodiscard]] std::uint64_t options_hash_of(Communicator const& communicator,
+                                            StageRow const& row) noexcept {
+    if constexpr (requires { communicator.options_hash(); }) {
+        return row.shards_optimizer() ? 0 : communicator.options_hash();
+    } else {
+        return 0;
+    }
+}
+
+/// @brief Adds the types of one `TypeSet`.
+template <class Types>
+void add_types(Hash& sent, Hash& masters) noexcept {
+    sent.add(dtype_of<typename Types::Gradient>())
+        .add(dtype_of<typename Types::Communication>())
+        .add(dtype_of<typename Types::Accumulation>());
+    masters.add(Types::master_form).add(dtype_of<typename Types::Master>());
+}
+
+/// @brief Hashes what must be equal on all ranks besides the layout: options, and the types that a
+/// program was compiled with. Per-rank callbacks are excluded. For `require_agreement`.
+/// @param initialisation `hash_of_initialisation`, when an engine is constructed
+template <class Config>
+[[gnu::cold]] [[nodiscard]] List<ComparedOption> compared_options(
+    int number, ReductionSchedule schedule, float predivide, StageOptions<Config> const& options,
+    typename Config::Communicator const& communicator, std::uint64_t initialisation = 0) {
+    ComparedSettings settings;
+    Hash masters;
+    [&]<std::size_t... Type>(std::index_sequence<Type...>) {
+        (add_types<typename Config::template TypesAt<Type>>(settings.sent, masters), ...);
+    }(std::make_index_sequence<Config::types>());
+    masters.add(hash_of_options<typename Config::MasterWeights>(options.master_weights));
+    Hash optimizer;
+    optimizer.add(Config::Optimizer::states)
+        .add(dtype_of<typename Config::OptimizerState::Type>())
+        .add(Config::rounds_states)
+        .add(hash_of_options<typename Config::Optimizer>(options.optimizer));
+    Hash groups;
+    for (auto const& group : options.groups) {
+        groups.add(hash_of_options<typename Config::Optimizer>(group.optimizer))
+            .add(group.learning_rate_factor)
+            .add(group.is_clipped);
+    }
+    settings.stage = number;
+    settings.parameters = Config::parameter_dtypes;
+    settings.schedule = schedule;
+    settings.kind = options.reduction.kind;
+    settings.predivide = predivide;
+    settings.wire_bytes = options.reduction.wire_bytes;
+    settings.one_micro_step = options.reduction.one_micro_step;
+    settings.storage = options.storage;
+    settings.gather = options.gather;
+    settings.extra_leases = options.extra_leases;
+    settings.rebuilds_buckets = options.rebuild_buckets != nullptr;
+    settings.leases_until_rebuild = options.leases_until_rebuild;
+    settings.unused_parameters = options.unused_parameters;
+    settings.non_finite = options.non_finite;
+    settings.skip_limit = options.skip_limit;
+    settings.report = options.report;
+    settings.gradient_clipping = options.gradient_clipping.value_or(0.0F);
+    settings.loss_scaler = hash_of_options<typename Config::LossScaler>(options.loss_scaler);
+    settings.master_weights = masters.value();
+    settings.optimizer = optimizer.value();
+    settings.groups = groups.value();
+    settings.communicator = options_hash_of(communicator, stage_row(number, schedule));
+    settings.initialisation = initialisation;
+    return settings.hashes();
+}
+
+/// @brief `gather(own, what, all)` sets `all` to the values of every rank, in rank order.
+using GatherValues =
+    FunctionRef<std::vector<std::uint64_t> const&, char const*, std::vector<std::uint64_t>&>;
+
+/// @brief The comparison itself, which depends on no communicator.
+[[gnu::cold]] void require_agreement(FlatLayout const& layout, std::span<DType const> types,
+                                     List<ComparedOption> const& options, GatherValues gather);
+
+/// @brief Compares layouts and options of all ranks. The message names the first parameter that
+/// differs and both sides, or the options. Collective; waits.
+/// @param types parameter types by index
+/// @param options the same names on every rank
+/// @throws LayoutMismatch on every rank
+template <class Communicator>
+[[gnu::cold]] void
+require_agreement(FlatLayout const& layout, std::span<DType const> types,
+                  List<ComparedOption> const& options, Communicator& communicator,
+                  typename Communicator::Backend::Queue queue, MemoryResource& memory) {
+    using Values = std::vector<std::uint64_t>;
+    auto const gather = [&](Values const& own, char const* what, Values& all) {
+        all = gather_on_host(communicator, queue, memory, own, what);
+    };
+    require_agreement(layout, types, options, GatherValues(gather));
+}
+
+} // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "require_agreement.ipp"
+#endif

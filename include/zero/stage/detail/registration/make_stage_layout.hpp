@@ -1,0 +1,180 @@
+#pragma once
+
+#include "../../../core/convert.hpp"
+#include "../../../core/detail/light_std.hpp"
+#include "../../../core/detail/namespace.hpp"
+#include "../../../core/dtype.hpp"
+#include "../../../core/type_name.hpp"
+#include "../../../layout/contiguous_partitioner.hpp"
+#include "../../../layout/flat_layout.hpp"
+#include "../../../layout/gather_options.hpp"
+#include "../../../layout/make_layout.hpp"
+#include "../../../layout/parameter_spec.hpp"
+#include "../../../layout/placement.hpp"
+#include "../../../policy/optimizer.hpp"
+#include "../../parameter.hpp"
+#include "../../stage_options.hpp"
+#include "validate_registration.hpp"
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Marks all gradients as `GradientMemory::block` if each lies as far from one address as
+/// its parameter from the start of the adopted block; otherwise changes nothing.
+/// @param offsets offset of each parameter in the adopted block, in elements
+/// @param element_bytes bytes of a gradient element
+[[gnu::cold]] void find_gradient_block(std::vector<ParameterSpec>& specs,
+                                       std::span<AnyParameter const> parameters,
+                                       std::span<std::size_t const> offsets,
+                                       std::size_t element_bytes);
+
+/// @brief Returns the offset of each parameter in the adopted block, in elements.
+/// @param elements length of the block, @param element_bytes size of each
+/// @throws InvalidArgument naming a parameter that lies outside
+[[gnu::cold]] std::vector<std::size_t> offsets_in_block(std::span<AnyParameter const> parameters,
+                                                        void const* block, std::size_t elements,
+                                                        std::size_t element_bytes);
+
+/// @brief Returns how many elements of the adopted block lie in no parameter, and the first of
+/// them; empty if there are none. Gaps are allowed, but a wrong size makes one too.
+/// @param offsets the result of `offsets_in_block`
+[[gnu::cold]] std::string uncovered_text(FlatLayout const& layout,
+                                         std::span<std::size_t const> offsets,
+                                         std::size_t elements);
+
+/// @brief Sets `spec.type` of each parameter to its index in the list of types.
+/// @param types the types of parameters and gradients, in the order of the composition
+/// @throws InvalidArgument naming a parameter whose types are not in the list
+[[gnu::cold]] void assign_types(std::span<AnyParameter> parameters,
+                                std::span<std::array<DType, 2> const> types);
+
+/// @brief Converts the caller's list of parameters to the engine's form, each with the index of its
+/// parameter type.
+/// @throws InvalidArgument naming a parameter whose types the composition does not have
+template <class Engine, class Registration>
+[[gnu::cold]] std::vector<AnyParameter>
+register_parameters(std::span<Registration const> parameters) {
+    std::vector<AnyParameter> registered(parameters.begin(), parameters.end());
+    using Pair = std::array<DType, 2>;
+    auto const types = []<std::size_t... Type>(std::index_sequence<Type...>) {
+        return std::array<Pair, Engine::types>{
+            Pair{dtype_of<typename Engine::template TypesAt<Type>::Parameter>(),
+                 dtype_of<typename Engine::template TypesAt<Type>::Gradient>()}...};
+    }(std::make_index_sequence<Engine::types>());
+    assign_types({registered.data(), registered.size()}, {types.data(), types.size()});
+    return registered;
+}
+
+/// @brief Whether the partitioner can be used with an adopted block. Its layout always cuts buckets
+/// as ContiguousPartitioner does, so any other partitioner would be ignored.
+template <class Partitioner>
+inline constexpr bool serves_adopted_block = std::is_same_v<Partitioner, ContiguousPartitioner>;
+
+/// @brief Returns the properties of each parameter on which the layout depends.
+[[gnu::cold]] std::vector<ParameterSpec> specs_of(std::span<AnyParameter const> parameters);
+
+/// @brief Returns the bytes per element of each parameter type.
+template <class Engine>
+[[gnu::cold]] std::vector<std::size_t> sizes_of() {
+    return []<std::size_t... Type>(std::index_sequence<Type...>) {
+        return std::vector<std::size_t>{
+            sizeof(typename Engine::template TypesAt<Type>::Parameter)...};
+    }(std::make_index_sequence<Engine::types>());
+}
+
+/// @brief Checks all arguments of a stage and makes its layout. Allocates no backend memory and
+/// sends nothing.
+/// @param unit_order the order in which units finish their backward pass; empty: by
+/// descending number
+/// @throws InvalidArgument naming the option or the parameter, and the remedy
+template <class Engine, class Partitioner, class Bucketer>
+[[gnu::cold]] FlatLayout
+make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> parameters,
+                  StageOptions<Engine> const& options, std::span<std::size_t const> unit_order) {
+    validate_options(options, stage);
+    check_unscaling(predivide_factor(options.reduction, world, Engine::communicates_float16),
+                    Engine::LossScaler::initial(options.loss_scaler).scale);
+    validate_memory(parameters, options.storage, stage);
+    require_accessible<typename Engine::Backend>(parameters, options.storage);
+    validate_registration(parameters, options.groups.size(), options.storage,
+                          Engine::Optimizer::whole_tensor, serves_adopted_block<Partitioner>,
+                          Engine::types);
+    bool const shards_parameters = stage_table[static_cast<std::size_t>(stage)].shards_parameters();
+    std::vector<std::size_t> const bytes = sizes_of<Engine>();
+    LayoutOptions const geometry{world,
+                                 bytes.front(),
+                                 shards_parameters,
+                                 {bytes.begin() + 1, bytes.end()},
+                                 {unit_order.begin(), unit_order.end()},
+                                 shards_parameters ? options.gather.persistence_threshold : 0,
+                                 options.gather.max_persistent_elements};
+    auto const finish = [&](FlatLayout layout) {
+        layout.name_units(options.unit_names);
+        layout.name_backward_call(options.backward_call);
+        return layout;
+    };
+    if (options.storage == Storage::adopted) {
+        auto const block = options.adopted_block;
+        std::vector<std::size_t> const offsets =
+            offsets_in_block(parameters, block.data(), block.size(), sizeof(block[0]));
+        if constexpr (Engine::OptimizerState::is_block_scaled) {
+            require_tiles_of_blocks(parameters, as_span(offsets));
+        }
+        std::vector<ParameterSpec> specs = specs_of(parameters);
+        using Types = typename Engine::template TypesAt<0>;
+        if constexpr (is_exact_conversion<typename Types::Accumulation, typename Types::Gradient>) {
+            find_gradient_block(specs, parameters, as_span(offsets),
+                                sizeof(typename Types::Gradient));
+        }
+        return finish(make_adopted_layout<Bucketer>(std::move(specs), as_span(offsets), geometry,
+                                                    options.bucketer));
+    }
+    std::vector<ParameterSpec> specs = specs_of(parameters);
+    if constexpr (MatrixOptimizer<typename Engine::Optimizer>) {
+        std::vector<std::optional<Update>> groups;
+        for (auto const& group : options.groups) {
+            groups.push_back(group.update);
+        }
+        decide_updates(specs, as_span(groups), type_name<typename Engine::Optimizer>());
+    }
+    if constexpr (Engine::OptimizerState::is_block_scaled) {
+        require_tiles_of_blocks(parameters, {});
+    }
+    return finish(make_layout<Partitioner, Bucketer>(std::move(specs), geometry, options.bucketer));
+}
+
+/// @brief Requires that a parameter's memory lies where it was registered and has its size.
+/// @param registered null pointers where no memory was registered
+/// @throws InvalidArgument naming the parameter, both addresses, the rank and the remedy
+void require_same_memory(ParameterSpec const& spec, CurrentMemory const& registered,
+                         CurrentMemory const& now, std::size_t rank);
+
+/// @brief Requires that a list of registrations names the parameter at this place.
+/// @throws InvalidArgument
+[[gnu::cold]] void require_same_name(ParameterSpec const& registered, std::string const& name,
+                                     std::size_t index, std::size_t rank);
+
+/// @brief Requires that a list of registrations has as many parameters as the engine.
+/// @throws InvalidArgument
+[[gnu::cold]] void require_same_count(std::size_t registered, std::size_t now, std::size_t rank);
+
+/// @brief Requires that a registration names no memory where the engine uses its own.
+/// @throws InvalidArgument
+[[gnu::cold]] void require_no_other_memory(ParameterSpec const& spec,
+                                           CurrentMemory const& registered,
+                                           CurrentMemory const& now, std::size_t rank);
+
+} // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "assign_types.ipp"
+#include "require_same_memory.ipp"
+#endif

@@ -1,0 +1,275 @@
+#pragma once
+
+#include "../../../backend/fence.hpp"
+#include "../../../comm/detail/wait_for_collectives.hpp"
+#include "../../../core/detail/light_std.hpp"
+#include "../../../core/detail/namespace.hpp"
+#include "../../../core/dtype.hpp"
+#include "../../../layout/flat_layout.hpp"
+#include "../../../layout/piece.hpp"
+#include "../../engine.hpp"
+#include "../common/engine_config.hpp"
+#include "../common/engine_context.hpp"
+#include "../common/gather_on_host.hpp"
+#include "../parameters/parameter_store.hpp"
+#include "add_held_states.hpp"
+#include "state_table.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Returns the parameters of one type that this rank holds. @param layout the layout for
+/// which `memory` was made
+template <class Config, class Types>
+[[gnu::cold]] HeldArray held_parameters(ParameterStore<Config, Types> const& memory,
+                                        FlatLayout const& layout,
+                                        EngineContext<Config> const& context, std::size_t type) {
+    using T = typename Types::Parameter;
+    HeldArray array{type, {ArrayKind::parameter, 0, dtype_of<T>(), sizeof(T)}, true, {}};
+    for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
+        if (layout.bucket(bucket).type == type) {
+            Range const held = context.row.shards_parameters()
+                                   ? layout.extent(bucket, context.rank())
+                                   : Range{0, layout.elements(bucket)};
+            layout.for_slices(bucket, held, [&](Piece const& piece) {
+                array.slices.push_back({piece.parameter, piece.parameter_begin, piece.elements,
+                                        memory.slice(bucket, piece)});
+            });
+        }
+    }
+    // Frozen parameters of an adopted block lie in no bucket.
+    for (std::size_t parameter = 0; parameter < layout.parameters().size(); ++parameter) {
+        auto const& spec = layout.parameter(parameter);
+        if (spec.type == type && spec.elements != 0 && layout.parameter_pieces(parameter).empty()) {
+            Piece piece{};
+            piece.parameter = parameter;
+            array.slices.push_back({parameter, 0, spec.elements, memory.slice(0, piece)});
+        }
+    }
+    return array;
+}
+
+/// @brief Lists the arrays of an engine's training state and fences direct access to them.
+///
+/// `TrainingState`, `GatheredParameters` and checkpoints use it. Functions that call collectives
+/// say so.
+template <class Config>
+class StateAccess {
+public:
+    using EngineType = Engine<Config>;
+    using Backend = typename Config::Backend;
+    using Communicator = typename Config::Communicator;
+    using Queue = typename Backend::Queue;
+
+    explicit StateAccess(EngineType& engine) noexcept : _engine(&engine) {}
+
+    [[nodiscard]] FlatLayout const& layout() const noexcept { return _engine->_layout; }
+    [[nodiscard]] Communicator& communicator() const noexcept { return *_engine->_communicator; }
+    [[nodiscard]] Queue queue() const noexcept { return _engine->_queue; }
+    [[nodiscard]] MemoryResource& memory() const noexcept { return *_engine->_memory; }
+    [[nodiscard]] std::size_t rank() const noexcept { return _engine->_rank; }
+    [[nodiscard]] Protocol const& protocol() const noexcept { return _engine->_protocol; }
+    [[nodiscard]] StepControl<Config>& control() const noexcept { return _engine->_control; }
+    [[nodiscard]] bool reduces_once() const noexcept { return _engine->_gradients.reduces_once(); }
+    [[nodiscard]] StageOptions<Config> const& options() const noexcept { return _engine->_options; }
+
+    /// @brief Returns the parameters of every type, then their master weights and states. Every
+    /// rank gets the same arrays.
+    [[gnu::cold]] [[nodiscard]] List<HeldArray> arrays() const {
+        List<HeldArray> all;
+        auto const context = _engine->context({});
+        for (std::size_t type = 0; type < Config::types; ++type) {
+            EngineType::with_types(type, [&]<class Types>(Types) {
+                all.push_back(held_parameters(_engine->_parameters.template store<Types>(),
+                                              layout(), context, type));
+            });
+        }
+        std::size_t type = 0;
+        _engine->_shard.for_each_store(
+            [&](auto const& store) { add_held_states(all, store, type++); });
+        return all;
+    }
+
+    /// @brief Tables of `GatheredParameters`, kept in the engine until the buckets are rebuilt.
+    [[nodiscard]] std::shared_ptr<void const>& gather_index() const noexcept {
+        return _engine->_gather_index;
+    }
+
+    /// @brief Returns the reduced gradients of every type. They exist between the last
+    /// `end_micro_step` and `step`.
+    [[gnu::cold]] [[nodiscard]] List<HeldArray> gradients() const {
+        List<HeldArray> all;
+        auto const row = _engine->context({}).row;
+        for (std::size_t type = 0; type < Config::types; ++type) {
+            EngineType::with_types(type, [&]<class Types>(Types) {
+                using A = typename Types::Accumulation;
+                auto const& store = _engine->_gradients.template store<Types>();
+                HeldArray array;
+                array.type = type;
+                array.form = {ArrayKind::gradient, 0, dtype_of<A>(), sizeof(A)};
+                for (std::size_t bucket = 0; bucket < layout().trainable_buckets(); ++bucket) {
+                    if (layout().bucket(bucket).type == type) {
+                        Range const held = row.reduced_gradients == Placement::sharded
+                                               ? layout().extent(bucket, rank())
+                                               : Range{0, layout().elements(bucket)};
+                        layout().for_slices(bucket, held, [&](Piece const& piece) {
+                            array.slices.push_back({piece.parameter, piece.parameter_begin,
+                                                    piece.elements,
+                                                    store.reduced(bucket, piece.bucket_begin)});
+                        });
+                    }
+                }
+                all.push_back(std::move(array));
+            });
+        }
+        return all;
+    }
+
+    /// @brief Completes the reductions of this step and waits for them; no micro-step may follow.
+    /// Collective the first time in a step.
+    void finish_gradients(char const* call) const {
+        _engine->_protocol.require_accumulated(call);
+        guard([&] {
+            _engine->_gradients.finish_step();
+            wait_for_collectives(*_engine->_communicator, _engine->_queue);
+        });
+        _engine->_protocol.end_accumulation();
+    }
+
+    /// @brief Notes that a parameter has a gradient in this step, which was set.
+    void note_gradient(std::size_t parameter) const noexcept {
+        _engine->_gradients.deliveries().note(parameter);
+    }
+
+    /// @brief Returns the factor that unscales and averages the reduced gradients.
+    [[nodiscard]] double gradient_factor() const {
+        return _engine->_control.gradient_factor(_engine->_protocol.micro_steps(),
+                                                 _engine->predivide());
+    }
+
+    /// @brief Waits until the host may read what this rank holds. Allowed in a broken engine.
+    void wait_to_read() const { _engine->wait_for_owned_slices(); }
+
+    /// @brief Waits until the host may write what this rank holds, and drops what was gathered in
+    /// advance. Call it on every rank.
+    void wait_to_write(char const* call) const {
+        _engine->_protocol.require_idle(call);
+        _engine->_protocol.require_nothing_held(call);
+        guard([&] {
+            // Commands on the compute queue may have changed parameters.
+            Backend::wait(_engine->_queue, Backend::record(_engine->_compute), Fence::weights_read);
+            _engine->_parameters.wait_for_readers();
+            _engine->_parameters.drop_prefetched();
+            wait_for_collectives(*_engine->_communicator, _engine->_queue);
+        });
+    }
+
+    /// @brief Rounds copied master weights to the parameters and makes them readable on every rank.
+    /// In stage 0 every rank takes the weights of rank 0. Collective; waits.
+    void publish_master_weights() const {
+        wait_to_write("publish_master_weights()");
+        guard([&] {
+            compare_call(communicator(), queue(), memory(), {"publish_master_weights()"});
+            _engine->_shard.for_each_store([](auto& store) { store.publish_masters(); });
+            if (!_engine->context({}).row.shards_optimizer() && communicator().size() != 1) {
+                broadcast_weights();
+            }
+            _engine->publish_all();
+            wait_for_collectives(*_engine->_communicator, _engine->_queue);
+        });
+    }
+
+    /// @brief Returns each parameter's number of updates. Waits. Allowed in a broken engine.
+    [[nodiscard]] std::vector<std::uint64_t> updates() const {
+        return control().counts().updates(control().settled().step_count);
+    }
+
+    /// @brief Sets each parameter's number of updates, the same on every rank. Between steps;
+    /// waits.
+    void set_updates(std::span<std::uint64_t const> updates) const {
+        guard([&] {
+            wait_for_collectives(*_engine->_communicator, _engine->_queue);
+            if (control().set_updates(updates, *_engine->_memory)) {
+                _engine->_shard.count_by_parameter(*_engine->_memory);
+            }
+        });
+    }
+
+    /// @brief Registers and ends a gather for writing, as in `Protocol`.
+    void open_write(std::span<std::size_t const> parameters) const {
+        _engine->_protocol.open_write(parameters);
+    }
+    void close_write(std::span<std::size_t const> parameters) const noexcept {
+        _engine->_protocol.close_write(parameters);
+    }
+
+    /// @brief Breaks the engine and releases the other ranks, where nothing can be thrown.
+    void break_down(char const* cause) const noexcept { _engine->break_down(cause); }
+
+    /// @brief Makes the replicas equal and sets the master weights to them. Collective; waits.
+    void refresh_master_weights() const { _engine->parameters_changed(); }
+
+    /// @brief Makes parameters that every rank has written readable for later commands.
+    void publish_written() const {
+        guard([&] { _engine->_parameters.publish_written(); });
+    }
+
+    /// @brief Calls `run`, whose failure breaks the engine and releases the other ranks.
+    template <class Run>
+    void guard(Run&& run) const {
+        _engine->require_healthy();
+        try {
+            run();
+        } catch (...) {
+            _engine->fail();
+        }
+    }
+
+    /// @brief Copies bytes between the host and the memory of the state. Waits.
+    void copy(void* to, void const* from, std::size_t bytes) const {
+        if constexpr (requires { requires Backend::is_device; }) {
+            Backend::copy_bytes(_engine->_queue, to, from, bytes);
+            Backend::synchronise(Backend::record(_engine->_queue));
+        } else {
+            std::memcpy(to, from, bytes);
+        }
+    }
+
+private:
+    /// Sends the trainable weights of rank 0, in every form, to all ranks of stage 0.
+    void broadcast_weights() const {
+        for (HeldArray const& array : arrays()) {
+            if (array.form.kind == ArrayKind::state || array.form.kind == ArrayKind::state_scale) {
+                continue;
+            }
+            for (HeldSlice const& slice : array.slices) {
+                auto const& spec = layout().parameter(slice.parameter);
+                if (spec.trainable && slice.elements != 0) {
+                    communicator().broadcast(
+                        static_cast<unsigned char*>(slice.data), array.bytes(slice.elements), 0,
+                        queue(),
+                        CollectiveTag{"weights of parameter", slice.parameter, spec.name.c_str()});
+                    // each time, because the capacity of a queue is limited
+                    wait_for_collectives(communicator(), queue());
+                }
+            }
+        }
+    }
+
+    EngineType* _engine;
+};
+
+/// @brief Returns access to the state of a stage, or of an engine.
+template <class Stage>
+[[nodiscard]] auto access_to(Stage& stage) noexcept {
+    return StateAccess<config_of_t<Stage>>(stage);
+}
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,74 @@
+#pragma once
+
+#include "../../../comm/communicator.hpp"
+#include "../../../comm/detail/wait_for_collectives.hpp"
+#include "../../../core/buffer.hpp"
+#include "../../../core/detail/light_std.hpp"
+#include "../../../core/detail/namespace.hpp"
+#include "../../../core/memory_resource.hpp"
+#include "../../../layout/flat_layout.hpp"
+#include "../common/drain.hpp"
+#include "state_table.hpp"
+
+#include <cstddef>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Moves the arrays of a training state from the memory of one layout to the memory of
+/// another. Every rank needs memory for one whole parameter at a time. `EngineRebuild` uses it.
+template <class Communicator>
+class StateMover {
+public:
+    using Backend = typename Communicator::Backend;
+    using Queue = typename Backend::Queue;
+
+    /// @param old the layout of the source
+    /// @param is_sharded whether each rank holds only its extents
+    StateMover(FlatLayout const& old, bool is_sharded, Communicator& communicator, Queue queue,
+               MemoryResource& memory) noexcept
+        : _old(&old), _is_sharded(is_sharded), _communicator(&communicator), _queue(queue),
+          _memory(&memory) {}
+
+    /// @brief Moves one array, parameter by parameter. Collective if it is sharded; waits.
+    [[gnu::cold]] void move(HeldArray const& from, HeldArray const& to) const {
+        List<HeldSlice> const sources = from.by_parameter();
+        List<HeldSlice> const targets = to.by_parameter();
+        Buffer<char> whole(*_memory, from.largest(*_old), BufferKind::control);
+        Drain<Backend> const drain(_queue); // commands use the buffer, even after a throw
+        std::size_t source = 0;
+        std::size_t target = 0;
+        for (std::size_t parameter = 0; parameter < _old->parameters().size(); ++parameter) {
+            if (!from.has(*_old, parameter)) {
+                continue;
+            }
+            for (; source < sources.size() && sources[source].parameter == parameter; ++source) {
+                HeldSlice const& slice = sources[source];
+                Backend::copy_bytes(_queue, whole.data() + from.bytes(slice.begin), slice.data,
+                                    from.bytes(slice.elements));
+            }
+            if (_is_sharded) {
+                auto const cuts = from.byte_cuts(*_old, parameter);
+                char* const own =
+                    whole.data() + cuts[static_cast<std::size_t>(_communicator->rank())];
+                _communicator->all_gather(static_cast<char const*>(own), whole.data(), cuts, _queue,
+                                          CollectiveTag{"state of parameter", parameter});
+            }
+            for (; target < targets.size() && targets[target].parameter == parameter; ++target) {
+                HeldSlice const& slice = targets[target];
+                Backend::copy_bytes(_queue, slice.data, whole.data() + from.bytes(slice.begin),
+                                    from.bytes(slice.elements));
+            }
+            // each time, because the capacity of a queue is limited
+            wait_for_collectives(*_communicator, _queue);
+        }
+    }
+
+private:
+    FlatLayout const* _old;
+    bool _is_sharded;
+    Communicator* _communicator;
+    Queue _queue;
+    MemoryResource* _memory;
+};
+
+} // namespace ZERO_NAMESPACE::detail
