@@ -38,7 +38,7 @@ is_there() {
         libopenmpi-dev) has mpicxx ;;
         openmpi-bin) has mpirun ;;
         iproute2) has ip ;;
-        valgrind | doxygen | clang-format-16) has "$1" ;;
+        valgrind | doxygen | clang-format-16 | ccache) has "$1" ;;
         *) stop "the scripts cannot detect the package '$1'" ;;
     esac
 }
@@ -58,6 +58,7 @@ what_it_is() {
         libopenmpi-dev) echo "MPI with its compiler wrapper mpicxx (processes)" ;;
         openmpi-bin) echo "mpirun" ;;
         iproute2) echo "ip (the test of two hosts)" ;;
+        ccache) echo "ccache (builds again from its cache)" ;;
         valgrind) echo "Valgrind (counts the instructions of the hot loops)" ;;
         doxygen) echo "Doxygen (the API reference)" ;;
         clang-format-16) echo "clang-format 16 (checks the formatting)" ;;
