@@ -13,4 +13,3 @@
 #include <zero/checkpoint/detail/safetensors_header.ipp>
 #include <zero/checkpoint/detail/safetensors_reader.ipp>
 #include <zero/checkpoint/detail/safetensors_writer.ipp>
-#include <zero/checkpoint/detail/write_manifest.ipp>

@@ -7,10 +7,8 @@
 
 #include <zero/checkpoint/checkpoint_reader.hpp>
 #include <zero/checkpoint/checkpoint_saver.hpp>
-#include <zero/checkpoint/detail/needed_intervals.hpp>
-#include <zero/checkpoint/detail/read_manifest.hpp>
+#include <zero/checkpoint/detail/load_state.hpp>
 #include <zero/checkpoint/detail/safetensors_header.hpp>
-#include <zero/checkpoint/detail/write_manifest.hpp>
 #include <zero/checkpoint/load_checkpoint.hpp>
 #include <zero/checkpoint/manifest.hpp>
 #include <zero/checkpoint/save_checkpoint.hpp>

@@ -8,7 +8,6 @@
 #include "checkpoint_reader.hpp"
 #include "detail/load_state.hpp"
 #include "detail/on_every_rank.hpp"
-#include "detail/read_manifest.hpp"
 #include "load_options.hpp"
 #include "manifest.hpp"
 

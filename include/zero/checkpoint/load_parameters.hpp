@@ -6,8 +6,8 @@
 #include "../stage/parameter.hpp"
 #include "checkpoint_reader.hpp"
 #include "detail/load_state.hpp"
-#include "detail/read_manifest.hpp"
 #include "load_options.hpp"
+#include "manifest.hpp"
 
 #include <cstddef>
 #include <filesystem>

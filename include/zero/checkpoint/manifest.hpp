@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 
 #include <cstddef>
@@ -97,6 +98,34 @@ struct Manifest {
 
 } // namespace ZERO_NAMESPACE
 
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Removes those intervals of a parameter that a reader does not need. Called for each
+/// parameter once its intervals have been checked.
+using KeepIntervals = FunctionRef<ManifestParameter&>;
+
+/// @brief Keeps none, for readers of the scalars.
+inline constexpr auto drop_intervals = [](ManifestParameter& parameter) {
+    parameter.intervals.clear();
+};
+
+/// @brief Reads and checks `manifest.json` of a checkpoint. Memory: 64 KiB of its text, the
+/// intervals of one parameter, and what is kept.
+/// @param keep empty: all intervals
+/// @throws CheckpointError as `Manifest::from_json`
+[[nodiscard]] Manifest read_manifest(std::filesystem::path const& checkpoint, KeepIntervals keep);
+
+/// @brief Gives the JSON text of a manifest in parts, with its checksum at the end.
+/// @throws CheckpointError for a text that is not UTF-8
+void write_json(Manifest const& manifest, FunctionRef<std::string_view> write);
+
+/// @brief Writes the manifest of a checkpoint part by part, makes it durable and reads it back.
+/// @throws CheckpointError also for a manifest that cannot be read back
+void write_manifest(std::filesystem::path const& checkpoint, Manifest const& manifest);
+
+} // namespace ZERO_NAMESPACE::detail
+
 #if !defined(ZERO_COMPILED)
 #include "detail/manifest.ipp"
+#include "detail/read_manifest.ipp"
 #endif

@@ -7,7 +7,6 @@
 #include "../checkpoint_error.hpp"
 #include "../manifest.hpp"
 #include "file.hpp"
-#include "read_manifest.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -5,14 +5,15 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/type_name.hpp"
+#include "../../layout/flat_layout.hpp"
 #include "../../stage/detail/state/add_held_states.hpp"
 #include "../../stage/detail/state/state_access.hpp"
 #include "../../stage/detail/state/state_table.hpp"
 #include "../checkpoint_reader.hpp"
 #include "../load_options.hpp"
+#include "../manifest.hpp"
 #include "load_plan.hpp"
 #include "loaded_scalars.hpp"
-#include "needed_intervals.hpp"
 #include "on_every_rank.hpp"
 
 #include <cstddef>
@@ -22,6 +23,21 @@
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
+
+/// @brief The intervals of a checkpoint that overlap what a rank holds. As `KeepIntervals` it drops
+/// the others.
+class NeededIntervals {
+public:
+    /// @param layout and `table` must outlive this object
+    NeededIntervals(FlatLayout const& layout, StateTable const& table);
+
+    void operator()(ManifestParameter& stored) const;
+
+private:
+    FlatLayout const* _layout;
+    StateTable const* _table;
+    std::vector<std::size_t> _by_name; ///< parameters of the layout, sorted by their stored name
+};
 
 /// @brief Loads the data of a reader into an idle engine: first checks and, by default, verifies on
 /// all ranks, then writes. Collective; waits.
@@ -95,3 +111,7 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
 }
 
 } // namespace ZERO_NAMESPACE::detail
+
+#if !defined(ZERO_COMPILED)
+#include "needed_intervals.ipp"
+#endif

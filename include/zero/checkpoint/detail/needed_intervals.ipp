@@ -1,6 +1,6 @@
 #pragma once
 
-#include "needed_intervals.hpp"
+#include "load_state.hpp"
 
 #include "plan_manifest.hpp"
 

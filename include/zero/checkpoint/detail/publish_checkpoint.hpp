@@ -6,7 +6,6 @@
 #include "../manifest.hpp"
 #include "file.hpp"
 #include "on_every_rank.hpp"
-#include "write_manifest.hpp"
 
 #include <cstddef>
 #include <cstdint>

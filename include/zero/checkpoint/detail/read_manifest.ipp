@@ -1,6 +1,6 @@
 #pragma once
 
-#include "read_manifest.hpp"
+#include "../manifest.hpp"
 
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
