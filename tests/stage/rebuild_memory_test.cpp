@@ -116,7 +116,7 @@ std::size_t engine_bytes(MemoryPlan const& plan, std::vector<BufferKind> const& 
     return sum;
 }
 
-/// The peaks given in docs/design.md; the largest parameter has 500 elements.
+/// The peaks given in docs/design/leases_and_gathers.md; the largest parameter has 500 elements.
 std::size_t peak(Account const& account, std::size_t parameter_bytes, std::size_t state_bytes) {
     using enum BufferKind;
     std::vector<BufferKind> const held{parameters, parameter_leases};

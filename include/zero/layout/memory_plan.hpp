@@ -72,9 +72,9 @@ struct MemoryRow {
 /// `communicator` is one of them: the caller's communicator has allocated it.
 ///
 /// With `rebuild_buckets` the engine follows one plan until the end of the first step and another
-/// one after it. The peak in between is the larger of two sums (docs/design.md): the whole new
-/// plan, the old master weights, states and scratch memory, and one whole parameter; or the
-/// parameters and leases of both plans, the old states, and one whole parameter.
+/// one after it. The peak in between is the larger of two sums: the whole new plan, the old master
+/// weights, states and scratch memory, and one whole parameter; or the parameters and leases of
+/// both plans, the old states, and one whole parameter (docs/design/leases_and_gathers.md).
 struct MemoryPlan {
     std::array<MemoryRow, buffer_kinds> rows{}; ///< indexed by `BufferKind`
 

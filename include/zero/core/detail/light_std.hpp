@@ -2,7 +2,7 @@
 
 /// @file
 /// @brief Private replacements for parts of the standard library, chosen for compile time
-/// (docs/design.md, "Compile time").
+/// (docs/compile_time.md).
 ///
 /// `<cmath>` is a tenth of the cost of all standard headers, `<algorithm>` and `<functional>` are
 /// another, and std::vector takes three times as long to compile per element type as `List`.
