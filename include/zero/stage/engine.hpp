@@ -586,9 +586,6 @@ private:
 
 // Members are defined outside the class, because `extern template` (declare_stage.hpp) keeps only
 // members that are not inline out of a translation unit.
-
-#if !defined(ZERO_COMPILED)
 #include "detail/engine/engine_access.tpp"
 #include "detail/engine/engine_set_up.tpp"
 #include "detail/engine/engine_step.tpp"
-#endif
