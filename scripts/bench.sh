@@ -8,7 +8,7 @@
 #   --filter REGEX    only benchmarks whose name (operation/case/who/elements) matches, and their twins; the others keep their last results in the table
 #   --repetitions N   repetitions of each benchmark; the table shows medians
 #   --table           measures nothing; prints the table of the last results
-#   --docs            also writes the tables into docs/benchmarks.md and the plots beside it
+#   --docs            also writes the tables into docs/data/benchmarks.txt, the rows with a goal into docs/benchmarks.md, and the plots beside that page
 #   --help            this text
 # Options may be combined. Results and plots: build/bench/results/.
 #
@@ -111,14 +111,15 @@ make() {
     shift 2
     python3 -B "$script" "$@"
     python3 -B "$script" "$@" --svg "$results/$plot" 2>/dev/null || say "no plot: too few results"
-    [ -z "$is_docs" ] || python3 -B "$script" "$@" --svg "$root_dir/docs/$plot" --page "$root_dir/docs/benchmarks.md" || stop "could not write docs/benchmarks.md"
+    [ -z "$is_docs" ] || python3 -B "$script" "$@" --svg "$root_dir/docs/$plot" --page "$root_dir/docs/data/benchmarks.txt" || stop "could not write docs/data/benchmarks.txt"
 }
 
 make bench_table.py benchmarks.svg "${files[@]}"
+[ -z "$is_docs" ] || python3 -B "$root_dir/scripts/bench_table.py" "${files[@]}" --goals "$root_dir/docs/benchmarks.md" >/dev/null || stop "could not write docs/benchmarks.md"
 if [ "${#scaling_files[@]}" -gt 0 ]; then
     "$programs/stage_scaling_table" >"$results/scaling_plan.txt"
     printf '\nOne rank of W, the others simulated:\n\n'
     make bench_scaling.py scaling.svg "$results/scaling_plan.txt" "${scaling_files[@]}"
 fi
 say "plots: $results/*.svg"
-[ -z "$is_docs" ] || say "written: docs/benchmarks.md and its plots"
+[ -z "$is_docs" ] || say "written: docs/benchmarks.md, docs/data/benchmarks.txt and the plots"

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Makes one table and a plot from JSON results of Google Benchmark. scripts/bench.sh calls it. Python's standard library only.
 
-usage: bench_table.py RESULT.json... [--svg PLOT.svg] [--page PAGE.md]
+usage: bench_table.py RESULT.json... [--svg PLOT.svg] [--page PAGE] [--goals PAGE]
 
 A benchmark is called operation/case/who/elements. It is compared with the "twin" of the same operation, case, number of elements and threads; the ratio is
 that of the median throughputs. A result that has no place in the table is listed below it, with the reason. --svg draws the ratios over the number of elements. With --page the table replaces the text of the page between the lines
-<!-- table --> and <!-- end of table -->. Without both the table is printed.
+<!-- table --> and <!-- end of table -->. Without both the table is printed. --goals writes the rows that have a goal, and the machine, into a page in the same way,
+between <!-- goals --> and <!-- end of goals -->.
 """
 
 import json
@@ -19,6 +20,7 @@ GPT2 = 124_439_808
 OPERATIONS = ["flatten", "unflatten", "norm", "update", "sum_ranks", "reduce_scatter", "all_gather", "reduce_scatter_of_1_KB", "step",
               "tensor_update", "matrix_product"]
 MARKS = ("<!-- table -->", "<!-- end of table -->")
+GOAL_MARKS = ("<!-- goals -->", "<!-- end of goals -->")
 
 
 def goal_of(row):
@@ -171,6 +173,17 @@ def table(pairs, others=()):
     return "\n".join([text(head), rule] + [text(line) for line in lines[1:]] + below) + "\n"
 
 
+def goals(pairs):
+    """The rows that have a goal, in few columns; a ratio that misses it is bold."""
+    lines = ["| what | time | ratio | goal |", "|---|---:|---:|---:|"]
+    for row, twin in pairs:
+        goal, ratio = goal_of(row), row.ratio(twin)
+        if goal is not None:
+            emphasis = "" if ratio >= goal else "**"
+            lines.append(f"| {row.title()} | {time_text(statistics.median(row.seconds))} | {emphasis}{ratio:.2f}{emphasis} | {goal:.2f} |")
+    return "\n".join(lines) + "\n"
+
+
 def machine(contexts):
     """One line per machine, compiler and day."""
     lines = []
@@ -230,12 +243,18 @@ def write(file, text):
         stream.write(text)
 
 
+def replace_in(page_file, marks, text):
+    with open(page_file, encoding="utf-8") as stream:
+        old = stream.read()
+    write(page_file, replace_between(marks, old, text))
+
+
 def arguments_of(arguments):
     """Files, and options with their values. A value is None if it is missing, or if the option does not exist; that of --help is "help"."""
     files, options = [], {}
     rest = iter(arguments)
     for argument in rest:
-        if argument in ("--svg", "--page"):
+        if argument in ("--svg", "--page", "--goals"):
             options[argument] = next(rest, None)
         elif argument == "--help":
             options[argument] = "help"
@@ -250,9 +269,7 @@ def publish(options, plot_text, marks, text):
     if "--svg" in options:
         write(options["--svg"], plot_text())
     if "--page" in options:
-        with open(options["--page"], encoding="utf-8") as stream:
-            old = stream.read()
-        write(options["--page"], replace_between(marks, old, text))
+        replace_in(options["--page"], marks, text)
     elif "--svg" not in options:
         print(text, end="")
 
@@ -268,6 +285,8 @@ def main(arguments):
     rows, contexts = read(files)
     pairs, others = compare(rows)
     publish(options, lambda: plot(pairs), MARKS, machine(contexts) + "\n" + table(pairs, others))
+    if "--goals" in options:
+        replace_in(options["--goals"], GOAL_MARKS, machine(contexts) + "\n" + goals(pairs))
     return 0
 
 

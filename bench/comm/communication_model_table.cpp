@@ -1,6 +1,6 @@
 // Compares predictions of CommunicationModel with measurements: collectives between the threads of
 // one process, W = 2 and 4. Latency and bandwidth are fitted to two sizes; the others, and the
-// collectives of whole steps, are predicted. Prints the table of docs/benchmarks.md.
+// collectives of whole steps, are predicted. Prints a table of docs/data/benchmarks.txt.
 //
 // A time is the shortest of several repetitions, because the model describes a machine that does
 // nothing else. The spread is how much longer their median is.

@@ -58,6 +58,18 @@ class BenchTable(unittest.TestCase):
             self.assertEqual(run(RESULTS, "--page", page).returncode, 1)
             self.assertEqual(content(page), "no place for a table\n")
 
+    def test_the_page_gets_the_rows_that_have_a_goal(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = os.path.join(folder, "page.md")
+            with open(page, "w", encoding="utf-8") as stream:
+                stream.write("before\n<!-- goals -->\nold\n<!-- end of goals -->\nafter\n")
+            self.assertEqual(run(RESULTS, "--goals", page).returncode, 0)
+            lines = content(page).splitlines()
+            self.assertEqual(lines[:2] + lines[-2:], ["before", "<!-- goals -->", "<!-- end of goals -->", "after"])
+            self.assertEqual(lines[2], content(os.path.join(HERE, "expected.md")).splitlines()[0])
+            self.assertEqual(lines[4:-2], ["| what | time | ratio | goal |", "|---|---:|---:|---:|", "| norm float32 | 166 ms | **0.75** | 0.80 |",
+                                           "| norm float32, 2 threads | 50 ms | 0.80 | 0.80 |", "| reduce scatter of 1 KB W = 2 | 20 us | 1.50 | 1.00 |"])
+
     def test_the_plot_shows_the_ratios(self):
         with tempfile.TemporaryDirectory() as folder:
             plot = os.path.join(folder, "plot.svg")

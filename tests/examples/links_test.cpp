@@ -1,14 +1,16 @@
 #include "support/catch.hpp"
 #include "support/page.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
 // Links between the pages: every relative link leads to a file or folder of the project, and its
-// anchor to a heading of that page.
+// anchor to a heading of that page. The pages stay short, and one of them lists all.
 
 using namespace zero::test;
 
@@ -52,6 +54,14 @@ std::vector<std::string> links_of(std::string const& text) {
         }
     }
     return found;
+}
+
+/// Counts words as `wc -w` does.
+std::size_t words_of(std::string const& text) {
+    std::istringstream stream(text);
+    std::size_t words = 0;
+    for (std::string word; stream >> word; ++words) {}
+    return words;
 }
 
 /// Returns the anchor that GitHub gives a heading: lower case, '-' for spaces, other signs dropped.
@@ -109,10 +119,41 @@ TEST_CASE("Every relative link of the pages leads to a file, and to a heading wh
 
 TEST_CASE("A link to nothing does not resolve") {
     CHECK(resolves("docs/design.md", "../README.md#status"));
-    CHECK_FALSE(resolves("docs/design.md", "README.md"));
+    CHECK_FALSE(resolves("docs/design.md", "CONTRIBUTING.md"));
     CHECK_FALSE(resolves("docs/design.md", "../README.md#no-such-heading"));
     CHECK(links_of("[a](b.md) ![c](d.svg)\n```\n[e](f)\n```\n`[h](i)` [g](https://h)")
           == std::vector<std::string>{"b.md", "d.svg"});
+}
+
+TEST_CASE(
+    "No page of docs/ has more than 3,500 words, and all together not more than their bound") {
+    constexpr std::size_t most_of_a_page = 3'500;
+    constexpr std::size_t most_of_all = 61'900; // cut elsewhere before you raise it
+    std::size_t all = 0;
+    for (std::string const& page : pages()) {
+        if (page.rfind("docs/", 0) != 0) {
+            continue;
+        }
+        std::size_t const words = words_of(text_of(page));
+        INFO(page << ": " << words << " words");
+        CHECK(words <= most_of_a_page);
+        all += words;
+    }
+    CHECK(all > 20'000);
+    CHECK(all <= most_of_all);
+    CHECK(words_of("a | b\n\n  cd\n") == 4);
+}
+
+TEST_CASE("docs/README.md lists every page of docs/ and docs/guides/") {
+    std::vector<std::string> const links = links_of(text_of("docs/README.md"));
+    for (std::string const& page : pages()) {
+        std::string const folder = fs::path(page).parent_path().generic_string();
+        bool const is_listed_here = folder == "docs" || folder == "docs/guides";
+        if (is_listed_here && page != "docs/README.md") {
+            INFO(page);
+            CHECK(std::find(links.begin(), links.end(), page.substr(5)) != links.end());
+        }
+    }
 }
 
 TEST_CASE("The page of errors names every exception of the library and every status of C") {
