@@ -177,6 +177,7 @@ private:
     [[noreturn, gnu::cold]] void throw_changed_order(std::size_t unit) const;
     [[nodiscard, gnu::cold]] std::string change_text() const;
     [[gnu::cold]] void note_change(std::size_t acquired);
+    void count_gather(std::size_t bucket, std::size_t elements) noexcept;
     [[nodiscard]] std::string unit_text(std::size_t unit) const;
 
     FlatLayout const* _layout;

@@ -116,22 +116,26 @@ ZERO_INLINE bool GatherSchedule::is_before_held() const noexcept {
     return is_held;
 }
 
+/// Counts a gather that sends something. Ranks may note that of an empty bucket in other places.
+ZERO_INLINE void GatherSchedule::count_gather(std::size_t bucket, std::size_t elements) noexcept {
+    if (elements != 0) {
+        _trace.record_gather(bucket);
+        ++_report.gathers;
+        _report.gathered_elements += elements;
+    }
+}
+
 ZERO_INLINE void GatherSchedule::note_gather_again(std::size_t bucket) noexcept {
-    std::size_t const elements = _layout->elements(bucket);
-    _trace.record_gather(bucket);
-    _report.gathers += elements == 0 ? 0 : 1;
-    _report.gathered_elements += elements;
+    count_gather(bucket, _layout->elements(bucket));
 }
 
 ZERO_INLINE void GatherSchedule::note_gather(std::size_t bucket, std::size_t ahead) noexcept {
     State& state = _states[bucket];
     state.is_gathered = true;
     state.ahead = ahead;
-    _trace.record_gather(bucket);
     std::size_t const elements = _layout->elements(bucket);
     _live += padded_size(elements);
-    _report.gathers += elements == 0 ? 0 : 1;
-    _report.gathered_elements += elements;
+    count_gather(bucket, elements);
     _report.live_elements = _live;
     _report.most_live_elements = larger(_report.most_live_elements, _live);
 }
