@@ -119,7 +119,8 @@ TEST_CASE("A parameter that is unfrozen at a resume moves like a new one, and is
     });
 }
 
-TEST_CASE("may_thaw accepts no parameter that the checkpoint lacks, and may_regroup none that was "
+TEST_CASE("The option may_thaw accepts no parameter that the checkpoint lacks, and may_regroup "
+          "none that was "
           "frozen") {
     TemporaryFolder const folder;
     auto const messages =

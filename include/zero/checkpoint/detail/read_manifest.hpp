@@ -2,9 +2,13 @@
 
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
-#include "../manifest.hpp"
 
 #include <filesystem>
+
+namespace ZERO_NAMESPACE {
+struct Manifest;
+struct ManifestParameter;
+} // namespace ZERO_NAMESPACE
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -13,9 +17,7 @@ namespace ZERO_NAMESPACE::detail {
 using KeepIntervals = FunctionRef<ManifestParameter&>;
 
 /// @brief Keeps none, for readers of the scalars.
-inline constexpr auto drop_intervals = [](ManifestParameter& parameter) {
-    parameter.intervals.clear();
-};
+inline constexpr auto drop_intervals = [](auto& parameter) { parameter.intervals.clear(); };
 
 /// @brief Reads and checks `manifest.json` of a checkpoint. Memory: 64 KiB of its text, the
 /// intervals of one parameter, and what is kept.
@@ -24,6 +26,8 @@ inline constexpr auto drop_intervals = [](ManifestParameter& parameter) {
 [[nodiscard]] Manifest read_manifest(std::filesystem::path const& checkpoint, KeepIntervals keep);
 
 } // namespace ZERO_NAMESPACE::detail
+
+#include "../manifest.hpp" // whose definitions need the declarations above
 
 #if !defined(ZERO_COMPILED)
 #include "read_manifest.ipp"

@@ -2,10 +2,13 @@
 
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
-#include "../manifest.hpp"
 
 #include <filesystem>
 #include <string_view>
+
+namespace ZERO_NAMESPACE {
+struct Manifest;
+} // namespace ZERO_NAMESPACE
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -18,6 +21,8 @@ void write_json(Manifest const& manifest, FunctionRef<std::string_view> write);
 void write_manifest(std::filesystem::path const& checkpoint, Manifest const& manifest);
 
 } // namespace ZERO_NAMESPACE::detail
+
+#include "../manifest.hpp" // whose definitions need the declarations above
 
 #if !defined(ZERO_COMPILED)
 #include "write_manifest.ipp"
