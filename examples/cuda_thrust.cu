@@ -59,9 +59,9 @@ int main() {
                      .compute_queue = stream.get()});
         for (int step = 0; step < 40; ++step) { // the host does not wait inside this loop
             engine.begin_step();
-            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+            for (auto const micro_step : engine.micro_steps(1)) {
                 auto const weights = engine.acquire(0); // `values` are current from here on
-                auto const written = engine.gradients(0, {}, false);
+                engine.begin_gradients(0, zero::GradientWrites::overwritten);
                 thrust::transform(thrust::cuda::par_nosync.on(stream.get()), values.begin(),
                                   values.end(), targets.begin(), gradients.begin(), Difference());
                 engine.gradients_ready(0);

@@ -77,7 +77,7 @@ Result train() {
         Zero engine(communicator, parameters, {.optimizer = {.decay = 0.9}});
         for (int step = 0; step < steps; ++step) {
             engine.begin_step();
-            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+            for (auto const micro_step : engine.micro_steps(1)) {
                 auto const weights = engine.acquire(0);
                 auto const gradients = engine.gradients(0);
                 add_gradient(weights[0], gradients[0], communicator.rank());

@@ -78,10 +78,10 @@ Result train() {
         float loss = 0.0F;
         for (std::size_t step = 0; step < steps; ++step) {
             engine.begin_step();
-            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+            for (auto const micro_step : engine.micro_steps(1)) {
                 auto const weights = engine.acquire(0); // from here on the block is up to date
                 // Not zeroed: the trainer writes every element, into its own block.
-                (void)engine.gradients(0, {}, /*is_zeroed*/ false);
+                engine.begin_gradients(0, zero::GradientWrites::overwritten);
                 loss += trainer.forward_backward(step * world
                                                  + static_cast<std::size_t>(communicator.rank()))
                         * (step >= steps - 50 ? 0.02F : 0.0F);

@@ -49,7 +49,7 @@ Result train() {
         for (std::size_t step = 0; step < steps; ++step) {
             engine.begin_step();
             float const scale = engine.loss_scale(); // for this step; the engine divides by it
-            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+            for (auto const micro_step : engine.micro_steps(1)) {
                 // In a variable: in stage 3 the memory is freed with the handle.
                 auto const weights = engine.acquire(0);
                 auto const gradients = engine.gradients(0)[0];

@@ -24,7 +24,7 @@ float train(zero::mpi::Communicator& communicator) {
         auto const rank = static_cast<std::size_t>(communicator.rank());
         float const x = std::sin(static_cast<float>(step * 4 + rank));
         engine.begin_step();
-        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+        for (auto const micro_step : engine.micro_steps(1)) {
             auto const weights = engine.acquire(0);
             float power[terms];
             error = -std::cos(2.0F * x);

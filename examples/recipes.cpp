@@ -141,9 +141,9 @@ bool train_stacked(zero::LoopbackCommunicator& communicator) {
         for (OtherBfloat16& value : tensor.values) value.bits = 0x3f80; // 1
     engine.parameters_changed();
     engine.begin_step();
-    engine.begin_micro_step(true);
+    engine.begin_micro_step(zero::MicroStep::last);
     for (std::size_t layer = Stacked::layers; layer-- > 0;) {
-        (void)engine.gradients(layer); // clears; the backward pass adds to tensor.gradients
+        engine.begin_gradients(layer); // clears; the backward pass adds to tensor.gradients
         tensor.gradients[layer * Stacked::layer_elements].bits = 0x3f80;
         engine.gradients_ready(layer);
     }
@@ -177,7 +177,7 @@ double train_epochs(zero::LoopbackCommunicator& communicator, std::vector<float>
             std::size_t const first = begin + count * rank / world;
             std::size_t const last = begin + count * (rank + 1) / world;
             engine.begin_step();
-            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+            for (auto const micro_step : engine.micro_steps(1)) {
                 auto const weights = engine.acquire(0);
                 auto const gradients = engine.gradients(0);
                 for (std::size_t s = first; s < last; ++s) {

@@ -69,7 +69,7 @@ int main() {
         for (std::size_t step = 0; step < steps; ++step) {
             std::vector<float> x(width), difference(width);
             engine.begin_step();
-            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+            for (auto const micro_step : engine.micro_steps(1)) {
                 for (std::size_t i = 0; i < width; ++i) {
                     x[i] = input(step * world + rank, i);
                     difference[i] = x[i] - target(x[i]);

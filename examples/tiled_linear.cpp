@@ -107,7 +107,7 @@ Result train(std::size_t in_splits, std::size_t out_splits) {
         Zero engine(communicator, parameters);
         for (std::size_t step = 0; step < steps; ++step) {
             engine.begin_step();
-            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+            for (auto const micro_step : engine.micro_steps(1)) {
                 Vector x(width), d(width), loss(1);
                 for (std::size_t i = 0; i < width; ++i)
                     x[i] = std::sin(static_cast<float>((step % 4 * world + rank) * 31 + i));

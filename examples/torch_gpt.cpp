@@ -48,7 +48,7 @@ std::vector<double> train(char const* name) {
         zero::torch::Sharded<Zero> sharded(communicator, *model, units_of(model));
         for (int step = 0; step < steps; ++step) {
             sharded->begin_step();
-            sharded->begin_micro_step(true); // the only one of the step
+            sharded->begin_micro_step(zero::MicroStep::last); // and the only one
             at::Tensor loss = loss_of(model, tokens_of(step, communicator.rank()), sharded);
             sharded.backward(loss); // instead of loss.backward()
             sharded->end_micro_step();
@@ -80,7 +80,7 @@ std::vector<double> train_whole() {
         zero::torch::Replicated<Zero> replicated(communicator, *model);
         for (int step = 0; step < steps; ++step) {
             replicated->begin_step();
-            replicated->begin_micro_step(true); // the only one of the step
+            replicated->begin_micro_step(zero::MicroStep::last); // and the only one
             at::Tensor loss = loss_of(model, tokens_of(step, communicator.rank()), plain);
             replicated.backward(loss); // instead of loss.backward()
             replicated->end_micro_step();

@@ -34,7 +34,7 @@ int main() {
     zero::run_ranks(2, [](zero::LoopbackCommunicator& communicator) {
         Zero engine(communicator, std::vector<Zero::Registration>{zero::Parameter<Zero::ParameterType>{.name = "w", .elements = 1000}}, {.gradient_clipping = 1.0F});
         engine.begin_step();
-        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(2)) {
+        for (auto const micro_step : engine.micro_steps(2)) {
             auto const weights = engine.acquire(0);
             auto const gradients = engine.gradients(0);
             gradients.get<Zero::GradientType>(0)[0] = weights.get<Zero::ParameterType>(0)[0];

@@ -233,7 +233,7 @@ void step(benchmark::State& state) {
         CheckpointSaver saver(engine, folder());
         auto const train = [&](bool are_written) {
             engine.begin_step();
-            engine.begin_micro_step(true);
+            engine.begin_micro_step(MicroStep::last);
             bench::backward_and_step(
                 engine, [](std::size_t) { compute(operations); }, are_written);
         };

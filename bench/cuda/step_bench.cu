@@ -74,7 +74,7 @@ void step(benchmark::State& state) {
     Stage engine(group.front(), parameters_of(bench::sizes_of(state)), options);
     auto const backward = [&] {
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
             auto const gradients = engine.gradients(unit, {}, false);
             for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {

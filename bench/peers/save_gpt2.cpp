@@ -54,7 +54,7 @@ void save(LoopbackCommunicator& communicator, std::filesystem::path const& folde
     auto const rank = static_cast<std::size_t>(communicator.rank());
     for (std::size_t step = 0; step < steps; ++step) {
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
             auto const gradients = engine.gradients(unit);
             for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {

@@ -187,7 +187,7 @@ private:
     void run_step() {
         auto const& layout = _engine.layout();
         _engine.begin_step();
-        _engine.begin_micro_step(true);
+        _engine.begin_micro_step(MicroStep::last);
         for (std::size_t unit = 0; unit < layout.units(); ++unit) {
             (void)_engine.acquire(unit);
         }

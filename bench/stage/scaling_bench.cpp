@@ -51,7 +51,7 @@ void stage_2(benchmark::State& state, std::size_t world) {
     Engine engine(communicator, parameters, options);
     auto const step = [&](bool are_written) {
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         bench::backward_and_step(
             engine, [](std::size_t) {}, are_written);
     };

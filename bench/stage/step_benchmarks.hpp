@@ -156,7 +156,7 @@ void full_step(benchmark::State& state, StepCase const& what) {
         };
         auto const step = [&](bool are_written) {
             engine.begin_step();
-            engine.begin_micro_step(true);
+            engine.begin_micro_step(MicroStep::last);
             for (std::size_t unit = 0; unit < engine.layout().units(); ++unit) {
                 gather(unit);
             }

@@ -78,13 +78,13 @@ std::vector<typename Zero::Registration> registrations_of(Chain& chain) {
 template <class Zero>
 void call(Zero& engine) {
     engine.begin_step();
-    engine.begin_micro_step(true);
+    engine.begin_micro_step(zero::MicroStep::last);
     for (std::size_t unit = 0; unit < small_units; ++unit) {
         (void)engine.acquire(unit);
     }
     for (std::size_t unit = small_units; unit-- > 0;) {
         auto const handle = engine.acquire(unit);
-        (void)engine.gradients(unit);
+        engine.begin_gradients(unit);
         engine.gradients_ready(unit);
     }
     engine.cancel_step();
@@ -110,7 +110,7 @@ void print_overhead() {
              [&] { call(engine); },
              [&] {
                  sharded->begin_step();
-                 sharded->begin_micro_step(true);
+                 sharded->begin_micro_step(zero::MicroStep::last);
                  sharded.backward(run(module, sharded));
                  sharded->cancel_step();
              }},
@@ -199,7 +199,7 @@ struct ByHand {
     }
     void step(at::Tensor const& tokens) {
         engine->begin_step();
-        engine->begin_micro_step(true);
+        engine->begin_micro_step(zero::MicroStep::last);
         for (auto& gradient : gradients) std::fill(gradient.begin(), gradient.end(), 0.0F);
         loss_of(model, tokens, [](std::size_t, auto&& forward) { return forward(); }).backward();
         for (std::size_t unit = gradients.size(); unit-- > 0;) engine->gradients_ready(unit);
@@ -212,7 +212,7 @@ struct ByHand {
 template <class Adapter, class Run, class Step>
 void step_by(Adapter& adapter, Gpt& model, at::Tensor const& tokens, Run&& run, Step const& step) {
     adapter->begin_step();
-    adapter->begin_micro_step(true);
+    adapter->begin_micro_step(zero::MicroStep::last);
     adapter.backward(loss_of(model, tokens, run));
     adapter->end_micro_step();
     step();

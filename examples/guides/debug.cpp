@@ -67,7 +67,7 @@ Outcome train(Mistake mistake, float rate = 0.1F, std::uint64_t delays = 0) {
         float const* kept = nullptr;
         for (int step = 0; step < 3; ++step) {
             engine.begin_step();
-            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+            for (auto const micro_step : engine.micro_steps(1)) {
                 for (std::size_t unit = 2; unit-- > 0;) {
                     if (mistake == Mistake::unit_skipped_on_a_rank && rank == 1 && step == 1
                         && unit == 1)

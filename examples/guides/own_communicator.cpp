@@ -76,7 +76,7 @@ std::uint64_t train(Communicator& communicator, Mistake mistake = Mistake::none)
     for (std::uint64_t step = 0; step < steps; ++step) {
         if (mistake == Mistake::killed && rank == 1 && step == 2) (void)std::raise(SIGKILL);
         engine.begin_step();
-        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+        for (auto const micro_step : engine.micro_steps(1)) {
             for (std::size_t unit = 2; unit-- > 0;) {
                 if (mistake == Mistake::unit_skipped && rank == 1 && step == 1 && unit == 1)
                     continue;

@@ -34,7 +34,7 @@ std::vector<float> train(Step const& step) {
                      {.name = "bias", .initial = initial.data() + sizes[0], .elements = sizes[1]}});
         for (int done = 0; done < steps; ++done) {
             engine.begin_step();
-            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+            for (auto const micro_step : engine.micro_steps(1)) {
                 auto const weights = engine.acquire(0);
                 auto const gradients = engine.gradients(0);
                 for (std::size_t k = 0; k < sizes.size(); ++k) {

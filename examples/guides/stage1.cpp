@@ -99,7 +99,7 @@ float train(zero::LoopbackCommunicator& communicator) {
     float loss = 0.0F; // the mean of the last ten steps
     for (std::size_t step = 0; step < steps; ++step) {
         engine.begin_step();
-        engine.begin_micro_step(true); // the last one of the step, and here the only one
+        engine.begin_micro_step(zero::MicroStep::last); // and here the only one
         // `acquire` makes the values of the previous update readable.
         auto weights = engine.acquire(0);
         std::vector<Batch> activations{
@@ -110,7 +110,7 @@ float train(zero::LoopbackCommunicator& communicator) {
                 forward(layer.weight.value, layer.bias.value, activations.back()));
         }
         float error = 0.0F;
-        (void)engine.gradients(0); // clears them
+        engine.begin_gradients(0); // clears them
         Batch gradient = compare(activations.front(), activations.back(), error);
         for (std::size_t number = depth; number-- > 0;) {
             Layer& layer = model[number];

@@ -99,7 +99,7 @@ float train(zero::LoopbackCommunicator& communicator) {
     float loss = 0.0F; // the mean of the last ten steps
     for (std::size_t step = 0; step < steps; ++step) {
         engine.begin_step();
-        engine.begin_micro_step(true); // the last one of the step, and here the only one
+        engine.begin_micro_step(zero::MicroStep::last); // and here the only one
         std::vector<Batch> activations{
             samples(step * batch + rank * batch / rank_count, batch / rank_count)};
         for (std::size_t number = 0; number < depth; ++number) {

@@ -27,7 +27,7 @@ std::vector<double> train(c10::intrusive_ptr<c10d::Backend> const& group,
         zero::torch::Sharded<Zero> sharded(ready, *model, units_of(model));
         for (int step = 0; step < 20; ++step) {
             sharded->begin_step();
-            sharded->begin_micro_step(true); // the only one of the step
+            sharded->begin_micro_step(zero::MicroStep::last); // and the only one
             at::Tensor loss = loss_of(model, tokens_of(step, ready.rank()), sharded);
             sharded.backward(loss);
             sharded->end_micro_step();

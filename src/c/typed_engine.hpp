@@ -82,7 +82,8 @@ public:
         }
         _engine->begin_step();
         _micro_steps_left = micro_steps - 1;
-        _engine->begin_micro_step(_micro_steps_left == 0);
+        _engine->begin_micro_step(_micro_steps_left == 0 ? zero::MicroStep::last
+                                                         : zero::MicroStep::more);
         _is_in_micro_step = true;
     }
 
@@ -94,7 +95,8 @@ public:
         require_closed();
         _engine->end_micro_step();
         --_micro_steps_left;
-        _engine->begin_micro_step(_micro_steps_left == 0);
+        _engine->begin_micro_step(_micro_steps_left == 0 ? zero::MicroStep::last
+                                                         : zero::MicroStep::more);
     }
 
     void acquire(std::size_t unit) override {

@@ -39,7 +39,7 @@ std::vector<Parameter<float>> two_parameters(bool is_second_frozen) {
 template <class Engine>
 void step(Engine& engine, std::vector<std::size_t> const& units) {
     engine.begin_step();
-    engine.begin_micro_step(true);
+    engine.begin_micro_step(MicroStep::last);
     for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
         auto const weights = engine.acquire(unit);
         for (std::size_t const used : units) {

@@ -105,7 +105,6 @@ Seen recorded_step(bool is_delayed) {
         } else {
             engine.begin_step();
             for (auto const micro_step : engine.micro_steps(1)) {
-                (void)micro_step;
                 for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
                     auto const weights = engine.acquire(unit);
                     auto const gradients = engine.gradients(unit);

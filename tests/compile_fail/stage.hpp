@@ -13,7 +13,7 @@ void train(Communicator& communicator) {
     Stage engine(communicator, parameters, {.gradient_clipping = 1.0F});
     engine.begin_step();
     float const scale = engine.loss_scale();
-    for ([[maybe_unused]] auto const micro_step : engine.micro_steps(2)) {
+    for (auto const micro_step : engine.micro_steps(2)) {
         auto const weights = engine.acquire(0);
         auto const gradients = engine.gradients(0);
         gradients[0][1] += weights[0][1] * scale;

@@ -5,7 +5,9 @@
 
 #include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <type_traits>
 
 namespace zero::test::float16_test {
 
@@ -20,10 +22,10 @@ constexpr std::uint16_t brain(float value) {
     return from_float<bfloat16>(value).bits;
 }
 constexpr float from_half(std::uint16_t bits) {
-    return to_float(float16{bits});
+    return to_float(float16::from_bits(bits));
 }
 constexpr float from_brain(std::uint16_t bits) {
-    return to_float(bfloat16{bits});
+    return to_float(bfloat16::from_bits(bits));
 }
 constexpr float of_bits(std::uint32_t bits) {
     return std::bit_cast<float>(bits);
@@ -100,12 +102,27 @@ TEST_CASE(
     STATIC_REQUIRE(half(of_bits(0xff800001U)) == 0xfe00);
 }
 
-TEST_CASE("Storage types compare bits, and only conversions to a wider type are exact") {
+TEMPLATE_TEST_CASE("A storage type is made of bits only by name, and of a number only by rounding",
+                   "", bfloat16, float16) {
+    STATIC_REQUIRE_FALSE(std::is_constructible_v<TestType, int>);
+    STATIC_REQUIRE_FALSE(std::is_constructible_v<TestType, std::uint16_t>);
+    STATIC_REQUIRE_FALSE(std::is_constructible_v<TestType, bool>);
+    STATIC_REQUIRE_FALSE(std::is_constructible_v<TestType, float>);
+    STATIC_REQUIRE_FALSE(std::is_constructible_v<TestType, double>);
+    STATIC_REQUIRE(TestType::from_bits(0x1234).bits == 0x1234);
+    STATIC_REQUIRE(TestType().bits == 0);
+    STATIC_REQUIRE(static_cast<float>(from_float<TestType>(-1.5F)) == -1.5F);
+    STATIC_REQUIRE_FALSE(std::is_convertible_v<TestType, float>);
+    STATIC_REQUIRE_FALSE(std::is_constructible_v<int, TestType>);
     STATIC_REQUIRE_FALSE(
-        std::is_constructible_v<bfloat16, float>); // the value would be taken as a bit pattern
-    STATIC_REQUIRE_FALSE(std::is_constructible_v<float16, double>);
-    STATIC_REQUIRE(float16{0x7e00} == float16{0x7e00}); // a NaN
-    STATIC_REQUIRE_FALSE(bfloat16{0x8000} == bfloat16{0x0000});
+        std::is_constructible_v<
+            TestType, std::conditional_t<std::is_same_v<TestType, float16>, bfloat16, float16>>);
+    STATIC_REQUIRE(std::is_trivially_copyable_v<TestType>);
+}
+
+TEST_CASE("Storage types compare bits, and only conversions to a wider type are exact") {
+    STATIC_REQUIRE(float16::from_bits(0x7e00) == float16::from_bits(0x7e00)); // a NaN
+    STATIC_REQUIRE_FALSE(bfloat16::from_bits(0x8000) == bfloat16::from_bits(0x0000));
     STATIC_REQUIRE(is_exact_conversion<float, bfloat16>);
     STATIC_REQUIRE(is_exact_conversion<bfloat16, bfloat16>);
     STATIC_REQUIRE_FALSE(is_exact_conversion<bfloat16, float>);

@@ -143,7 +143,7 @@ TEST_CASE("Queries for a report, its event or norms during a capture are refused
             seen.of_query = outcome_of([&] { (void)ticket.done().is_complete(); });
             zero::detail::drain<cuda::Backend>(stream.get());
             engine.begin_step();
-            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {}
+            for (auto const micro_step : engine.micro_steps(1)) {}
             seen.of_norms = outcome_of([&] { (void)engine.gradient_norms(); });
             (void)engine.step(0.1);
             engine.join();

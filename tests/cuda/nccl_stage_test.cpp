@@ -207,7 +207,7 @@ TEMPLATE_TEST_CASE("Calls that wait do not use the results of aborted collective
     auto const in_step = [](auto const& end) {
         return text_of_engine<Stage>([&](Stage& engine) {
             engine.begin_step();
-            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+            for (auto const micro_step : engine.micro_steps(1)) {
                 run_micro_step(engine, 0, 1, 0);
             }
             end(engine);

@@ -68,7 +68,7 @@ void compare_step(std::vector<ParameterSpec> const& model, int world, std::size_
         auto const& layout = engine.layout();
         communicator.reset_traffic();
         engine.begin_step();
-        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(micro_steps)) {
+        for (auto const micro_step : engine.micro_steps(micro_steps)) {
             for (std::size_t unit = 0; unit < layout.units(); ++unit) {
                 auto const weights = engine.acquire(unit);
             }

@@ -26,7 +26,7 @@ int main() {
     zero::run_ranks(2, [](zero::LoopbackCommunicator& communicator) {
         Zero engine(communicator, std::vector<Zero::Registration>{{.name = "w", .elements = 1000}});
         engine.begin_step();
-        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(2)) {
+        for (auto const micro_step : engine.micro_steps(2)) {
             auto const weights = engine.acquire(0);
             auto const gradients = engine.gradients(0);
             gradients[0][0] = weights[0][0];

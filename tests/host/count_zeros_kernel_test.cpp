@@ -39,9 +39,9 @@ TEST_CASE("The smallest subnormal numbers are no zeros") {
     std::int64_t count = 0;
     std::vector<float> const floats(300, -0x1p-149F);
     host::count_zeros(floats.data(), floats.size(), count);
-    std::vector<bfloat16> const upper(300, bfloat16(std::uint16_t{1}));
+    std::vector<bfloat16> const upper(300, bfloat16::from_bits(1));
     host::count_zeros(upper.data(), upper.size(), count);
-    std::vector<float16> const halves(300, float16(std::uint16_t{0x8001}));
+    std::vector<float16> const halves(300, float16::from_bits(0x8001));
     host::count_zeros(halves.data(), halves.size(), count);
     CHECK(count == 0);
 }

@@ -23,7 +23,8 @@ constexpr std::size_t long_range =
 std::vector<bfloat16> with_exponent(std::size_t n, unsigned exponent, std::mt19937& engine) {
     std::vector<bfloat16> values(n);
     for (auto& value : values) {
-        value = bfloat16{static_cast<std::uint16_t>((engine() & 0x807fU) | exponent << 7U)};
+        value =
+            bfloat16::from_bits(static_cast<std::uint16_t>((engine() & 0x807fU) | exponent << 7U));
     }
     return values;
 }
@@ -67,8 +68,9 @@ TEST_CASE("Zeros do not change the sum beside bfloat16 of any magnitude", "[host
     for (unsigned exponent = 0; exponent < 256; ++exponent) {
         auto values = with_exponent(long_range, exponent, engine);
         for (auto& value : values) {
-            value = engine() % 8U != 0 ? bfloat16{static_cast<std::uint16_t>(engine() & 0x8000U)}
-                                       : value;
+            value = engine() % 8U != 0
+                        ? bfloat16::from_bits(static_cast<std::uint16_t>(engine() & 0x8000U))
+                        : value;
         }
         wrong += is_as_defined(values.data(), values.size()) ? 0 : 1;
     }
@@ -84,7 +86,7 @@ TEST_CASE("One non-finite bfloat16 is found among many", "[host][kernel][norm]")
                                        std::uint16_t{0x7fc0}, std::uint16_t{0xff81});
     std::vector<bfloat16> values(long_range, from_float<bfloat16>(0.5F));
     for (std::size_t const place : {0U, 511U, 512U, 5000U, 16895U, 17195U}) {
-        values[place] = bfloat16{bad};
+        values[place] = bfloat16::from_bits(bad);
         Inspection result;
         host::inspect(values.data(), values.size(), 1000, result);
         CHECK(result.non_finite_count() == 1);

@@ -203,7 +203,7 @@ TEST_CASE("One infinity among a million elements is counted, named and not added
 }
 
 TEST_CASE("All elements may be non-finite", "[host][kernel][norm]") {
-    std::vector<float16> const values(777, float16{0x7c00});
+    std::vector<float16> const values(777, float16::from_bits(0x7c00));
     Inspection result;
     host::inspect(values.data(), values.size(), 3, result);
     CHECK(result.non_finite_count() == 777);

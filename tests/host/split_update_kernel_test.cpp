@@ -132,8 +132,8 @@ TEST_CASE("An update of parts writes each element and no other, at every length"
 
 /// Returns the result of an encoding without the 17th bit: the half is rounded to nearest, ties up.
 bfloat16 rounded_half_up(float value) {
-    return zero::bfloat16{
-        static_cast<std::uint16_t>((std::bit_cast<std::uint32_t>(value) + 0x8000U) >> 16U)};
+    return zero::bfloat16::from_bits(
+        static_cast<std::uint16_t>((std::bit_cast<std::uint32_t>(value) + 0x8000U) >> 16U));
 }
 
 TEST_CASE("After each of a thousand AdamW steps the parts equal the float master and its cast",

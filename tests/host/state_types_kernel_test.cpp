@@ -45,10 +45,9 @@ struct ScaledArray {
             for (std::size_t i = begin; i < end; ++i) {
                 float const scaled = std::ldexp(wide[i], -exponent);
                 bool const vanishes = wide[i] != 0.0F && std::fabs(scaled) < 0x1p-24F;
-                values[i] =
-                    vanishes
-                        ? float16{static_cast<std::uint16_t>(wide[i] < 0.0F ? 0x8001U : 0x0001U)}
-                        : round(canonical(scaled), i);
+                values[i] = vanishes ? float16::from_bits(
+                                static_cast<std::uint16_t>(wide[i] < 0.0F ? 0x8001U : 0x0001U))
+                                     : round(canonical(scaled), i);
             }
         }
     }

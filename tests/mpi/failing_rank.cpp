@@ -99,7 +99,6 @@ void train(zero::mpi::Communicator& communicator, Failure const& failure) {
         }
         engine.begin_step();
         for (auto const micro_step : engine.micro_steps(2)) {
-            (void)micro_step;
             for (std::size_t unit = 0; unit < units; ++unit) {
                 auto const weights = engine.acquire(unit);
                 fail_at("gather");

@@ -149,7 +149,7 @@ std::vector<float> trained(C& communicator) {
         options);
     for (std::size_t step = 0; step < 10; ++step) {
         engine.begin_step();
-        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+        for (auto const micro_step : engine.micro_steps(1)) {
             auto const gradients = engine.gradients(0);
             for (std::size_t i = 0; i < elements; ++i) {
                 gradients[0][i] += value_of<float>(communicator.rank(), i, step);

@@ -149,7 +149,7 @@ std::vector<std::vector<std::uint32_t>> scaled_run(std::string const& events,
             for (std::size_t step = 0; step < events.size(); ++step) {
                 engine.begin_step();
                 float const scale = engine.loss_scale();
-                for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+                for (auto const micro_step : engine.micro_steps(1)) {
                     if (events[step] == 'x' && rank == 1) { // the other rank must skip as well
                         engine.hand_over(
                             3, 5, std::vector<float>(64, std::numeric_limits<float>::infinity()));

@@ -9,6 +9,7 @@
 #include <zero/stage/zero_stage.hpp>
 
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -211,7 +212,7 @@ TEST_CASE("A refused acquisition leaves no stale weights for a later one") {
         Stage engine(communicator, parameters, options);
         auto const step = [&](auto const& forward) {
             engine.begin_step();
-            engine.begin_micro_step(true);
+            engine.begin_micro_step(MicroStep::last);
             forward();
             for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
                 auto const gradients = engine.gradients(unit);
@@ -249,6 +250,50 @@ TEST_CASE("A refused acquisition leaves no stale weights for a later one") {
     for (auto const& values : ranks) {
         CHECK((values == std::vector<float>{1.0F, -3.0F, -3.0F, -3.0F, -3.0F, -3.0F, -3.0F}));
     }
+}
+
+TEST_CASE(
+    "at() of a handle counts the parameters of its unit, and names the unit if it has fewer") {
+    auto const messages = on_ranks<std::vector<std::string>>(1, [](LoopbackCommunicator& ranks) {
+        using Stage = ZeroStage<3, Sgd>;
+        Stage engine(ranks, {{.name = "a", .elements = 3, .units = {1}},
+                             {.name = "b", .elements = 4, .units = {0}},
+                             {.name = "c", .elements = 5, .units = {0, 1}}});
+        std::vector<std::string> seen;
+        auto const note = [&](auto const& call) {
+            try {
+                call();
+            } catch (InvalidArgument const& error) {
+                seen.emplace_back(error.what());
+            } catch (Released const& error) {
+                seen.emplace_back(error.what());
+            }
+        };
+        engine.begin_step();
+        engine.begin_micro_step(MicroStep::last);
+        auto weights = engine.acquire(1);
+        auto const gradients = engine.gradients(1);
+        for (auto const size : {weights.at(0).size(), weights.at(1).size(), gradients.at(0).size(),
+                                gradients.at(1).size()}) {
+            seen.push_back(std::to_string(size));
+        }
+        gradients.at(1)[4] = 2.0F;
+        seen.push_back(gradients[2][4] == 2.0F ? "same" : "other");
+        seen.push_back(weights.at(1).data() == weights[2].data() ? "same" : "other");
+        note([&] { (void)weights.at(2); });
+        note([&] { (void)gradients.template at<float>(7); });
+        weights.release();
+        note([&] { (void)weights.at(0); });
+        engine.cancel_step();
+        return seen;
+    });
+    std::string const rest = " of unit 1, which has 2 parameters (rank 0); at() counts the "
+                             "parameters of the unit from 0, in order of registration. operator[] "
+                             "takes registration indices.";
+    CHECK(messages.front()
+          == std::vector<std::string>{
+              "3", "5", "3", "5", "same", "same", "zero: at(2)" + rest, "zero: at(7)" + rest,
+              "zero: the weights of unit 1 were released; acquire the unit again."});
 }
 
 } // namespace zero::test::access_test

@@ -320,7 +320,7 @@ TEST_CASE("A parameter that one rank does not use is an error on that rank, and 
         ZeroStage<2> engine(communicator, registration<float>(toy_specs()),
                             {.unused_parameters = UnusedParameters::error});
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
             if (communicator.rank() != 1 || unit != 2) {
                 engine.gradients_ready(unit);
@@ -346,7 +346,7 @@ TEST_CASE("A checked communicator compares readiness, and every rank gets both s
             checked, registration<float>(toy_specs()),
             {.unused_parameters = UnusedParameters::error});
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
             if (unit != 4 && (communicator.rank() != 1 || unit != 2)) {
                 engine.gradients_ready(unit);

@@ -358,7 +358,7 @@ TEST_CASE("Calls out of the protocol are refused and change nothing") {
                                 [](Engine& engine) { engine.set_learning_rate(0, 1e39); });
     auto const accumulated = [](Engine& engine) {
         engine.begin_step();
-        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+        for (auto const micro_step : engine.micro_steps(1)) {
             engine.gradients(0)[0][0] = 1.0F;
         }
     };
@@ -370,7 +370,7 @@ TEST_CASE("Calls out of the protocol are refused and change nothing") {
         "announced as the last",
         [](Engine& engine) {
             engine.begin_step();
-            engine.begin_micro_step(true);
+            engine.begin_micro_step(MicroStep::last);
             engine.end_micro_step();
         },
         [](Engine& engine) { engine.begin_micro_step(); });

@@ -38,7 +38,7 @@ TEST_CASE("A block with a list of sizes is registered parameter by parameter, an
             communicator, parameters,
             {.storage = Storage::adopted, .adopted_block = block, .optimizer = {.momentum = 0.0}});
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         Zero::Gradients const handle = engine.gradients(0);
         gradients.assign(total, 2.0F);
         engine.gradients_ready(0);
@@ -159,7 +159,7 @@ TEST_CASE("A ticket can be waited for after its report was overwritten") {
         std::vector<Zero::Ticket> tickets;
         for (int step = 0; step < 18; ++step) {
             engine.begin_step();
-            engine.begin_micro_step(true);
+            engine.begin_micro_step(MicroStep::last);
             engine.gradients(0)[0][0] = 1.0F;
             engine.end_micro_step();
             tickets.push_back(engine.step(0.1));

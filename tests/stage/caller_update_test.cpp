@@ -100,7 +100,7 @@ TEST_CASE("A skipped step does not call the update callback and changes no bit")
         ZeroStage<2, Sgd> engine(communicator, registration<float>(toy_specs()));
         auto const before = snapshot(engine);
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         auto const gradients = engine.gradients(1);
         gradients[1][3] = communicator.rank() == 1 ? std::numeric_limits<float>::infinity() : 1.0F;
         engine.gradients_ready(1);

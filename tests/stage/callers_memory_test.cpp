@@ -76,7 +76,7 @@ std::vector<Seen> seen_after(int world, Memory memory, End end, bool asynchronou
         queue.synchronise();
         try {
             engine.begin_step();
-            engine.begin_micro_step(true);
+            engine.begin_micro_step(MicroStep::last);
             for (std::size_t unit = 2; unit-- > 0;) {
                 if (memory == Memory::handed_over) {
                     engine.hand_over(unit, unit, std::vector<float>(elements, 1.0F));

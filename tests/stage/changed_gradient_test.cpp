@@ -103,7 +103,7 @@ TEST_CASE("An unscaled gradient that was set is read back, and the step applies 
             ZeroStage<N, StaticLossScaler> engine(communicator, registration<float>(specs()),
                                                   {.loss_scaler = {.scale = 256.0F}});
             engine.begin_step();
-            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(2)) {
+            for (auto const micro_step : engine.micro_steps(2)) {
                 add_values(engine, gradients_of(communicator.rank()));
             }
             TrainingState<ZeroStage<N, StaticLossScaler>> state(engine); // the type, spelled out
@@ -149,7 +149,7 @@ TEST_CASE("Gradients in a block of the caller, which are reduced in place, are c
             std::vector<double> seen;
             for (bool const doubles : {false, true}) {
                 engine.begin_step();
-                engine.begin_micro_step(true);
+                engine.begin_micro_step(MicroStep::last);
                 auto const handle = engine.gradients(0);
                 for (std::size_t i = 0; i < 1007; ++i) {
                     gradients[i] = static_cast<float>(i % 7);

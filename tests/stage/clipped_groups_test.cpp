@@ -34,7 +34,7 @@ Seen step(int world, typename Stage::Options const& options, float loud, float q
                       {.name = "quiet", .elements = 96, .group = 1, .rows = 8}},
                      options);
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         auto const gradients = engine.gradients(0);
         for (std::size_t i = 0; i < 80; ++i) {
             gradients[0][i] = i % 3 == 0 ? loud : -loud;

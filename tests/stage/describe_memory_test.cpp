@@ -155,7 +155,7 @@ TEST_CASE("After a rebuild of the buckets the text follows the new order of unit
                          {.rebuild_buckets = Stage::in_ready_order, .leases_until_rebuild = 3});
             std::vector<std::string> seen{engine.describe_memory()};
             engine.begin_step();
-            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+            for (auto const micro_step : engine.micro_steps(1)) {
                 for (std::size_t const unit : {0U, 2U, 1U}) {
                     auto const gradients = engine.gradients(unit);
                     (void)gradients[unit]; // each unit has one parameter

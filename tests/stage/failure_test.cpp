@@ -144,7 +144,7 @@ TEST_CASE("An engine destroyed in the middle of a step releases the ranks that w
                 ZeroStage<N> engine(communicator, registration<float>(toy_specs()));
                 (void)run_step(engine, rank, 0).report();
                 engine.begin_step();
-                engine.begin_micro_step(true);
+                engine.begin_micro_step(MicroStep::last);
                 if (rank != failing) {
                     run_micro_step(engine, rank, 1, 0);
                     engine.end_micro_step();
@@ -168,7 +168,7 @@ TEST_CASE(
     auto const outcomes = run_and_observe(world, [](LoopbackCommunicator& communicator) {
         ZeroStage<2> engine(communicator, registration<float>(toy_specs()));
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         if (communicator.rank() == failing) {
             throw std::runtime_error("bad batch");
         }

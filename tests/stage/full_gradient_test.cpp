@@ -24,7 +24,7 @@ TEST_CASE("An unscaled gradient is the mean worked out by hand, and a scaled one
             Stage engine(communicator, registration<float>(specs()),
                          {.loss_scaler = {.scale = 256.0F}, .reduction = {.predivide = 2.0F}});
             engine.begin_step();
-            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+            for (auto const micro_step : engine.micro_steps(1)) {
                 auto values = gradients_of(communicator.rank());
                 for (auto& parameter : values) {
                     for (float& value : parameter) {
@@ -68,7 +68,7 @@ TEST_CASE("With a weighted mean the unscaled gradient is the sum, because the we
              ZeroStage<2> engine(ranks, registration<float>(specs()),
                                  {.reduction = {.kind = ReductionKind::weighted_mean}});
              engine.begin_step();
-             for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+             for (auto const micro_step : engine.micro_steps(1)) {
                  add_values(engine, gradients_of(ranks.rank()));
              }
              auto const values = TrainingState(engine).full_gradient(0);

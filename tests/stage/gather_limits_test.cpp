@@ -157,7 +157,7 @@ TEST_CASE("Recomputation in backward costs no gather if the reuse distance cover
             for (int step = 0; step < 2; ++step) {
                 transport.reset_traffic();
                 engine.begin_step();
-                for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+                for (auto const micro_step : engine.micro_steps(1)) {
                     for (std::size_t const unit : forward4) {
                         (void)engine.acquire(unit);
                     }

@@ -79,7 +79,7 @@ std::vector<float> trained(bool has_block, double learning_rate = 0.01) {
                              .reduction = {.schedule = ReductionSchedule::boundary}});
         for (std::size_t step = 0; step < 4; ++step) {
             engine.begin_step();
-            engine.begin_micro_step(step % 2 == 0);
+            engine.begin_micro_step(step % 2 == 0 ? MicroStep::last : MicroStep::more);
             if (has_block) {
                 auto const gradients = engine.gradients(0);
                 (void)gradients[0];
@@ -172,7 +172,7 @@ TEST_CASE("A second micro-step is refused where nothing accumulates, and allowed
                                  .reduction = {.schedule = schedule}});
             return outcome_of([&] {
                 engine.begin_step();
-                for ([[maybe_unused]] auto const micro_step : engine.micro_steps(2)) {
+                for (auto const micro_step : engine.micro_steps(2)) {
                     (void)engine.gradients(0)[0];
                     engine.gradients_ready(0);
                 }
@@ -201,7 +201,7 @@ TEST_CASE("Separate caller-owned gradients may be overwritten after end_micro_st
                                 {.compute_queue = &compute, .communication_queue = &communication});
             Gate gate;
             engine.begin_step();
-            engine.begin_micro_step(true);
+            engine.begin_micro_step(MicroStep::last);
             (void)engine.gradients(0)[0];
             compute.enqueue([&] {
                 std::fill(first.begin(), first.end(), 2.0F);

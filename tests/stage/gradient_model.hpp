@@ -94,7 +94,7 @@ std::vector<Stepped> step_with(Run const& run, Change const& change) {
             stepped.before = snapshot(engine);
             engine.begin_step();
             float const scale = engine.loss_scale();
-            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(step == 0 ? 1 : 2)) {
+            for (auto const micro_step : engine.micro_steps(step == 0 ? 1 : 2)) {
                 auto const values = make_values(specs(), [&](std::size_t parameter, std::size_t i) {
                     return scale * gradients_of(communicator.rank())[parameter][i]
                            * (run.has_all_bits ? noise(9, parameter, i) : 1.0F);

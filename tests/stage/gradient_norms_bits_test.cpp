@@ -48,7 +48,7 @@ Bits norms_of(int world, Values const& values,
         }
         ZeroStage<N, Policies...> engine(communicator, parameters, own);
         engine.begin_step();
-        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+        for (auto const micro_step : engine.micro_steps(1)) {
             add_values(engine, communicator.rank() == 0
                                    ? values
                                    : make_values(toy_specs(),
@@ -162,7 +162,9 @@ TEMPLATE_TEST_CASE_SIG(
             for (std::uint64_t step = 0; step < 3; ++step) {
                 engine.begin_step();
                 for (std::size_t micro_step = 0; micro_step < micro_steps; ++micro_step) {
-                    engine.begin_micro_step(announces && micro_step + 1 == micro_steps);
+                    engine.begin_micro_step(announces && micro_step + 1 == micro_steps
+                                                ? MicroStep::last
+                                                : MicroStep::more);
                     run_micro_step(engine, static_cast<std::uint64_t>(communicator.rank()), step,
                                    micro_step, 256.0F);
                     engine.end_micro_step();

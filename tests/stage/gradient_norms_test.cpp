@@ -48,7 +48,7 @@ Norms norms_of(Values const& values,
         ZeroStage<N, Policies...> engine(communicator, registration<float>(specs()), options);
         engine.begin_step();
         float const scale = engine.loss_scale();
-        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(2)) {
+        for (auto const micro_step : engine.micro_steps(2)) {
             add_values(engine, times(values, scale));
         }
         return all_norms(engine);
@@ -142,7 +142,7 @@ TEST_CASE(
         CHECK(engine.step(0.1).report().gradient_norm == std::sqrt(178.0));
         CHECK_THROWS_AS(engine.gradient_norms(), OutOfOrder);
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         add_values(engine, times(plain, 2.0F));
         engine.end_micro_step();
         CHECK(engine.gradient_norms(NormKind::l1) == Norms{48});
@@ -159,7 +159,7 @@ TEST_CASE("A rank that does not compute the norms causes a CollectiveMismatch") 
     auto const outcomes = run_and_observe(2, [](LoopbackCommunicator& communicator) {
         ZeroStage<2> engine(communicator, registration<float>(specs()));
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         add_values(engine, plain);
         engine.end_micro_step();
         if (communicator.rank() == 0) {

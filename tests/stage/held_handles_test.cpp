@@ -43,7 +43,7 @@ void train(Stage& engine, Holds holds, Seen& seen) {
     for (int step = 0; step < 3; ++step) {
         auto const expected = full_parameters(engine);
         engine.begin_step();
-        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+        for (auto const micro_step : engine.micro_steps(1)) {
             std::optional<Stage::Weights> held;
             auto const use = [&](std::size_t unit) {
                 std::optional<Stage::Weights> next;

@@ -87,7 +87,7 @@ TEST_CASE("After a join the compute queue has waited for the engine", "[stage]")
         options.compute_queue = &compute;
         ZeroStage<2> engine(communicator, registration<float>(toy_specs()), options);
         engine.begin_step();
-        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+        for (auto const micro_step : engine.micro_steps(1)) {
             (void)engine.gradients(0)[0];
         }
         auto const ticket = engine.step(0.1);

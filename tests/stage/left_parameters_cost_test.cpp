@@ -27,7 +27,7 @@ constexpr int world = 3;
 template <class Engine>
 void backward(Engine& engine, int rank, std::vector<std::size_t> const& units) {
     engine.begin_step();
-    engine.begin_micro_step(true);
+    engine.begin_micro_step(MicroStep::last);
     for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
         auto const weights = engine.acquire(unit);
         for (std::size_t const used : units) {
@@ -147,7 +147,7 @@ TEST_CASE("Gradients in the caller's memory count when their unit is reported, i
                 ZeroStage<2> engine(communicator, parameters, options);
                 for (int step = 0; step < 4; ++step) {
                     engine.begin_step();
-                    engine.begin_micro_step(true);
+                    engine.begin_micro_step(MicroStep::last);
                     for (std::size_t unit = 5; unit-- > 0;) {
                         if (communicator.rank() == 0 && unit <= static_cast<std::size_t>(step)) {
                             (void)engine.gradients(unit);

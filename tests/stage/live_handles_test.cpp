@@ -69,7 +69,7 @@ void end_engine(std::size_t weights, std::size_t gradients, bool is_in_order) {
             held.push_back(engine->acquire(0));
         }
         engine->begin_step();
-        engine->begin_micro_step(true);
+        engine->begin_micro_step(MicroStep::last);
         for (std::size_t count = 0; count < gradients; ++count) {
             written.push_back(engine->gradients(0));
         }
@@ -113,7 +113,7 @@ TEST_CASE("An engine ends quietly after its handles, whether they were copied, m
                 released.emplace(std::move(first));
                 released->release();
                 engine.begin_step();
-                engine.begin_micro_step(true);
+                engine.begin_micro_step(MicroStep::last);
                 auto const one = engine.gradients(0);
                 auto other = one;
                 other = engine.gradients(0);

@@ -30,7 +30,7 @@ template <class Engine>
 float step_with(Engine& engine, int rank, char event) {
     engine.begin_step();
     float const scale = engine.loss_scale();
-    for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+    for (auto const micro_step : engine.micro_steps(1)) {
         if (event == 'x' && rank == 1) {
             engine.hand_over(3, 5, std::vector<float>(64, std::numeric_limits<float>::infinity()));
         }

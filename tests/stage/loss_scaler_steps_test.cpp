@@ -131,7 +131,7 @@ TEST_CASE("A step with zero gradients has the norm 0 and is not skipped") {
             ZeroStage<N, DynamicLossScaler> engine(communicator, registration<float>(toy_specs()),
                                                    {.gradient_clipping = 0.5F});
             engine.begin_step();
-            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+            for (auto const micro_step : engine.micro_steps(1)) {
                 for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
                     auto const weights = engine.acquire(unit);
                     auto const gradients = engine.gradients(unit); // zeroed, nothing is added
@@ -166,7 +166,7 @@ TEST_CASE("An overflow on a rank that owns nothing skips the step on all ranks")
                 {.loss_scaler = {.initial_scale = 1024.0F, .hysteresis = 1}});
             auto const before = snapshot(engine);
             engine.begin_step();
-            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+            for (auto const micro_step : engine.micro_steps(1)) {
                 auto const weights = engine.acquire(0);
                 engine.gradients(0)[0][7] = communicator.rank() == 2 ? infinity : 1.0F;
                 engine.gradients_ready(0);

@@ -150,7 +150,7 @@ TEST_CASE("The commands that a micro-step adds to the communication queue do not
                     engine.begin_step();
                     std::size_t const before = queue.commands + queue.waits;
                     std::size_t const computed = compute.commands;
-                    engine.begin_micro_step(true);
+                    engine.begin_micro_step(MicroStep::last);
                     run_micro_step(engine, compute, is_zeroed);
                     engine.end_micro_step();
                     std::vector<std::size_t> found{queue.commands + queue.waits - before,
@@ -183,7 +183,7 @@ std::vector<float> train(std::size_t parameters, std::size_t units, MakeQueue co
         Stage engine(communicator, model.parameters, options);
         for (int step = 0; step < 2; ++step) {
             engine.begin_step();
-            engine.begin_micro_step(true);
+            engine.begin_micro_step(MicroStep::last);
             run_micro_step(engine, compute);
             engine.end_micro_step();
             (void)engine.step(0.01).report();
@@ -260,7 +260,6 @@ TEST_CASE(
         gate.hold(compute);
         engine.begin_step();
         for (auto const micro_step : engine.micro_steps(micro_steps)) {
-            (void)micro_step;
             run_micro_step(engine, compute);
         }
         auto const ticket = engine.step(1.0);

@@ -32,7 +32,7 @@ std::vector<std::string> const names{"input", "block.0", "output"};
 template <class Engine>
 void write(Engine& engine) {
     engine.begin_step();
-    engine.begin_micro_step(true);
+    engine.begin_micro_step(MicroStep::last);
     engine.gradients(0)[0][0] = 1.0F;
     engine.end_micro_step();
 }
@@ -93,7 +93,7 @@ TEST_CASE("The engine of an adapter names the adapter's call, not the calls that
             add([&] { (void)engine.gradients(0); });
             add([&] { (void)engine.hand_over(0, 0, std::span(gradient)); });
             add([&] { engine.gradients_ready(0); });
-            engine.begin_micro_step(true);
+            engine.begin_micro_step(MicroStep::last);
             (void)engine.gradients(0);
             add([&] { (void)engine.gradients(1); });
             engine.gradients_ready(0);
@@ -123,7 +123,7 @@ TEST_CASE("The engine of an adapter names the adapter's call, not the calls that
         ZeroStage<2, Sgd> engine(communicator, model(),
                                  {.backward_call = "adapter.backward(loss)"});
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         engine.end_micro_step();
         return outcome_of([&] { (void)engine.step(0.1).report(); });
     })[0];

@@ -41,8 +41,8 @@ struct Model {
 template <class Engine>
 void train(Engine& engine) {
     engine.begin_step();
-    engine.begin_micro_step(true);
-    (void)engine.gradients(0, {}, false);
+    engine.begin_micro_step(MicroStep::last);
+    engine.begin_gradients(0, GradientWrites::overwritten);
     engine.gradients_ready(0);
     engine.end_micro_step();
     (void)engine.step(0.1).report();

@@ -79,7 +79,7 @@ std::vector<Outcome> run(bool has_gradients, Call const& call) {
                                TrainingState state(*toy.engine);
                                if (has_gradients) {
                                    toy.engine->begin_step();
-                                   toy.engine->begin_micro_step(true);
+                                   toy.engine->begin_micro_step(MicroStep::last);
                                    toy.engine->end_micro_step();
                                }
                                call(*toy.engine, state, loopback.rank() == 0);

@@ -32,7 +32,7 @@ template <class Engine>
 bool trains(Engine& engine) {
     auto const before = full_parameters(engine);
     engine.begin_step();
-    engine.begin_micro_step(true);
+    engine.begin_micro_step(MicroStep::last);
     engine.gradients(0)[0][0] = 1.0F;
     engine.gradients_ready(0);
     engine.end_micro_step();
@@ -47,7 +47,7 @@ std::vector<Seen> step_with(Backward const& backward, typename Stage::Options co
         Stage engine(communicator, {{.name = "w", .elements = elements}}, options);
         auto const before = full_parameters(engine);
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         backward(engine, communicator.rank());
         engine.end_micro_step();
         Seen seen;
@@ -89,7 +89,7 @@ TEST_CASE("A step without any gradient throws on every rank and changes nothing,
                       unreported);
         // The address of the memory was not taken, so it was not written.
         check_refused(step_with<Stage>([](Stage& engine, int) {
-                          (void)engine.gradients(0, {}, false);
+                          engine.begin_gradients(0, GradientWrites::overwritten);
                           engine.gradients_ready(0);
                       }),
                       unreported);
@@ -121,9 +121,9 @@ TEST_CASE("Gradients that are not registered or not reported are found in a call
         bool is_registered;
         bool is_reported;
         bool is_late; ///< `gradients` after the backward pass
-        bool clears = true;
+        GradientWrites writes = GradientWrites::added;
         bool is_zero = false;  ///< the backward pass gives zeros
-        bool is_early = false; ///< `gradients_ready` before it, without `gradients`
+        bool is_early = false; ///< `gradients_ready` before it, without `begin_gradients`
     };
     auto const train = [](Way const& way) {
         return on_ranks<Seen>(2, [&](LoopbackCommunicator& communicator) {
@@ -138,15 +138,15 @@ TEST_CASE("Gradients that are not registered or not reported are found in a call
                          {.storage = Storage::adopted, .adopted_block = block});
             auto const step = [&](float value) {
                 engine.begin_step();
-                engine.begin_micro_step(true);
+                engine.begin_micro_step(MicroStep::last);
                 if (way.is_early) {
                     engine.gradients_ready(0);
                 } else if (!way.is_late && way.is_reported) {
-                    (void)engine.gradients(0, {}, way.clears);
+                    engine.begin_gradients(0, way.writes);
                 }
                 std::fill(gradient.begin(), gradient.end(), value);
                 if (way.is_late) {
-                    (void)engine.gradients(0, {}, way.clears);
+                    engine.begin_gradients(0, way.writes);
                 }
                 if (way.is_reported) {
                     engine.gradients_ready(0);
@@ -180,12 +180,14 @@ TEST_CASE("Gradients that are not registered or not reported are found in a call
         train({.is_registered = true, .is_reported = true, .is_late = false, .is_early = true}),
         "Or gradients_ready(unit) came before the backward pass: call it after");
     check_trained(train({.is_registered = true, .is_reported = true, .is_late = false}));
-    check_trained(
-        train({.is_registered = true, .is_reported = true, .is_late = false, .clears = false}));
+    check_trained(train({.is_registered = true,
+                         .is_reported = true,
+                         .is_late = false,
+                         .writes = GradientWrites::overwritten}));
     auto const zeros = train({.is_registered = true,
                               .is_reported = true,
                               .is_late = false,
-                              .clears = false,
+                              .writes = GradientWrites::overwritten,
                               .is_zero = true});
     CHECK(zeros[0].outcome.type == "returned"); // zeros that the model wrote are gradients
 }
@@ -202,7 +204,7 @@ TEST_CASE("Stage 3 refuses registered gradients of a unit that was not acquired,
             if (is_before) {
                 (void)engine.acquire(0);
             }
-            engine.begin_micro_step(true);
+            engine.begin_micro_step(MicroStep::last);
             seen.push_back(outcome_of([&] { engine.gradients_ready(0); }));
             engine.gradients_ready(1); // not registered
             engine.skip(0);
@@ -233,7 +235,7 @@ TEST_CASE("A model without trainable parameters makes steps without gradients") 
         ZeroStage<2, Sgd> engine(communicator,
                                  {{.name = "w", .elements = elements, .trainable = false}});
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         engine.end_micro_step();
         return outcome_of([&] { (void)engine.step(0.1); });
     });
@@ -245,7 +247,7 @@ TEST_CASE("A step without tokens is skipped, also if no rank reported a gradient
         ZeroStage<2, Sgd> engine(communicator, {{.name = "w", .elements = elements}},
                                  {.reduction = {.kind = ReductionKind::weighted_mean}});
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         engine.end_micro_step();
         return engine.step(0.1, 0).report();
     });
@@ -259,7 +261,7 @@ TEST_CASE("A step without gradients is neither clean nor an overflow for the los
             using Stage = ZeroStage<1, Sgd, DynamicLossScaler>;
             Stage engine(communicator, {{.name = "w", .elements = elements}});
             engine.begin_step();
-            engine.begin_micro_step(true);
+            engine.begin_micro_step(MicroStep::last);
             engine.end_micro_step();
             bool const throws = outcome_of([&] { (void)engine.step(0.1); }).type == "NoGradients";
             auto const after = engine.loss_scaler_state();
@@ -280,7 +282,7 @@ TEST_CASE("To find out whether any rank has gradients takes no collective of its
         for (bool const reports : {true, inner.rank() == 0}) {
             communicator.reset_recorded();
             engine.begin_step();
-            engine.begin_micro_step(true);
+            engine.begin_micro_step(MicroStep::last);
             if (reports) {
                 engine.gradients(0)[0][0] = 1.0F;
             }
@@ -309,7 +311,7 @@ TEST_CASE("A forgotten registration of a gradient is an error where its unit has
                     {.name = "frozen", .elements = 2, .trainable = false}},
                 {.unused_parameters = UnusedParameters::error});
             engine.begin_step();
-            engine.begin_micro_step(true);
+            engine.begin_micro_step(MicroStep::last);
             auto weights = engine.acquire(0);
             {
                 auto const gradients = engine.gradients(0);

@@ -111,7 +111,7 @@ TEST_CASE("The update of stage 3 on one rank waits until the model has read its 
                       .compute_queue = &compute,
                       .communication_queue = &communication});
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         {
             auto const gradients = engine.gradients(0);
             gradients[0][0] = 1.0F;

@@ -85,7 +85,7 @@ std::vector<Seen> wait_in_backward(bool is_compute_threaded, ReductionSchedule s
         Stage<N> engine(communicator, registration<float>(toy_specs()), options);
         auto const queue = options.compute_queue;
         engine.begin_step();
-        engine.begin_micro_step(is_announced);
+        engine.begin_micro_step(is_announced ? MicroStep::last : MicroStep::more);
         for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
             auto const weights = engine.acquire(unit);
             auto const gradients = engine.gradients(unit);

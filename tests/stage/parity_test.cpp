@@ -76,14 +76,14 @@ std::vector<std::vector<std::vector<float>>> train(typename Optimizer::Options c
                                                                        : ReductionKind::mean}});
             if (mistake.is_one_step_on) { // a step that changes nothing but the step count
                 engine.begin_step();
-                for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+                for (auto const micro_step : engine.micro_steps(1)) {
                     (void)engine.gradients(0)[0]; // zeros
                 }
                 (void)engine.step(0.0);
             }
             for (int step = 0; step < steps; ++step) {
                 engine.begin_step();
-                for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+                for (auto const micro_step : engine.micro_steps(1)) {
                     for (std::size_t const unit : {1U, 0U}) { // one parameter each
                         auto const gradients = engine.gradients(unit);
                         auto const gradient = gradients[unit];

@@ -99,7 +99,7 @@ TEST_CASE("A gather on the host that meets another collective frees no memory in
 TEST_CASE("Norms that meet another collective free no memory in use") {
     auto const accumulate = [](ZeroStage<2>& engine) {
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         engine.end_micro_step();
     };
     int freed_before = 0;

@@ -44,7 +44,7 @@ std::vector<std::vector<std::uint32_t>> train(bool poison, ReductionSchedule sch
         for (std::uint64_t step = 0; step < 3; ++step) {
             if (step == 1) {
                 engine.begin_step();
-                for ([[maybe_unused]] auto const micro_step : engine.micro_steps(2)) {
+                for (auto const micro_step : engine.micro_steps(2)) {
                     for (std::size_t const unit : {4U, 3U, 1U, 0U}) {
                         auto const weights = engine.acquire(unit);
                         auto const gradients = engine.gradients(unit);
@@ -109,7 +109,7 @@ std::vector<Seen> look(bool poison) {
         weights.release();
         seen.is_released_nan = is_nan(*scale);
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         auto const gradients = engine.gradients(4);
         for (int i = 1; i < 64; ++i) {
             seen.nan_in_gradient_padding += is_nan(gradients[7].data()[i]) ? 1 : 0;
@@ -149,7 +149,7 @@ TEST_CASE("The padding between two gradients that are cleared together is NaN wi
                                     {.poison = poison,
                                      .communication_queue = HostBackend::default_compute_queue()});
                 engine.begin_step();
-                engine.begin_micro_step(true);
+                engine.begin_micro_step(MicroStep::last);
                 auto const gradients = engine.gradients(0);
                 float const* const lower = gradients[0].data() < gradients[1].data()
                                                ? gradients[0].data()

@@ -101,8 +101,9 @@ TEST_CASE("Micro-steps by range, by calls, announced or not, give the same bits"
                             for (std::uint64_t step = 0; step < 2; ++step) {
                                 engine.begin_step();
                                 for (std::size_t micro_step = 0; micro_step < count; ++micro_step) {
-                                    engine.begin_micro_step(is_announced
-                                                            && micro_step + 1 == count);
+                                    engine.begin_micro_step(is_announced && micro_step + 1 == count
+                                                                ? MicroStep::last
+                                                                : MicroStep::more);
                                     run_micro_step(engine, rank, step, micro_step);
                                     engine.end_micro_step();
                                 }
@@ -128,7 +129,7 @@ TEST_CASE("Units acquired outside a step hold the weights of the last step, on e
                     see(seen, engine, 3, 5, 10);
                     see(seen, engine, 4, 0, 299);
                     engine.begin_step();
-                    for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+                    for (auto const micro_step : engine.micro_steps(1)) {
                         for (std::size_t const unit : {4U, 3U, 0U}) {
                             auto const gradients = engine.gradients(unit);
                             gradients[unit == 3 ? 5 : 0][unit == 3 ? 10 : 299] += 1.0F;
@@ -162,7 +163,7 @@ TEST_CASE("A unit that was prefetched, or left unused in a step, is never stale"
                 std::vector<float> seen;
                 auto const step = [&](std::size_t forward_units) {
                     engine.begin_step();
-                    for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+                    for (auto const micro_step : engine.micro_steps(1)) {
                         for (std::size_t unit = 0; unit < forward_units; ++unit) {
                             auto const weights = engine.acquire(unit);
                         }
@@ -210,7 +211,7 @@ TEST_CASE(
                 std::vector<float> seen;
                 auto const step = [&] {
                     engine.begin_step();
-                    for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+                    for (auto const micro_step : engine.micro_steps(1)) {
                         auto const gradients = engine.gradients(1);
                         gradients[1][0] += 1.0F; // group 0
                         gradients[2][0] += 1.0F; // group 1
@@ -257,7 +258,8 @@ TEST_CASE("A second micro-step is refused where the options promise one, and the
                 run_micro_step(engine, rank, 0, 0);
                 engine.end_micro_step();
                 if (tries) {
-                    auto const outcome = outcome_of([&] { engine.begin_micro_step(true); });
+                    auto const outcome =
+                        outcome_of([&] { engine.begin_micro_step(MicroStep::last); });
                     if (outcome.type != "OutOfOrder"
                         || outcome.message.find("reduction.one_micro_step says that every step "
                                                 "has one micro-step")

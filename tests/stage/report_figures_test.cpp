@@ -61,7 +61,7 @@ Seen step_with(int world, std::vector<ParameterSpec> const& model, Values const&
     auto const ranks = on_ranks<Seen>(world, [&](LoopbackCommunicator& communicator) {
         Stage engine(communicator, registration<typename Stage::ParameterType>(model), options);
         engine.begin_step();
-        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+        for (auto const micro_step : engine.micro_steps(1)) {
             add_values(engine, communicator.rank() == 0 ? values : zeros);
         }
         return seen(engine.step(0.1).report());
@@ -142,7 +142,7 @@ TEST_CASE("Figures have the same bits in every stage, for every partitioner, buc
         ZeroStage<2> engine(communicator, registration<float>(toy_specs()),
                             {.report = all, .reduction = {.kind = ReductionKind::sum}});
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         add_values(engine, values);
         engine.end_micro_step();
         auto const asked = engine.gradient_norms(NormKind::l2, NormScope::groups);
@@ -197,7 +197,7 @@ TEST_CASE("Figures of a model with parameters of several types add up over the t
         Stage engine(communicator, parameters,
                      {.report = all, .reduction = {.kind = ReductionKind::sum}});
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         for (std::size_t unit = 2; unit-- > 0;) {
             auto const weights = engine.acquire(unit);
             auto const gradients = engine.gradients(unit);
@@ -224,7 +224,7 @@ TEST_CASE("A step whose weights add up to 0 has the count of its gradients and n
         ZeroStage<2> engine(communicator, registration<float>(specs()),
                             {.report = all, .reduction = {.kind = ReductionKind::weighted_mean}});
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         add_values(engine, plain);
         engine.end_micro_step();
         return seen(engine.step(0.1, 0).report());
@@ -240,7 +240,7 @@ TEST_CASE("A report keeps its figures during 15 further steps, and the last repo
         std::vector<decltype(engine.step(0.1))> tickets;
         for (int step = 0; step < 17; ++step) {
             engine.begin_step();
-            engine.begin_micro_step(true);
+            engine.begin_micro_step(MicroStep::last);
             add_values(engine, with(plain, 1, 0, static_cast<float>(step)));
             engine.end_micro_step();
             tickets.push_back(engine.step(0.1));
@@ -277,7 +277,7 @@ TEST_CASE("Figures need no further collective, change no bit of a step, and the 
             communicator.reset_recorded();
             for (std::uint64_t step = 0; step < 3; ++step) {
                 engine.begin_step();
-                engine.begin_micro_step(true);
+                engine.begin_micro_step(MicroStep::last);
                 run_micro_step(engine, static_cast<std::uint64_t>(inner.rank()), step, 0);
                 engine.end_micro_step();
                 (void)engine.step(0.1).report();

@@ -90,7 +90,7 @@ void check_trained(float expected, bool is_in_callers_memory, Body const& body) 
         auto const ranks = on_ranks<float>(1, [&](LoopbackCommunicator& communicator) {
             Model<N> model(communicator, is_in_callers_memory);
             model.engine.begin_step();
-            model.engine.begin_micro_step(true);
+            model.engine.begin_micro_step(MicroStep::last);
             model.gate.hold(model.slow);
             body(model);
             return model.finish();
@@ -157,7 +157,7 @@ TEST_CASE("Writes of a queue in a cancelled step do not reach the next step") {
         model.write(1, model.slow, 100.0F);
         model.engine.cancel_step();
         model.engine.begin_step();
-        model.engine.begin_micro_step(true);
+        model.engine.begin_micro_step(MicroStep::last);
         auto const gradients = model.engine.gradients(1, &model.fast);
         model.fast.wait(
             model.slow.record()); // memory that was cleared too early would no longer be zero
@@ -172,7 +172,7 @@ TEST_CASE("A command that fails on the model's own queue fails the step") {
         auto const ranks = on_ranks<Outcome>(1, [](LoopbackCommunicator& communicator) {
             Model<N> model(communicator, false);
             model.engine.begin_step();
-            model.engine.begin_micro_step(true);
+            model.engine.begin_micro_step(MicroStep::last);
             model.gate.hold(model.slow);
             model.slow.enqueue([] { throw std::runtime_error("the disk is on fire"); });
             model.write(1, model.slow, 1.0F);

@@ -21,7 +21,7 @@ namespace {
 template <class Engine>
 StepReport step(Engine& engine, int rank, float gradient, int writer = 1) {
     engine.begin_step();
-    engine.begin_micro_step(true);
+    engine.begin_micro_step(MicroStep::last);
     using Gradient = typename Engine::GradientType;
     engine.gradients(0)[0][0] = from_float<Gradient>(rank == writer ? gradient : 0.0F);
     engine.gradients_ready(0);
@@ -192,7 +192,7 @@ TEST_CASE("The default limit makes no step wait") {
                 CountingBackend::waits = 0;
                 for (int i = 0; i < 90; ++i) {
                     engine.begin_step();
-                    engine.begin_micro_step(true);
+                    engine.begin_micro_step(MicroStep::last);
                     engine.gradients(0)[0][0] = 1.0F;
                     engine.gradients_ready(0);
                     engine.end_micro_step();

@@ -27,7 +27,7 @@ bool uses(std::size_t unit, std::uint64_t rank, std::uint64_t step) {
 template <class Engine>
 void run_conditional_step(Engine& engine, std::uint64_t rank, std::uint64_t step, Unused unused) {
     engine.begin_step();
-    for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+    for (auto const micro_step : engine.micro_steps(1)) {
         for (std::size_t unit = 0; unit < engine.layout().units(); ++unit) {
             if (uses(unit, rank, step)) {
                 auto const weights = engine.acquire(unit);

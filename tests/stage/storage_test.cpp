@@ -91,7 +91,7 @@ std::vector<RankState> train(Storage storage, GradientMemory memory, double lear
                             }
                             engine.hand_over(unit, index, transient).synchronise();
                         } else {
-                            bool const overwrites = memory == GradientMemory::overwritten
+                            bool const overwrites = memory == GradientWrites::overwritten
                                                     && layout.parameter(index).units.size() == 1;
                             auto const gradient = engine.gradients(unit, {}, !overwrites)[index];
                             for (std::size_t i = 0; i < gradient.size(); ++i) {
@@ -148,7 +148,7 @@ TEMPLATE_TEST_CASE_SIG(
     "", ((int N), N), 0, 2, 3) {
     auto const expected = train<0>(Storage::owned, GradientMemory::buckets)[0].full;
     for (auto const memory : {GradientMemory::buckets, GradientMemory::caller_owned,
-                              GradientMemory::handed_over, GradientMemory::overwritten}) {
+                              GradientMemory::handed_over, GradientWrites::overwritten}) {
         INFO("memory " << static_cast<int>(memory));
         check_same(train<N>(Storage::owned, memory), expected);
     }
@@ -168,7 +168,7 @@ TEST_CASE("A gradient in caller-owned memory is read once, with its own unit and
     LoopbackCommunicator communicator = std::move(LoopbackCommunicator::make_group(1).front());
     ZeroStage<2, SingleBucketer> engine(communicator, parameters);
     engine.begin_step();
-    engine.begin_micro_step(true);
+    engine.begin_micro_step(MicroStep::last);
     auto const write = [&](std::size_t unit, float value) {
         for (std::size_t index = unit; index < gradients.size(); index += 2) {
             std::fill(gradients[index].begin(), gradients[index].end(), value);

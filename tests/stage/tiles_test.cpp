@@ -160,7 +160,7 @@ TEST_CASE("The norm of a parameter in tiles is that of the whole") {
             return on_ranks<std::vector<double>>(3, [&](LoopbackCommunicator& communicator) {
                 ZeroStage<N> engine(communicator, tiled_model<float>(count));
                 engine.begin_step();
-                for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+                for (auto const micro_step : engine.micro_steps(1)) {
                     run_tiled_micro_step(engine, static_cast<std::uint64_t>(communicator.rank()),
                                          0);
                 }

@@ -67,7 +67,7 @@ std::vector<Counts> count_step(std::vector<ParameterSpec> const& specs, int worl
             recording.reset_recorded();
             acquired.clear();
             engine.begin_step();
-            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(micro_steps)) {
+            for (auto const micro_step : engine.micro_steps(micro_steps)) {
                 for (std::size_t unit = 0; unit < engine.layout().units(); ++unit) {
                     auto const weights = engine.acquire(unit);
                     acquired.push_back(unit);

@@ -94,7 +94,7 @@ void check_skip() {
                 auto bits = snapshot(engine);
                 if (with_skip) {
                     engine.begin_step();
-                    for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+                    for (auto const micro_step : engine.micro_steps(1)) {
                         engine.gradients(1)[1][3] =
                             from_float<G>(std::numeric_limits<float>::infinity());
                         engine.gradients_ready(1);

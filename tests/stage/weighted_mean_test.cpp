@@ -40,7 +40,7 @@ std::vector<float> after_one_step(std::vector<std::int64_t> const& weights,
         Stage engine(communicator, parameters,
                      plain_descent<Stage>({.non_finite = non_finite, .reduction = reduction}));
         engine.begin_step();
-        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(2)) {
+        for (auto const micro_step : engine.micro_steps(2)) {
             auto const gradients = engine.gradients(0);
             for (float& gradient : gradients[0]) {
                 gradient += static_cast<float>(rank + 1);
@@ -119,7 +119,7 @@ TEST_CASE(
         std::vector<Seen> seen;
         auto const step = [&](std::int64_t weight, float gradient) {
             engine.begin_step();
-            for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+            for (auto const micro_step : engine.micro_steps(1)) {
                 engine.gradients(0)[0][7] = gradient;
                 engine.gradients_ready(0);
             }

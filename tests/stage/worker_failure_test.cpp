@@ -167,7 +167,7 @@ TEST_CASE(
             observe(engine, rank == failing ? seen : ignored, [&] {
                 for (std::uint64_t step = 0; step < 4; ++step) {
                     engine.begin_step();
-                    for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+                    for (auto const micro_step : engine.micro_steps(1)) {
                         for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
                             auto const weights = engine.acquire(unit);
                             auto const gradients = engine.gradients(unit);
@@ -197,7 +197,7 @@ TEST_CASE("A command of the model breaks the engine even if it throws the except
         ZeroStage<2> engine(communicator, registration<float>(toy_specs()),
                             {.compute_queue = &compute});
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         compute.enqueue([] { throw OutOfOrder("the model's own"); });
         compute.synchronise();
         first = outcome_of([&] { (void)engine.gradients(2); });
@@ -214,7 +214,7 @@ TEST_CASE("A step whose model failed on the compute queue does not report succes
         ZeroStage<2> engine(communicator, registration<float>(toy_specs()),
                             {.compute_queue = &compute});
         engine.begin_step();
-        engine.begin_micro_step(true);
+        engine.begin_micro_step(MicroStep::last);
         // on the queue that clears the gradient
         compute.enqueue([gradient = engine.gradients(0)[0].data()] { *gradient = 1.0F; });
         engine.end_micro_step();

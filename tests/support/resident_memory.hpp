@@ -55,7 +55,7 @@ ResidentMemory train_and_measure(std::vector<ParameterSpec> const& model, int wo
         std::size_t const units = engine.layout().units();
         engine.begin_step();
         // two micro-steps: one would not need the wire buffer of stages 0 and 1
-        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(2)) {
+        for (auto const micro_step : engine.micro_steps(2)) {
             for (std::size_t unit = 0; unit < units; ++unit) {
                 (void)engine.acquire(unit);
             }

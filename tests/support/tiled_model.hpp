@@ -72,7 +72,7 @@ void run_tiled_micro_step(Engine& engine, std::uint64_t rank, std::uint64_t step
 template <class Engine>
 void run_tiled_step(Engine& engine, std::uint64_t rank, std::uint64_t step) {
     engine.begin_step();
-    for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+    for (auto const micro_step : engine.micro_steps(1)) {
         run_tiled_micro_step(engine, rank, step);
     }
     (void)engine.step(0.01);

@@ -89,7 +89,7 @@ std::vector<double> train_sharded() {
         zero::torch::Sharded<Zero> sharded(communicator, *model, model->units(), options);
         for (int step = 0; step < steps; ++step) {
             sharded->begin_step();
-            sharded->begin_micro_step(true);
+            sharded->begin_micro_step(zero::MicroStep::last);
             at::Tensor const loss = loss_of(model, step, sharded);
             sharded.backward(loss);
             sharded->end_micro_step();
@@ -107,7 +107,7 @@ std::vector<double> train_replicated() {
         zero::torch::Replicated<Zero> replicated(communicator, *model, options);
         for (int step = 0; step < steps; ++step) {
             replicated->begin_step();
-            replicated->begin_micro_step(true);
+            replicated->begin_micro_step(zero::MicroStep::last);
             at::Tensor const loss = loss_of(model, step, Plain());
             replicated.backward(loss);
             replicated->end_micro_step();

@@ -176,7 +176,7 @@ std::vector<double> train(Loss loss_of_model, Freeze freeze) {
         torch::Sharded<ZeroStage<N, AdamW>> sharded(communicator, *model, model->units());
         for (int step = 0; step < steps; ++step) {
             sharded->begin_step();
-            sharded->begin_micro_step(true);
+            sharded->begin_micro_step(MicroStep::last);
             auto const run = [&](std::size_t unit, auto const& f) { return sharded(unit, f); };
             at::Tensor const loss = loss_of_model(model, tokens_of(step, 0, 0), run, run);
             sharded.backward(loss);
@@ -239,7 +239,7 @@ std::array<std::int64_t, 3> memory_of_stage() {
         torch::Sharded<ZeroStage<N, AdamW>> sharded(communicator, *model, model->units());
         memory = memory_of([&] {
             sharded->begin_step();
-            sharded->begin_micro_step(true);
+            sharded->begin_micro_step(MicroStep::last);
             sharded.backward(loss_of(model, tokens_of(0, 0, 0), sharded));
             sharded->end_micro_step();
             sharded->step(0.01);
@@ -297,7 +297,7 @@ TEST_CASE("A unit shows the memory of the engine, and no copy of it") {
         LanguageModel model;
         torch::Sharded<ZeroStage<3, AdamW>> sharded(communicator, *model, model->units());
         sharded->begin_step();
-        sharded->begin_micro_step(true);
+        sharded->begin_micro_step(MicroStep::last);
         constexpr std::size_t head_bias = 13; // the last parameter
         void const* shown = nullptr;
         void const* added = nullptr;
@@ -331,7 +331,7 @@ TEST_CASE("A mistake of one rank ends the others with its cause") {
                 bool const is_wrong = communicator.rank() == 1;
                 auto const step = [&](int number) {
                     sharded->begin_step();
-                    sharded->begin_micro_step(true);
+                    sharded->begin_micro_step(MicroStep::last);
                     if (is_wrong && number == 1 && mistake == Mistake::forward) {
                         (void)sharded(0, []() -> at::Tensor {
                             throw std::runtime_error("the forward call of rank 1");
@@ -386,7 +386,7 @@ TEST_CASE("One rank may evaluate alone after materialize") {
         }
         sharded.shard();
         sharded->begin_step();
-        sharded->begin_micro_step(true);
+        sharded->begin_micro_step(MicroStep::last);
         sharded.backward(loss_of(model, tokens_of(0, 0, communicator.rank()), sharded));
         sharded->end_micro_step();
         report.expect(sharded->step(0.01).report().step_count == 1, "the step after it");

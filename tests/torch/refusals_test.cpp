@@ -38,7 +38,7 @@ void with_model(Body const& body) {
 /// Runs one step and returns the loss.
 double step_of(Sharded& sharded, LanguageModel& model) {
     sharded->begin_step();
-    sharded->begin_micro_step(true);
+    sharded->begin_micro_step(MicroStep::last);
     at::Tensor const loss = loss_of(model, tokens_of(0, 0, 0), sharded);
     sharded.backward(loss);
     sharded->end_micro_step();
@@ -67,7 +67,7 @@ std::string mistake(Mistake const& make) {
     double after = 0.0;
     with_model([&](Sharded& sharded, LanguageModel& model) {
         sharded->begin_step();
-        sharded->begin_micro_step(true);
+        sharded->begin_micro_step(MicroStep::last);
         text = message_of<E>([&] { make(sharded, model); });
         sharded->cancel_step();
         after = step_of(sharded, model);
@@ -155,7 +155,7 @@ TEST_CASE("A mistake in a backward pass ends in a sentence, and training continu
 TEST_CASE("A gradient that was assigned, and a changed requires_grad, are refused") {
     with_model([](Sharded& sharded, LanguageModel& model) {
         sharded->begin_step();
-        sharded->begin_micro_step(true);
+        sharded->begin_micro_step(MicroStep::last);
         at::Tensor const loss = loss_of(model, tokens_of(0, 0, 0), sharded);
         model->head_bias.mutable_grad() = ::torch::zeros({torch_model::vocabulary});
         CHECK(contains(message_of<LateGradient>([&] { sharded.backward(loss); }),
@@ -194,7 +194,7 @@ TEST_CASE("Whole parameters serve evaluation, and load sets all values") {
         sharded->cancel_step();
         sharded.materialize();
         sharded->begin_step();
-        sharded->begin_micro_step(true);
+        sharded->begin_micro_step(MicroStep::last);
         at::Tensor const late = loss_of(model, tokens_of(0, 0, 0), sharded);
         CHECK(contains(message_of<OutOfOrder>([&] { sharded.backward(late); }),
                        "backward() after materialize()"));
@@ -221,7 +221,7 @@ TEST_CASE("A parameter that a backward pass does not reach is named, if the opti
         at::Tensor const registered = model->blocks[1]->up->bias;
         model->blocks[1]->up->bias = ::torch::zeros({2 * torch_model::width});
         sharded->begin_step();
-        sharded->begin_micro_step(true);
+        sharded->begin_micro_step(MicroStep::last);
         at::Tensor const loss = loss_of(model, tokens_of(0, 0, 0), sharded);
         CHECK(contains(message_of<UnusedParameter>([&] { sharded.backward(loss); }),
                        "nothing to the gradient of parameter 'block1.up.bias' (rank 0)"));
@@ -238,7 +238,7 @@ TEST_CASE("Replicated leaves the module whole, and refuses what it would train w
         LanguageModel model;
         auto const micro_step = [&](Replicated& replicated) {
             replicated->begin_step();
-            replicated->begin_micro_step(true);
+            replicated->begin_micro_step(MicroStep::last);
             replicated.backward(loss_of(model, tokens_of(0, 0, 0), torch_model::Plain()));
             replicated->end_micro_step();
         };
@@ -268,7 +268,7 @@ TEST_CASE("Replicated leaves the module whole, and refuses what it would train w
             micro_step(replicated);
             replicated->cancel_step();
             replicated->begin_step();
-            replicated->begin_micro_step(true);
+            replicated->begin_micro_step(MicroStep::last);
             replicated.backward(loss());
             (void)message_of<LateGradient>([&] { replicated.backward(loss()); });
             replicated->cancel_step();
@@ -288,7 +288,7 @@ TEST_CASE("Replicated leaves the module whole, and refuses what it would train w
                 model->head_bias.fill_(2.0);
             }
             replicated->begin_step();
-            replicated->begin_micro_step(true);
+            replicated->begin_micro_step(MicroStep::last);
             CHECK(contains(message_of<InvalidArgument>([&] { replicated.backward(loss()); }),
                            "'head_bias' was written in place"));
             replicated->cancel_step();
@@ -301,7 +301,7 @@ TEST_CASE("Replicated leaves the module whole, and refuses what it would train w
             at::Tensor const memory = model->head_bias.detach();
             model->head_bias.set_data(::torch::zeros({torch_model::vocabulary}));
             replicated->begin_step();
-            replicated->begin_micro_step(true);
+            replicated->begin_micro_step(MicroStep::last);
             CHECK(contains(message_of<InvalidArgument>([&] { replicated.backward(loss()); }),
                            "parameter 'head_bias' was given other memory"));
             model->head_bias.set_data(memory);
@@ -323,7 +323,7 @@ std::vector<at::Tensor> train_by_engine_step(int world, bool shows, at::ScalarTy
         torch::Replicated<Zero> replicated(communicator, *model);
         for (int step = 0; step < 2; ++step) {
             replicated->begin_step();
-            replicated->begin_micro_step(true);
+            replicated->begin_micro_step(MicroStep::last);
             replicated.backward(
                 loss_of(model, tokens_of(step, 0, communicator.rank()), torch_model::Plain()));
             replicated->end_micro_step();
@@ -370,7 +370,7 @@ TEST_CASE("After an asynchronous step of the engine, the module waits for show_p
                                                           {.asynchronous = true});
         auto const begin = [&] {
             replicated->begin_step();
-            replicated->begin_micro_step(true);
+            replicated->begin_micro_step(MicroStep::last);
         };
         auto const loss = [&] { return loss_of(model, tokens_of(0, 0, 0), torch_model::Plain()); };
         begin();
@@ -403,7 +403,7 @@ std::vector<double> train_twice_run(int world, std::size_t extra_leases) {
                                                     {.extra_leases = extra_leases});
         for (int step = 0; step < 3; ++step) {
             sharded->begin_step();
-            sharded->begin_micro_step(true);
+            sharded->begin_micro_step(MicroStep::last);
             at::Tensor const loss =
                 loss_of(model, tokens_of(step, 0, communicator.rank()), sharded)
                 + loss_of(model, tokens_of(step, 1, communicator.rank()), sharded);

@@ -136,7 +136,7 @@ struct Gan {
     }
     static void begin(typename Kind::Adapter& adapter) {
         adapter->begin_step();
-        adapter->begin_micro_step(true);
+        adapter->begin_micro_step(MicroStep::last);
     }
     static void end(typename Kind::Adapter& adapter) {
         adapter->end_micro_step();
@@ -241,7 +241,6 @@ TEST_CASE(
                 int pass = 0;
                 replicated->begin_step();
                 for (auto const micro_step : replicated->micro_steps(2)) {
-                    (void)micro_step;
                     bool const is_real = pass++ == 0;
                     at::Tensor const loss = loss_for(
                         forward(discriminator, is_real ? real_of(step) : fake, run), is_real);
@@ -420,7 +419,7 @@ TEST_CASE("A student learns through a frozen teacher that is sharded") {
         Sharding<3>::Adapter sharded(communicator, *teacher, teacher->units());
         for (int step = 0; step < steps; ++step) {
             replicated->begin_step();
-            replicated->begin_micro_step(true);
+            replicated->begin_micro_step(MicroStep::last);
             at::Tensor const loss = loss_of(student, teacher, step, sharded);
             replicated.backward(loss);
             replicated->end_micro_step();
@@ -471,7 +470,7 @@ TEST_CASE("Groups of parameters are those of LibTorch's optimizer") {
                 });
             for (int step = 0; step < steps; ++step) {
                 replicated->begin_step();
-                replicated->begin_micro_step(true);
+                replicated->begin_micro_step(MicroStep::last);
                 at::Tensor const loss = loss_of(module, step, Plain());
                 replicated.backward(loss);
                 replicated->end_micro_step();
@@ -523,7 +522,7 @@ TEST_CASE(
         Replication::Adapter replicated(communicator, *module,
                                         {.unused_parameters = UnusedParameters::error});
         replicated->begin_step();
-        replicated->begin_micro_step(true);
+        replicated->begin_micro_step(MicroStep::last);
         replicated.backward(module->first(real_of(0)).square().mean());
         check_words(message_of<UnusedParameter>([&] { replicated->end_micro_step(); }),
                     "; call backward(loss) of the Replicated module on every rank, with a loss "

@@ -118,7 +118,8 @@ Outcome train(int micro_steps, double rate, bool is_materialized = false) {
             sharded->begin_step();
             double total = 0.0;
             for (int micro_step = 0; micro_step < micro_steps; ++micro_step) {
-                sharded->begin_micro_step(micro_step + 1 == micro_steps);
+                sharded->begin_micro_step(micro_step + 1 == micro_steps ? MicroStep::last
+                                                                        : MicroStep::more);
                 at::Tensor const loss = trainer.loss(model, tokens_of(step, micro_step, rank));
                 total += loss.item<double>() / (ranks * micro_steps);
                 sharded.backward(loss);
@@ -205,7 +206,7 @@ std::vector<std::vector<float>> train_pair() {
         for (int step = 0; step < 4; ++step) {
             bool const uses_both = communicator.rank() == 1 && step % 3 == 0;
             adapter->engine().begin_step();
-            adapter->engine().begin_micro_step(true);
+            adapter->engine().begin_micro_step(MicroStep::last);
             if constexpr (std::is_same_v<Adapter<Zero>, torch::Sharded<Zero>>) {
                 adapter->backward((*adapter)(0, [&] { return pair->forward(uses_both); }));
                 adapter->engine().end_micro_step();

@@ -35,7 +35,7 @@ void train(Communicator& communicator, std::string_view what) {
             throw std::runtime_error("the data of rank 1 are damaged");
         }
         sharded->begin_step();
-        sharded->begin_micro_step(true);
+        sharded->begin_micro_step(zero::MicroStep::last);
         at::Tensor const loss = loss_of(model, tokens_of(step, 0, rank), sharded);
         if (step == 2 && rank == 1 && what == "kill") {
             (void)std::raise(SIGKILL);

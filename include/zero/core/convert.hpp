@@ -14,9 +14,10 @@ constexpr bfloat16 round_to_bfloat16(float value) noexcept {
     auto const bits = std::bit_cast<std::uint32_t>(value);
     // Rounding could carry a NaN into infinity or -0, so keep its top bits and make it quiet.
     if ((bits & 0x7fffffffU) > 0x7f800000U) {
-        return bfloat16{static_cast<std::uint16_t>((bits >> 16U) | 0x0040U)};
+        return bfloat16::from_bits(static_cast<std::uint16_t>((bits >> 16U) | 0x0040U));
     }
-    return bfloat16{static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U)};
+    return bfloat16::from_bits(
+        static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U));
 }
 
 /// @brief Rounds to nearest, ties to even, as round_to_bfloat16 does.
@@ -28,23 +29,24 @@ constexpr float16 round_to_float16(float value) noexcept {
     if (!__builtin_is_constant_evaluated() && magnitude <= 0x7f800000U) {
         std::uint16_t result = 0;
         asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result) : "f"(value));
-        return float16{result};
+        return float16::from_bits(result);
     }
 #endif
     if (magnitude > 0x7f800000U) {
-        return float16{static_cast<std::uint16_t>(sign | 0x7e00U | ((magnitude >> 13U) & 0x01ffU))};
+        return float16::from_bits(
+            static_cast<std::uint16_t>(sign | 0x7e00U | ((magnitude >> 13U) & 0x01ffU)));
     }
     if (magnitude >= 0x477ff000U) { // 65520 and above round to infinity
-        return float16{static_cast<std::uint16_t>(sign | 0x7c00U)};
+        return float16::from_bits(static_cast<std::uint16_t>(sign | 0x7c00U));
     }
     // Below 2^-14, adding 0.5 rounds to a multiple of 2^-24, to nearest even.
     if (magnitude < 0x38800000U) {
         float const shifted = std::bit_cast<float>(magnitude) + 0.5F;
-        return float16{static_cast<std::uint16_t>(
-            sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000U))};
+        return float16::from_bits(static_cast<std::uint16_t>(
+            sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000U)));
     }
     std::uint32_t const rounded = magnitude + 0x0fffU + ((magnitude >> 13U) & 1U);
-    return float16{static_cast<std::uint16_t>(sign | ((rounded - 0x38000000U) >> 13U))};
+    return float16::from_bits(static_cast<std::uint16_t>(sign | ((rounded - 0x38000000U) >> 13U)));
 }
 
 } // namespace ZERO_NAMESPACE::detail
@@ -83,6 +85,14 @@ constexpr float to_float(float16 value) noexcept {
     }
     float const scaled = std::bit_cast<float>(magnitude) * 0x1.0p112F;
     return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | sign);
+}
+
+constexpr bfloat16::operator float() const noexcept {
+    return to_float(*this);
+}
+
+constexpr float16::operator float() const noexcept {
+    return to_float(*this);
 }
 
 /// @brief Converts from float, rounding to nearest, ties to even. Overflow gives infinity; a NaN

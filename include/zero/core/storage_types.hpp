@@ -13,10 +13,22 @@ struct float16 {
     std::uint16_t bits = 0; ///< sign, 5 bits of exponent, 10 of significand
 
     constexpr float16() = default;
-    constexpr explicit float16(std::uint16_t pattern) noexcept : bits(pattern) {} ///< from bits
-    template <class Value>
-        requires std::is_floating_point_v<Value>
-    float16(Value) = delete; ///< use `from_float<float16>`, which rounds
+
+    /// @brief Refused, because a number could be meant as a value or as bits: `from_float<float16>`
+    /// rounds a value, and `from_bits` takes bits.
+    template <class Number>
+        requires std::is_arithmetic_v<Number>
+    float16(Number) = delete;
+
+    /// @brief Returns the number with these bits.
+    [[nodiscard]] static constexpr float16 from_bits(std::uint16_t pattern) noexcept {
+        float16 result;
+        result.bits = pattern;
+        return result;
+    }
+
+    /// @brief Converts exactly, as `to_float` does. Include core/convert.hpp to call it.
+    constexpr explicit operator float() const noexcept;
 
     /// @brief Compares bits: -0 differs from +0, and a NaN equals itself.
     friend constexpr bool operator==(float16, float16) = default;
@@ -27,10 +39,22 @@ struct bfloat16 {
     std::uint16_t bits = 0; ///< sign, 8 bits of exponent, 7 of significand
 
     constexpr bfloat16() = default;
-    constexpr explicit bfloat16(std::uint16_t pattern) noexcept : bits(pattern) {} ///< from bits
-    template <class Value>
-        requires std::is_floating_point_v<Value>
-    bfloat16(Value) = delete; ///< use `from_float<bfloat16>`, which rounds
+
+    /// @brief Refused, because a number could be meant as a value or as bits:
+    /// `from_float<bfloat16>` rounds a value, and `from_bits` takes bits.
+    template <class Number>
+        requires std::is_arithmetic_v<Number>
+    bfloat16(Number) = delete;
+
+    /// @brief Returns the number with these bits.
+    [[nodiscard]] static constexpr bfloat16 from_bits(std::uint16_t pattern) noexcept {
+        bfloat16 result;
+        result.bits = pattern;
+        return result;
+    }
+
+    /// @brief Converts exactly, as `to_float` does. Include core/convert.hpp to call it.
+    constexpr explicit operator float() const noexcept;
 
     /// @brief Compares bits.
     friend constexpr bool operator==(bfloat16, bfloat16) = default;

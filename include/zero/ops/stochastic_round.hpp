@@ -56,18 +56,19 @@ ZERO_HOST_DEVICE constexpr T round_stochastically(float value, std::uint32_t ran
         return from_float<T>(value);
     }
     if constexpr (is_bfloat16) {
-        return T{static_cast<std::uint16_t>((bits + (random >> 16U)) >> 16U)};
+        return T::from_bits(static_cast<std::uint16_t>((bits + (random >> 16U)) >> 16U));
     } else {
         auto const sign = static_cast<std::uint16_t>(bits >> 16U & 0x8000U);
         if (magnitude >= 0x38800000U) {
-            return T{static_cast<std::uint16_t>(
-                sign | (magnitude - 0x38000000U + (random >> 19U)) >> 13U)};
+            return T::from_bits(static_cast<std::uint16_t>(
+                sign | (magnitude - 0x38000000U + (random >> 19U)) >> 13U));
         }
         float const scaled = detail::exact_product(std::bit_cast<float>(magnitude), 0x1p24F);
         auto const lower = static_cast<std::uint32_t>(scaled);
         auto const chance = static_cast<std::uint32_t>(detail::exact_product(
             detail::exact_difference(scaled, static_cast<float>(lower)), 0x1p32F));
-        return T{static_cast<std::uint16_t>(sign | (lower + (random < chance ? 1U : 0U)))};
+        return T::from_bits(
+            static_cast<std::uint16_t>(sign | (lower + (random < chance ? 1U : 0U))));
     }
 }
 

@@ -132,9 +132,18 @@ public:
     /// the last step changed nothing. The engine remains usable, and the count starts again.
     void begin_step();
 
-    /// @brief Starts a micro-step. With `is_last` its reductions overlap with the backward pass
-    /// under the boundary schedule.
-    void begin_micro_step(bool is_last = false);
+    /// @brief Starts a micro-step. Under the boundary schedule the reductions of one announced as
+    /// `MicroStep::last` overlap with its backward pass.
+    void begin_micro_step(MicroStep announced = MicroStep::more);
+
+    /// @brief Refuses a bool or number, which does not say what it announces.
+    template <class Flag>
+        requires std::is_arithmetic_v<Flag>
+    void begin_micro_step(Flag) {
+        static_assert(sizeof(Flag) == 0, "zero: begin_micro_step takes zero::MicroStep::last for "
+                                         "the last micro-step of a step, and otherwise nothing or "
+                                         "zero::MicroStep::more.");
+    }
 
     /// @brief Ends a micro-step and enqueues the remaining reductions in index order. Collective.
     /// @throws UnusedParameter under UnusedParameters::error. The micro-step stays open; over a
@@ -169,6 +178,17 @@ public:
     /// @throws LateGradient, OutOfOrder (no lease is free); nothing was changed
     [[nodiscard]] Gradients<Engine> gradients(std::size_t unit, std::optional<Queue> writer = {},
                                               bool is_zeroed = true);
+
+    /// @brief Begins a unit's gradients without a handle, for a program that registered `.gradient`
+    /// and writes its own memory. `gradients_ready` ends them.
+    ///
+    /// Call it before the backward pass: under `GradientWrites::added` it clears that memory. On
+    /// `GradientWrites::overwritten`, and for the other terms, see `gradients`.
+    /// @throws LateGradient, OutOfOrder (no lease is free); nothing was changed
+    void begin_gradients(std::size_t unit, GradientWrites writes = GradientWrites::added,
+                         std::optional<Queue> writer = {}) {
+        auto const unused = gradients(unit, writer, writes == GradientWrites::added);
+    }
 
     /// @brief Adds a transient gradient of one parameter. Its memory is free for commands after the
     /// returned event.
@@ -481,6 +501,10 @@ private:
         return std::span<G>(static_cast<G*>(address), spec.trainable ? spec.elements : 0);
     }
 
+    /// The registration index of a unit's parameter, for `at` of the handles.
+    [[nodiscard]] std::size_t parameter_at(std::size_t unit, std::size_t position) const {
+        return _protocol.parameter_at(unit, position);
+    }
     [[nodiscard]] void const* weights_address(std::size_t unit, std::size_t parameter,
                                               std::size_t type) const;
     [[nodiscard]] void* gradient_address(std::size_t unit, std::size_t parameter,

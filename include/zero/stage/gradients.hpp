@@ -7,6 +7,12 @@
 
 namespace ZERO_NAMESPACE {
 
+/// @brief How a backward pass writes gradients; `Engine::begin_gradients` takes it.
+enum class GradientWrites : std::uint8_t {
+    added,      ///< it adds to memory that is zero the first time in a micro-step
+    overwritten ///< it writes every element, so the memory is not cleared
+};
+
 /// @brief The gradients of one unit in the current micro-step. Commands on one queue add to them
 /// until `gradients_ready`.
 ///
@@ -49,6 +55,21 @@ public:
     template <class T>
     [[nodiscard]] auto get(std::size_t parameter) const {
         return _engine->template gradient_of<T>(_unit, parameter, _micro_step);
+    }
+
+    /// @brief Returns the gradient of the parameter at a position within the unit, so that a layer
+    /// need not know its registration indices. @param position from 0, in order of registration
+    /// @throws InvalidArgument if the unit has fewer parameters; LateGradient
+    [[nodiscard]] auto at(std::size_t position) const
+        requires(Engine::parameter_types == 1)
+    {
+        return at<typename Engine::ParameterType>(position);
+    }
+
+    /// @brief Like `at`, for a model with several parameter types.
+    template <class T>
+    [[nodiscard]] auto at(std::size_t position) const {
+        return get<T>(_engine->parameter_at(_unit, position));
     }
 
     /// @brief The index of the unit.

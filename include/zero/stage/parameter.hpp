@@ -88,7 +88,7 @@ struct Parameter {
                            ///< of whole parameters: the product of the first dimensions of `shape`,
                            ///< if that is given; 0: not a matrix, or the first dimension
     detail::TypedPointer<G> gradient{}; ///< caller-owned memory for its gradient, which is read
-                                        ///< only in micro-steps that call `gradients` or
+                                        ///< only in micro-steps that call `begin_gradients` or
                                         ///< `gradients_ready` for its unit; null: the gradient lies
                                         ///< in the engine's buckets, without a copy. Null if frozen
     /// Sizes of its dimensions, row-major, for checkpoints. Optional; if given, `elements` may be

@@ -62,17 +62,37 @@ public:
     /// also if the parameter's type is not T
     template <class T>
     [[nodiscard]] std::span<T const> get(std::size_t parameter) const& {
-        if (_engine == nullptr) {
-            detail::throw_error<Released>(
-                {"zero: the weights of unit ", _unit, " were released; acquire the unit again."});
-        }
-        return _engine->template weights_of<T>(_unit, parameter);
+        return held().template weights_of<T>(_unit, parameter);
     }
 
     /// @brief Refused, like `operator[]` of a temporary.
     template <class T>
     void get(std::size_t parameter) const&& {
         std::move(*this)[parameter];
+    }
+
+    /// @brief Returns the parameter at a position within the unit, so that a layer need not know
+    /// its registration indices. @param position from 0, in order of registration
+    /// @throws Released after `release`, InvalidArgument if the unit has fewer parameters
+    [[nodiscard]] auto at(std::size_t position) const&
+        requires(Engine::parameter_types == 1)
+    {
+        return at<typename Engine::ParameterType>(position);
+    }
+
+    /// @brief Like `at`, for a model with several parameter types.
+    template <class T>
+    [[nodiscard]] std::span<T const> at(std::size_t position) const& {
+        return get<T>(held().parameter_at(_unit, position));
+    }
+
+    /// @brief Refused, like `operator[]` of a temporary.
+    void at(std::size_t position) const&& { std::move(*this)[position]; }
+
+    /// @brief Refused, like `operator[]` of a temporary.
+    template <class T>
+    void at(std::size_t position) const&& {
+        std::move(*this)[position];
     }
 
     /// @brief The index of the unit.
@@ -87,6 +107,14 @@ public:
     }
 
 private:
+    [[nodiscard]] Engine& held() const {
+        if (_engine == nullptr) {
+            detail::throw_error<Released>(
+                {"zero: the weights of unit ", _unit, " were released; acquire the unit again."});
+        }
+        return *_engine;
+    }
+
     Engine* _engine;
     std::size_t _unit;
     Queue _queue;

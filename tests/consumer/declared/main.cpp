@@ -11,7 +11,7 @@ int main() {
         Zero engine(communicator,
                     std::vector<Zero::Registration>{{.name = "weight", .elements = 3}});
         engine.begin_step();
-        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+        for (auto const micro_step : engine.micro_steps(1)) {
             engine.gradients(0)[0][0] = 1.0F;
             engine.gradients_ready(0);
         }

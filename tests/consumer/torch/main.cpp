@@ -17,7 +17,7 @@ int main() {
         torch::nn::init::constant_(linear->weight, 1.0);
         zero::torch::Replicated<zero::ZeroStage<2, zero::Sgd>> replicated(communicator, *linear);
         replicated->begin_step();
-        replicated->begin_micro_step(true);
+        replicated->begin_micro_step(zero::MicroStep::last);
         replicated.backward(linear->forward(torch::ones({1, 1})).sum());
         replicated->end_micro_step();
         (void)replicated.step(0.5);

@@ -172,7 +172,7 @@ TEST_CASE("The gradients of a unit are cleared by one command per bucket and cop
             Stage engine(communicator, parameters, options);
             Seen seen{};
             engine.begin_step();
-            engine.begin_micro_step(true);
+            engine.begin_micro_step(MicroStep::last);
             std::size_t const fills = emulated::fills;
             if (!is_callers) {
                 auto const gradients = engine.gradients(0);

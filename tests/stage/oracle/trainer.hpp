@@ -342,7 +342,9 @@ private:
         } else {
             for (std::size_t micro_step = 0; micro_step < count; ++micro_step) {
                 _engine->begin_micro_step(_c.micro_step_calls == oracle::MicroSteps::announced
-                                          && micro_step + 1 == count);
+                                                  && micro_step + 1 == count
+                                              ? MicroStep::last
+                                              : MicroStep::more);
                 run_micro_step(step, micro_step, scale);
                 _engine->end_micro_step();
             }
@@ -505,7 +507,7 @@ private:
     void give_up_a_step(std::size_t step) {
         _engine->begin_step();
         float const* const scale = _engine->loss_scale().data();
-        _engine->begin_micro_step(_c.units % 2 == 0);
+        _engine->begin_micro_step(_c.units % 2 == 0 ? MicroStep::last : MicroStep::more);
         _model.start_micro_step();
         forward(step);
         std::vector<std::size_t> order = backward_order(_c, step, 0, 0);

@@ -24,7 +24,8 @@ template <class T>
 inline __device__ T round_result(float x) {
     if constexpr (std::is_same_v<T, bfloat16>) { // rounding this NaN needs no exception
         auto const bits = __builtin_bit_cast(std::uint32_t, with_canonical_nan(x));
-        return bfloat16{static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16U & 1U)) >> 16U)};
+        return bfloat16::from_bits(
+            static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16U & 1U)) >> 16U));
     } else {
         return from_float<T>(with_canonical_nan(x));
     }
@@ -42,8 +43,8 @@ __device__ inline void round_results(float const (&values)[n], T (&rounded)[n]) 
             asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(values[i + 1]), "f"(values[i]));
             asm("set.neu.u32.f16x2 %0, %1, %1;" : "=r"(is_nan) : "r"(pair));
             pair &= ~(is_nan & 0x81ff81ffU); // 0x7e00, the float16 of the canonical NaN
-            rounded[i] = float16{static_cast<std::uint16_t>(pair & 0xffffU)};
-            rounded[i + 1] = float16{static_cast<std::uint16_t>(pair >> 16U)};
+            rounded[i] = float16::from_bits(static_cast<std::uint16_t>(pair & 0xffffU));
+            rounded[i + 1] = float16::from_bits(static_cast<std::uint16_t>(pair >> 16U));
         }
     } else
 #endif

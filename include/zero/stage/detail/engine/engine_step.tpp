@@ -38,11 +38,11 @@ void Engine<Config>::begin_step() {
 }
 
 template <class Config>
-void Engine<Config>::begin_micro_step(bool is_last) {
+void Engine<Config>::begin_micro_step(MicroStep announced) {
     _protocol.require_may_begin_micro_step(_gradients.reduces_once(), _options.reduction);
-    _gradients.begin_micro_step(is_last);
+    _gradients.begin_micro_step(announced == MicroStep::last);
     _parameters.schedule().begin_micro_step();
-    _protocol.begin_micro_step(is_last);
+    _protocol.begin_micro_step(announced == MicroStep::last);
 }
 
 template <class Config>

@@ -128,6 +128,10 @@ public:
     /// @throws InvalidArgument unless the unit uses the parameter
     void require_member(std::size_t unit, std::size_t parameter) const;
 
+    /// @brief Returns the registration index of the parameter at a position within a unit.
+    /// @throws InvalidArgument if the unit has fewer parameters
+    [[nodiscard]] std::size_t parameter_at(std::size_t unit, std::size_t position) const;
+
     /// @throws LateGradient after `gradients_ready` of the unit in this micro-step
     void require_not_ready(Readiness const& readiness, std::size_t unit) const;
 

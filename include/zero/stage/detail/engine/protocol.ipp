@@ -199,6 +199,18 @@ ZERO_INLINE void Protocol::require_member(std::size_t unit, std::size_t paramete
          '.'});
 }
 
+ZERO_INLINE std::size_t Protocol::parameter_at(std::size_t unit, std::size_t position) const {
+    auto const parameters = _layout->unit_parameters(unit);
+    if (position >= parameters.size()) {
+        throw_error<InvalidArgument>(
+            {"zero: at(", position, ") of ", _layout->unit_text(unit), ", which has ",
+             parameters.size(), " parameters (", rank_text(),
+             "); at() counts the parameters of the unit from 0, in order of registration. "
+             "operator[] takes registration indices."});
+    }
+    return parameters[position];
+}
+
 ZERO_INLINE void Protocol::require_not_ready(Readiness const& readiness, std::size_t unit) const {
     require_unit(unit);
     if (readiness.is_unit_ready(unit)) {

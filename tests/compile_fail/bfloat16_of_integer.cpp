@@ -1,0 +1,8 @@
+// expect: deleted
+#include <zero/core/convert.hpp>
+
+auto const rounded = zero::from_float<zero::bfloat16>(1.0F); // allowed
+auto const of_bits = zero::bfloat16::from_bits(1);           // allowed
+auto const refused = zero::bfloat16(1);
+
+int main() {}
