@@ -114,7 +114,7 @@ TEST_CASE("The update of stage 3 on one rank waits until the model has read its 
         engine.begin_micro_step(MicroStep::last);
         {
             auto const gradients = engine.gradients(0);
-            gradients[0][0] = 1.0F;
+            compute.enqueue([first = gradients[0].data()] { *first = 1.0F; });
             engine.gradients_ready(0);
         }
         engine.end_micro_step();

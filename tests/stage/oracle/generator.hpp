@@ -346,8 +346,9 @@ inline Configuration make_configuration(std::uint64_t seed, std::size_t index) {
     c.has_gradient_block = c.memory == Memory::adopted
                            && c.gradient_memory == GradientMemory::caller_owned && may_accumulate
                            && random.chance(80);
-    auto const tensors = std::count_if(c.shapes.begin(), c.shapes.end(),
-                                       [](Shape const& shape) { return shape.elements != 0; });
+    auto const tensors = std::count_if(c.shapes.begin(), c.shapes.end(), [](Shape const& shape) {
+        return shape.trainable && shape.elements != 0;
+    });
     if (c.memory == Memory::adopted && c.gradient_memory == GradientMemory::caller_owned
         && tensors < 2 && !may_accumulate) {
         // One tensor is a block beside the adopted one, which takes one micro-step.
