@@ -144,7 +144,7 @@ TEST_CASE(
     CHECK(words_of("a | b\n\n  cd\n") == 4);
 }
 
-TEST_CASE("docs/README.md lists every page of docs/ and docs/guides/") {
+TEST_CASE("The index docs/README.md lists every page of docs/ and docs/guides/") {
     std::vector<std::string> const links = links_of(text_of("docs/README.md"));
     for (std::string const& page : pages()) {
         std::string const folder = fs::path(page).parent_path().generic_string();
