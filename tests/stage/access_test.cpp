@@ -253,7 +253,7 @@ TEST_CASE("A refused acquisition leaves no stale weights for a later one") {
 }
 
 TEST_CASE(
-    "at() of a handle counts the parameters of its unit, and names the unit if it has fewer") {
+    "A handle counts in at() the parameters of its unit, and names the unit if it has fewer") {
     auto const messages = on_ranks<std::vector<std::string>>(1, [](LoopbackCommunicator& ranks) {
         using Stage = ZeroStage<3, Sgd>;
         Stage engine(ranks, {{.name = "a", .elements = 3, .units = {1}},
