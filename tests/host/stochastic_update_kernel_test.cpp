@@ -36,7 +36,7 @@ int differences(std::uint64_t first_index, float size) {
         WithInstructionSet const scope(set);
         for (std::size_t n = 0; scope.is_supported() && n <= 200; ++n) {
             auto const values = kernel_inputs<float>(n, 4);
-            std::vector<P> parameter(n + 1, P{77}), expected(n + 1, P{77});
+            std::vector<P> parameter(n + 1, P::from_bits(77)), expected(n + 1, P::from_bits(77));
             for (std::size_t i = 0; i < n; ++i) {
                 expected[i] = ops::round_stochastically<P>(canonical(ops::mul(values[i], size)),
                                                            ops::random_bits(55, first_index + i));

@@ -91,7 +91,7 @@ std::vector<RankState> train(Storage storage, GradientMemory memory, double lear
                             }
                             engine.hand_over(unit, index, transient).synchronise();
                         } else {
-                            bool const overwrites = memory == GradientWrites::overwritten
+                            bool const overwrites = memory == GradientMemory::overwritten
                                                     && layout.parameter(index).units.size() == 1;
                             auto const gradient = engine.gradients(unit, {}, !overwrites)[index];
                             for (std::size_t i = 0; i < gradient.size(); ++i) {
@@ -148,7 +148,7 @@ TEMPLATE_TEST_CASE_SIG(
     "", ((int N), N), 0, 2, 3) {
     auto const expected = train<0>(Storage::owned, GradientMemory::buckets)[0].full;
     for (auto const memory : {GradientMemory::buckets, GradientMemory::caller_owned,
-                              GradientMemory::handed_over, GradientWrites::overwritten}) {
+                              GradientMemory::handed_over, GradientMemory::overwritten}) {
         INFO("memory " << static_cast<int>(memory));
         check_same(train<N>(Storage::owned, memory), expected);
     }
