@@ -170,7 +170,7 @@ TEST_CASE(
             std::vector<float> const before = full_parameters(engine)[0];
             std::vector<Weights<ZeroStage<3, Untagged>::EngineType>> handles;
             engine.begin_step();
-            engine.begin_micro_step(true);
+            engine.begin_micro_step(MicroStep::last);
             auto const use = [&](std::size_t unit) {
                 while (handles.size() >= (loopback.rank() == 1 ? held : 1)) {
                     handles.erase(handles.begin());
