@@ -73,7 +73,7 @@ function text_for(line) {
         if (line ~ /static void min_integers\(/) return "Enqueued: the minimum over `world` peers. The pointers must stay valid until the command has run."
     }
     if (FILENAME ~ /host\/tensor/ && line ~ /^    (\[\[nodiscard\]\] )?[a-z].*\) const noexcept/) return "As `TensorArchetype` says."
-    if (FILENAME ~ /stage\/(weights|gradients|loss_scale|step_ticket|micro_steps)/ && line ~ /^    (Weights|Gradients|LossScale|StepTicket|MicroSteps)\([A-Za-z].*noexcept|^        Iterator\(Engine/ && line !~ /&&/) return "Called by engines only."
+    if (FILENAME ~ /stage\/(weights|gradients|loss_scale|step_report|micro_steps)/ && line ~ /^    (Weights|Gradients|LossScale|StepTicket|MicroSteps)\([A-Za-z].*noexcept|^        Iterator\(Engine/ && line !~ /&&/) return "Called by engines only."
     if (line ~ /^ *[A-Za-z]+(& operator=)?\([A-Za-z]+&& other\) noexcept|^ *[A-Za-z]+\([A-Za-z]+&&\) noexcept = default/) return "Leaves `other` empty."
     if (FILENAME ~ /\/(core|cuda)\/[a-z_]*error/ && line ~ /explicit [A-Za-z]+\(std::string const& message/) return "@param message names the remedy, @param where is the caller, @param code is that of the API below, or 0"
     return ""

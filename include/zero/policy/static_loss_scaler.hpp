@@ -4,6 +4,7 @@
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "../ops/host_device.hpp"
+#include "detail/require_scale.hpp"
 #include "loss_scaler.hpp"
 
 namespace ZERO_NAMESPACE {

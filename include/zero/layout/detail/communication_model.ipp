@@ -37,7 +37,9 @@ constexpr double message_seconds(NetworkLevel const& level, double messages,
 /// @brief Returns the rounds of recursive doubling among `ranks` ranks.
 constexpr double doubling_rounds(double ranks) noexcept {
     double rounds = 0;
-    for (double reached = 1; reached < ranks; reached *= 2) {
+    double reached = 1;
+    while (reached < ranks) {
+        reached *= 2;
         rounds += 1;
     }
     return rounds;
@@ -80,7 +82,8 @@ ZERO_COLD_INLINE CommunicationModel::Spread CommunicationModel::spread(std::size
             {"zero: ", world, " ranks do not fill hosts of ", _ranks_per_host,
              " ranks; the model needs as many ranks on every host."});
     }
-    return {static_cast<double>(_ranks_per_host), static_cast<double>(world / _ranks_per_host)};
+    std::size_t const hosts = world / _ranks_per_host;
+    return {static_cast<double>(_ranks_per_host), static_cast<double>(hosts)};
 }
 
 ZERO_COLD_INLINE double CommunicationModel::collective_seconds(std::size_t world,

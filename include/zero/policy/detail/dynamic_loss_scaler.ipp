@@ -6,6 +6,7 @@
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../loss_scaler.hpp"
+#include "require_scale.hpp"
 
 namespace ZERO_NAMESPACE {
 

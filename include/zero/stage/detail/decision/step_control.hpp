@@ -13,6 +13,7 @@
 #include "../../../ops/arithmetic.hpp"
 #include "../../../ops/host_device.hpp"
 #include "../../../policy/detail/hash_of_options.hpp"
+#include "../../../policy/detail/require_scale.hpp"
 #include "../../../policy/dynamic_loss_scaler.hpp"
 #include "../../../policy/gradient_reduction.hpp"
 #include "../../../policy/loss_scaler.hpp"

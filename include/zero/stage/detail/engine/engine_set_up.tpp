@@ -32,16 +32,19 @@ namespace detail {
 
 /// Returns a queue for communication. On a host it has room for the commands of 2 micro-steps of
 /// the model, or `default_capacity`: a loopback enqueues up to about 5 for each rank and bucket. A
-/// full queue waits, which cannot deadlock (docs/design.md); with room for 16 no step was faster.
+/// small model has room for 240, so that many of its micro-steps may run ahead. A full queue waits
+/// (docs/design/queues.md); with room for 16 micro-steps no step was faster.
 template <class Owned>
 [[gnu::cold]] std::unique_ptr<Owned> own_queue(FlatLayout const& layout, MemoryResource& memory) {
     if constexpr (std::is_constructible_v<Owned, std::size_t, MemoryResource&>) {
         constexpr std::size_t micro_steps = 2;
+        constexpr std::size_t least = 240;
         constexpr std::size_t most = Owned::default_capacity;
         std::size_t const of_bucket = 5 * layout.world() + 4;
         bool const is_small = layout.buckets() < most / micro_steps / of_bucket;
-        return std::make_unique<Owned>(
-            is_small ? (layout.buckets() + 1) * of_bucket * micro_steps : most, memory);
+        std::size_t const commands =
+            is_small ? (layout.buckets() + 1) * of_bucket * micro_steps : most;
+        return std::make_unique<Owned>(larger(least, commands), memory);
     } else {
         return std::make_unique<Owned>();
     }
