@@ -200,11 +200,8 @@ TEST_CASE("The ring of an engine's own queue grows with the model, and has a row
     };
     constexpr std::size_t command = 160;
     // for 2 micro-steps: the buckets and one, each with 5 commands for each rank and 4
-    std::size_t const expected[][3] = {{1, 1, 2 * 2 * 9},
-                                       {2, 1, 2 * 2 * 14},
-                                       {2, 10, 2 * 11 * 14},
-                                       {4, 1, 2 * 2 * 24},
-                                       {4, 200, 8192}};
+    std::size_t const expected[][3] = {
+        {1, 1, 240}, {2, 1, 240}, {2, 10, 2 * 11 * 14}, {4, 5, 2 * 6 * 24}, {4, 200, 8192}};
     for (auto const& [world, units, commands] : expected) {
         INFO("W = " << world << ", " << units << " units");
         Seen const found = seen(static_cast<int>(world), units);
