@@ -113,7 +113,8 @@ TEST_CASE("A frozen parameter of 16 bits is exported in its type, aligned, and l
     for (TensorEntry const& tensor : saved.tensors()) {
         CHECK(tensor.dtype == (tensor.begin < 264 ? "F32" : "BF16"));
     }
-    for (TensorEntry const& tensor : SafetensorsReader(folder / "halves").tensors()) {
+    SafetensorsReader const halves(folder / "halves");
+    for (TensorEntry const& tensor : halves.tensors()) {
         CHECK(tensor.dtype == "F16");
     }
     CheckpointReader checkpoint(folder / "all/one");
