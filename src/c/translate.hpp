@@ -44,8 +44,7 @@ Group group_of(zero_group const& from, std::string const& name) {
                 "zero: options." + name
                 + " has reserved members that are not 0; copy options.group after "
                   "zero_options_init(). If you do, the program was compiled with zero_c.h of a "
-                  "later "
-                  "version.");
+                  "later version.");
         }
     }
     Group to;

@@ -399,7 +399,7 @@ static int unclipped(zero_communicator* communicator, void* user) {
     zero_engine* engine = NULL;
     groups[1].is_unclipped = 1;
     EXPECT_REFUSED(zero_create(communicator, list, 2, &options, &engine), ZERO_INVALID_ARGUMENT,
-                   "1 groups have is_unclipped = 1, which would be ignored, because "
+                   "is_unclipped = 1 in 1 of 2 parameter groups would be ignored, because "
                    "options.clip_norm is off");
     options.clip_norm = 1.0F;
     groups[1].reserved[3] = 1;

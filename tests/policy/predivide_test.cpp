@@ -2,7 +2,7 @@
 
 #include <zero/core/error.hpp>
 #include <zero/policy/gradient_reduction.hpp>
-#include <zero/policy/gradient_reduction_policy.hpp>
+#include <zero/policy/predivide_factor.hpp>
 
 #include <limits>
 #include <vector>

@@ -143,7 +143,7 @@ TEST_CASE("Groups that are left out of nothing, or leave nothing, are refused") 
     };
     using Options = ZeroStage<2, Sgd>::Options;
     CHECK_THAT(refused(options_of<Options>(false, false)),
-               contains_text("1 groups have is_clipped = false, which would be ignored"));
+               contains_text("is_clipped = false in 1 of 2 parameter groups would be ignored"));
     auto none = options_of<Options>(false);
     none.groups[0].is_clipped = false;
     CHECK_THAT(refused(none), contains_text("gradient_clipping would clip nothing"));

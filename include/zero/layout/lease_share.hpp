@@ -42,8 +42,10 @@ std::vector<LeaseShare> lease_shares(FlatLayout const& layout,
 /// At the peak the most elements are in flight. The lines of a buffer sum up to its size: padding,
 /// gaps between places and spare places follow the three largest units. Copies of caller-owned
 /// gradients are a buffer of their own. If all parameters lie in one unit, as they do by default, a
-/// last line states the cost. Same complexity as the lease plans, and O(n log n) in the parameters.
-/// @param sizes of gradients and parameters
+/// line states the cost. Another says why a rank that holds the sums of all gradients leases
+/// gradients beside them. Same complexity as the lease plans, and O(n log n) in
+/// the parameters.
+/// @param sizes of gradients, their sums, and parameters
 /// @param spares number of spare places, as for the lease plans
 /// @param gather the options of stage 3, as for the lease plans
 /// @param sums_in_leases whether sums replace gradients, so gradients have no leases
@@ -54,18 +56,6 @@ std::vector<LeaseShare> lease_shares(FlatLayout const& layout,
                                           std::size_t spares = 0, std::size_t type = 0,
                                           GatherOptions const& gather = {},
                                           bool sums_in_leases = false);
-
-namespace detail {
-
-/// @brief Returns a line that says why a rank that holds the sums of all gradients has leases
-/// beside them; empty if it has none, or holds its share of the sums.
-/// @param has_one_micro_step whether a step has one micro-step
-/// @param has_same_type whether sums have the type of the gradients
-[[nodiscard]] std::string lease_reason(FlatLayout const& layout, StageRow const& row,
-                                       std::size_t type, bool has_one_micro_step,
-                                       bool has_same_type);
-
-} // namespace detail
 
 } // namespace ZERO_NAMESPACE
 

@@ -126,15 +126,8 @@ consteval bool diagnose_partitioner() {
 ///
 /// A shard holds the extents of one rank one after the other, in bucket order. Buckets of other
 /// types have length 0. Every sharded state is stored in this order.
-std::vector<std::size_t> shard_begins(FlatLayout const& layout, std::size_t rank,
-                                      std::size_t type = 0);
-
-/// @brief Returns the offset of each bucket in a replicated state, which holds whole buckets, then
-/// the size of the state. O(buckets).
-std::vector<std::size_t> replica_begins(FlatLayout const& layout, std::size_t type = 0);
-
 [[gnu::cold]] inline std::vector<std::size_t> shard_begins(FlatLayout const& layout,
-                                                           std::size_t rank, std::size_t type) {
+                                                           std::size_t rank, std::size_t type = 0) {
     std::vector<std::size_t> begins{0};
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
         begins.push_back(
@@ -144,8 +137,10 @@ std::vector<std::size_t> replica_begins(FlatLayout const& layout, std::size_t ty
     return begins;
 }
 
+/// @brief Returns the offset of each bucket in a replicated state, which holds whole buckets, then
+/// the size of the state. O(buckets).
 [[gnu::cold]] inline std::vector<std::size_t> replica_begins(FlatLayout const& layout,
-                                                             std::size_t type) {
+                                                             std::size_t type = 0) {
     std::vector<std::size_t> begins{0};
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
         begins.push_back(begins.back()

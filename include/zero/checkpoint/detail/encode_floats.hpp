@@ -15,19 +15,6 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @throws CheckpointError unless the type is float32, bfloat16 or float16
-void require_number(DType dtype);
-
-/// @brief Returns the type of a tensor in an exported file. A frozen parameter of 16 bits has no
-/// master weights, so float32 would hold no more of it, and rounding would have to be accepted when
-/// it is loaded.
-[[nodiscard]] DType exported_dtype(DType wanted, bool is_trainable, DType own) noexcept;
-
-/// @brief Returns the order in which all tensors of a file are aligned: wider types come first.
-[[nodiscard]] std::vector<std::size_t> aligned_order(std::span<DType const> dtypes);
-
-/// @brief Appends floats to a file, rounded to a type.
-void append_floats(SafetensorsWriter& writer, DType dtype, std::span<float const> values);
-
 [[gnu::cold]] inline void require_number(DType dtype) {
     if (dtype == DType::int64 || dtype == DType::bytes) {
         throw_error<CheckpointError>({"zero: parameters cannot be written as ", name_of(dtype),
@@ -35,12 +22,18 @@ void append_floats(SafetensorsWriter& writer, DType dtype, std::span<float const
     }
 }
 
-[[gnu::cold]] inline DType exported_dtype(DType wanted, bool is_trainable, DType own) noexcept {
+/// @brief Returns the type of a tensor in an exported file. A frozen parameter of 16 bits has no
+/// master weights, so float32 would hold no more of it, and rounding would have to be accepted when
+/// it is loaded.
+[[nodiscard, gnu::cold]] inline DType exported_dtype(DType wanted, bool is_trainable,
+                                                     DType own) noexcept {
     bool const is_narrow = own == DType::bfloat16 || own == DType::float16;
     return wanted == DType::float32 && !is_trainable && is_narrow ? own : wanted;
 }
 
-[[gnu::cold]] inline std::vector<std::size_t> aligned_order(std::span<DType const> dtypes) {
+/// @brief Returns the order in which all tensors of a file are aligned: wider types come first.
+[[nodiscard, gnu::cold]] inline std::vector<std::size_t>
+aligned_order(std::span<DType const> dtypes) {
     std::vector<std::size_t> order;
     for (std::size_t const bytes : {sizeof(float), sizeof(bfloat16)}) {
         for (std::size_t tensor = 0; tensor < dtypes.size(); ++tensor) {
@@ -52,6 +45,7 @@ void append_floats(SafetensorsWriter& writer, DType dtype, std::span<float const
     return order;
 }
 
+/// @brief Appends floats to a file, rounded to a type.
 [[gnu::cold]] inline void append_floats(SafetensorsWriter& writer, DType dtype,
                                         std::span<float const> values) {
     if (dtype == DType::float32) {

@@ -18,11 +18,6 @@ constexpr std::size_t blocks_of(std::size_t elements) noexcept {
     return (elements + block_elements - 1) / block_elements;
 }
 
-/// @brief Returns the number of blocks in the slices of a bucket: in this rank's extent if sharded,
-/// in all extents if replicated.
-std::size_t count_blocks(FlatLayout const& layout, std::size_t bucket, std::size_t rank,
-                         Placement placement);
-
 /// Returns whether it is known, without a look at every cut, that no cut divides a block of a
 /// piece. False for uneven cuts, and for a piece of an adopted block that does not start at a
 /// multiple of `granularity`.
@@ -35,6 +30,8 @@ std::size_t count_blocks(FlatLayout const& layout, std::size_t bucket, std::size
     return is;
 }
 
+/// @brief Returns the number of blocks in the slices of a bucket: in this rank's extent if sharded,
+/// in all extents if replicated.
 [[gnu::cold]] inline std::size_t count_blocks(FlatLayout const& layout, std::size_t bucket,
                                               std::size_t rank, Placement placement) {
     std::size_t sum = 0;

@@ -167,21 +167,21 @@ ZERO_COLD_INLINE std::size_t one_unit_bytes(FlatLayout const& layout, LeasePlan 
     return holds_all ? plan.planned_elements() * element_bytes : 0;
 }
 
+/// @brief Returns a line that says why a rank that holds the sums of all gradients leases gradients
+/// beside them; empty if it leases none, or holds its share of the sums.
 ZERO_COLD_INLINE std::string lease_reason(FlatLayout const& layout, StageRow const& row,
-                                          std::size_t type, bool has_one_micro_step,
-                                          bool has_same_type) {
-    bool const can = can_sum_in_leases(layout, row, type);
+                                          ElementSizes const& sizes, std::size_t type,
+                                          LeasePlan const& gradients) {
     if (!holds_all_sums(layout, row) || has_gradient_block(layout)
-        || (can && has_one_micro_step && has_same_type)
-        || (plan_gradient_leases(layout, !row.shards_parameters(), 0, type).elements == 0
-            && copied_gradient_elements(layout, type) == 0)) {
+        || (gradients.elements == 0 && copied_gradient_elements(layout, type) == 0)) {
         return {};
     }
     return text({"gradients lie beside their sums because ",
-                 !has_same_type ? "the sums have another type"
-                 : !can         ? "those of parameters in several buckets are written as a whole"
-                        : "a step may have several micro-steps; .reduction = {.one_micro_step = "
-                          "true} excludes that, and then none is leased",
+                 sizes.gradient != sizes.accumulation ? "the sums have another type"
+                 : !can_sum_in_leases(layout, row, type)
+                     ? "those of parameters in several buckets are written as a whole"
+                     : "a step may have several micro-steps; .reduction = {.one_micro_step = "
+                       "true} excludes that, and none is leased if both have the same type",
                  "\n"});
 }
 
@@ -217,7 +217,8 @@ ZERO_COLD_INLINE std::string describe_leases(FlatLayout const& layout, StageRow 
              "(.units = {layer} in the registrations) they hold about two layers, at least the "
              "largest parameter\n"});
     }
-    return lines;
+    return sums_in_leases ? lines
+                          : lines + detail::lease_reason(layout, row, sizes, type, gradients);
 }
 
 } // namespace ZERO_NAMESPACE

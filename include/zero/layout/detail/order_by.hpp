@@ -12,8 +12,6 @@ namespace ZERO_NAMESPACE::detail {
 /// @brief Returns the indices of `keys` in ascending order of key. Stable; O(n log n).
 ///
 /// A merge sort, written out because `<algorithm>` takes longer to compile than this whole layer.
-std::vector<std::size_t> order_by(std::span<std::uint64_t const> keys);
-
 [[gnu::cold]] inline std::vector<std::size_t> order_by(std::span<std::uint64_t const> keys) {
     std::size_t const count = keys.size();
     std::vector<std::size_t> order(count);

@@ -42,7 +42,14 @@ through_backend(Communicator& communicator, typename Communicator::Backend::Queu
 }
 
 /// @brief Returns the W + 1 offsets that give every rank the same number of elements.
-[[gnu::cold]] std::vector<std::size_t> uniform_cuts(std::size_t world, std::size_t elements);
+[[gnu::cold]] inline std::vector<std::size_t> uniform_cuts(std::size_t world,
+                                                           std::size_t elements) {
+    std::vector<std::size_t> cuts;
+    for (std::size_t peer = 0; peer <= world; ++peer) {
+        cuts.push_back(peer * elements);
+    }
+    return cuts;
+}
 
 /// @brief Whether ranks whose calls differ learn it from the transport; see `Communicator`.
 template <class Communicator>
@@ -129,15 +136,6 @@ broadcast_on_host(Communicator& communicator, typename Communicator::Backend::Qu
         [&](std::uint64_t* own, std::uint64_t*) {
             communicator.broadcast(own, values.size(), 0, queue, CollectiveTag{what, 0});
         });
-}
-
-[[gnu::cold]] inline std::vector<std::size_t> uniform_cuts(std::size_t world,
-                                                           std::size_t elements) {
-    std::vector<std::size_t> cuts;
-    for (std::size_t peer = 0; peer <= world; ++peer) {
-        cuts.push_back(peer * elements);
-    }
-    return cuts;
 }
 
 } // namespace ZERO_NAMESPACE::detail

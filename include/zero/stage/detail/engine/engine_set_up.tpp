@@ -214,13 +214,10 @@ template <class Config>
     auto const all = context({});
     for (std::size_t type = 0; type < Config::types; ++type) {
         with_types(type, [&]<class Types>(Types) {
-            std::string leases = describe_leases(
+            std::string const leases = describe_leases(
                 _layout, all.row, element_sizes<Types>(), _options.storage,
                 spare_places(_options.extra_leases, all.further_leases), type, _options.gather,
                 detail::GradientSumStore<Config, Types>::sums_in_leases(all, type));
-            leases += detail::lease_reason(
-                _layout, all.row, type, all.has_one_micro_step,
-                std::is_same_v<typename Types::Gradient, typename Types::Accumulation>);
             if (Config::types > 1 && !leases.empty()) {
                 lines += detail::text(
                     {name_of(dtype_of<typename Types::Parameter>()), " parameters:\n"});

@@ -11,12 +11,6 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Says why an engine cannot end while handles live, for `end_with_live_handles`.
-[[gnu::cold]] std::string live_handles_text(std::size_t weights, std::size_t gradients,
-                                            std::size_t rank);
-
-/// @brief Prints the text on stderr and ends the program, because a handle would use freed memory.
-[[noreturn, gnu::cold]] void end_with_live_handles(std::string const& text) noexcept;
-
 [[gnu::cold]] inline std::string live_handles_text(std::size_t weights, std::size_t gradients,
                                                    std::size_t rank) {
     return text({"zero: the engine of rank ", rank, " ends while ", weights,
@@ -25,7 +19,8 @@ namespace ZERO_NAMESPACE::detail {
                  "their engine."});
 }
 
-[[gnu::cold]] inline void end_with_live_handles(std::string const& text) noexcept {
+/// @brief Prints the text on stderr and ends the program, because a handle would use freed memory.
+[[noreturn, gnu::cold]] inline void end_with_live_handles(std::string const& text) noexcept {
     std::fputs(text.c_str(), stderr);
     std::fputc('\n', stderr);
     std::fflush(stderr);

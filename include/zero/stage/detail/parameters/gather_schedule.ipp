@@ -257,7 +257,7 @@ ZERO_COLD_INLINE std::string GatherSchedule::change_text() const {
          ", the recorded one ", order_text(as_span(_before), _change.position)});
 }
 
-/// What a program changes if its ranks acquired or gathered units in different orders.
+/// Returns what to change in a program whose ranks acquired or gathered units in different orders.
 inline constexpr char const* same_order_remedy =
     "Acquire the same units in the same order on every rank, and hold more than two consecutive "
     "units at once on all ranks or on none.";

@@ -189,14 +189,14 @@ ZERO_COLD_INLINE void check_clipped_groups(bool is_clipping, std::size_t groups,
     }
     if (!is_clipping) {
         throw_error<InvalidArgument>(
-            {"zero: ", groups - clipped,
-             " groups have is_clipped = false, which would be ignored, because gradient_clipping "
-             "is off; leave it out, or set gradient_clipping."});
+            {"zero: is_clipped = false in ", groups - clipped, " of ", groups,
+             " parameter groups would be ignored, because gradient_clipping is off; leave it out, "
+             "or set gradient_clipping."});
     }
     if (clipped == 0) {
         throw_error<InvalidArgument>(
-            {"zero: gradient_clipping would clip nothing, because all ", groups,
-             " groups have is_clipped = false; leave gradient_clipping out, or clip a group."});
+            {"zero: gradient_clipping would clip nothing, because is_clipped = false in every "
+             "parameter group; leave gradient_clipping out, or clip a group."});
     }
 }
 
