@@ -99,8 +99,7 @@ consteval bool diagnose_partitioner() {
     static_assert(
         detail::PartitionerHasCutsGroup<P>,
         "zero: a Partitioner needs 'static constexpr bool cuts_group' (are shards cut from the "
-        "whole group, "
-        "not bucket by bucket?).");
+        "whole group, not bucket by bucket?).");
     static_assert(
         detail::PartitionerHasIsEven<P>,
         "zero: a Partitioner needs 'static constexpr bool is_even' (are all extents of a bucket "

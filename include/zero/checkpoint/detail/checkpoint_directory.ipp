@@ -188,8 +188,7 @@ ZERO_COLD_INLINE void CheckpointDirectory::begin(std::string const& name) const 
                 detail::throw_error<CheckpointError>(
                     {"zero: the checkpoint '", name, "' is being written in '", _directory.string(),
                      "' by another save, of this process (CheckpointSaver::wait() completes it) or "
-                     "of "
-                     "another one; wait for it, or choose another name or directory."});
+                     "of another one; wait for it, or choose another name or directory."});
             }
             if (found.starts_with(detail::replaced_prefix)) {
                 std::string const lost =

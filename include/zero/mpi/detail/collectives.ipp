@@ -345,9 +345,8 @@ ZERO_COLD_INLINE bool is_serialized() {
             {"zero: MPI provides the thread level ",
              level == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED" : "MPI_THREAD_SINGLE",
              ", but collectives run on the thread of a queue. Initialise MPI by MPI_Init_thread "
-             "with "
-             "MPI_THREAD_SERIALIZED if no other part of the program calls MPI meanwhile, otherwise "
-             "with MPI_THREAD_MULTIPLE."});
+             "with MPI_THREAD_SERIALIZED if no other part of the program calls MPI meanwhile, "
+             "otherwise with MPI_THREAD_MULTIPLE."});
     }
     return level < MPI_THREAD_MULTIPLE;
 }

@@ -19,8 +19,7 @@ ZERO_COLD_INLINE Session::Session() : _exceptions(std::uncaught_exceptions()) {
     if (is_initialised != 0) {
         zero::detail::throw_error<InvalidArgument>(
             {"zero: mpi::Session found MPI initialised; a program that calls MPI_Init_thread "
-             "itself "
-             "needs no session, and a process has at most one."});
+             "itself needs no session, and a process has at most one."});
     }
     int level = MPI_THREAD_SINGLE;
     detail::require_success(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level),

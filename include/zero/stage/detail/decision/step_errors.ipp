@@ -34,14 +34,11 @@ ZERO_COLD_INLINE void throw_report_overwritten(std::uint64_t serial, std::size_t
 ZERO_COLD_INLINE void throw_no_gradients(bool is_zero, char const* call, int rank) {
     if (is_zero) {
         throw_error<NoGradients>(
-            {"zero: every gradient of the first step is exactly zero on every rank, and "
-             "lay in registered memory. Either begin_gradients(unit) or gradients(unit) cleared it "
-             "after "
+            {"zero: every gradient of the first step is exactly zero on every rank, and lay in "
+             "registered memory. Either begin_gradients(unit) or gradients(unit) cleared it after "
              "the backward pass: call it before, or pass GradientWrites::overwritten if the "
-             "trainer "
-             "clears that memory itself. Or gradients_ready(unit) came before the backward pass: "
-             "call "
-             "it after. The first step changed nothing (rank ",
+             "trainer clears that memory itself. Or gradients_ready(unit) came before the backward "
+             "pass: call it after. The first step changed nothing (rank ",
              rank, ")."});
     }
     if (call != nullptr) {
