@@ -161,15 +161,15 @@ for leg in "${legs[@]}"; do
         release)
             find_nvdisasm
             find_conan
-            run_leg release release "-DCMAKE_CXX_COMPILER=$(compiler)" "${nvdisasm[@]}" "${conan[@]}"
+            run_leg release release "-DCMAKE_CXX_COMPILER=$(compiler)" -DZERO_OPTIMIZE_PROGRAMS=OFF "${nvdisasm[@]}" "${conan[@]}"
             ;;
-        clang) run_leg clang release-clang ;;
+        clang) run_leg clang release-clang -DZERO_OPTIMIZE_PROGRAMS=OFF ;;
         torch)
             started=$SECONDS
             if find_torch; then
                 leg_target=torch_tests
                 leg_tests=(-L torch)
-                run_leg torch release "-DCMAKE_CXX_COMPILER=$(compiler)" "-DZERO_TORCH=$ZERO_TORCH" -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_COMPILED=OFF -DZERO_BUILD_C=OFF -DZERO_CUDA=OFF -DZERO_MPI=OFF
+                run_leg torch release "-DCMAKE_CXX_COMPILER=$(compiler)" "-DZERO_TORCH=$ZERO_TORCH" -DZERO_OPTIMIZE_PROGRAMS=OFF -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_COMPILED=OFF -DZERO_BUILD_C=OFF -DZERO_CUDA=OFF -DZERO_MPI=OFF
                 leg_target=all
                 leg_tests=()
             else
