@@ -1,4 +1,4 @@
-// Answers to questions of trainers, each a function that docs/guides/recipes.md shows.
+// Answers to questions of trainers; docs/guides/recipes.md shows most of this code.
 
 #include <zero/stage/training_state.hpp>
 #include <zero/zero.hpp>

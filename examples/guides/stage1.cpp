@@ -99,8 +99,7 @@ float train(zero::LoopbackCommunicator& communicator) {
     float loss = 0.0F; // the mean of the last ten steps
     for (std::size_t step = 0; step < steps; ++step) {
         engine.begin_step();
-        engine.begin_micro_step(zero::MicroStep::last); // and here the only one
-        // `acquire` makes the values of the previous update readable.
+        engine.begin_micro_step(zero::MicroStep::last);
         auto weights = engine.acquire(0);
         std::vector<Batch> activations{
             samples(step * batch + rank * batch / rank_count, batch / rank_count)};

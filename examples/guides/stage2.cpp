@@ -99,11 +99,10 @@ float train(zero::LoopbackCommunicator& communicator) {
     float loss = 0.0F; // the mean of the last ten steps
     for (std::size_t step = 0; step < steps; ++step) {
         engine.begin_step();
-        engine.begin_micro_step(zero::MicroStep::last); // and here the only one
+        engine.begin_micro_step(zero::MicroStep::last);
         std::vector<Batch> activations{
             samples(step * batch + rank * batch / rank_count, batch / rank_count)};
         for (std::size_t number = 0; number < depth; ++number) {
-            // `acquire` makes the layer's values of the previous update readable.
             auto const weights = engine.acquire(number);
             Layer& layer = model[number];
             activations.push_back(
@@ -113,7 +112,6 @@ float train(zero::LoopbackCommunicator& communicator) {
         Batch gradient = compare(activations.front(), activations.back(), error);
         for (std::size_t number = depth; number-- > 0;) {
             Layer& layer = model[number];
-            // The engine's memory, zero at first, indexed by parameter.
             auto const gradients = engine.gradients(number);
             backward(layer.weight.value, activations[number], activations[number + 1], gradient,
                      gradients[2 * number], gradients[2 * number + 1]);
