@@ -16,7 +16,7 @@ from bench_table import arguments_of, publish, read
 
 MARKS = ("<!-- scaling -->", "<!-- end of scaling -->")
 SHOWN_WORLDS = (1, 8, 64)
-LEAST_FITTED = 1 / 16  # beyond 16 ranks the caches dominate: docs/benchmarks.md
+LEAST_FITTED = 1 / 16  # beyond 16 ranks the caches dominate: docs/data/benchmarks.txt
 GB = 1e9
 
 

@@ -7,7 +7,8 @@
 #include <cstddef>
 #include <limits>
 
-// The tables of docs/loss_scalers.md, derived by hand from the sources of the other systems.
+// Scale and hysteresis of every preset step by step, derived by hand from the sources of the other
+// systems.
 
 namespace zero::test::loss_scaler_presets_test {
 

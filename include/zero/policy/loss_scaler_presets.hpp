@@ -7,7 +7,7 @@
 #include <limits>
 
 /// @brief Options of `DynamicLossScaler` that reproduce the rules of other systems step by step.
-/// `docs/loss_scalers.md` has the tables.
+/// `docs/loss_scalers.md` has a table.
 ///
 /// A scale is a float whose inverse is finite. So it stops at 2^-126, where systems without a
 /// minimum continue to zero. Growth beyond the largest float is dropped, where systems without a
