@@ -128,7 +128,7 @@ TEST_CASE("A link to nothing does not resolve") {
 TEST_CASE(
     "No page of docs/ has more than 3,500 words, and all together not more than their bound") {
     constexpr std::size_t most_of_a_page = 3'500;
-    constexpr std::size_t most_of_all = 40'500; // cut elsewhere before you raise it
+    constexpr std::size_t most_of_all = 40'000; // cut elsewhere before you raise it
     std::size_t all = 0;
     for (std::string const& page : pages()) {
         if (page.rfind("docs/", 0) != 0) {
