@@ -1,7 +1,7 @@
 # zero_add_compile_fail_test(<file> [NAME <text>] [COMPLAINT <regular expression>])
 #
-# Registers one CTest per compiler found (the configured one, g++, clang++, and nvcc where CUDA is built) that runs tests/compile_fail/run_case.cmake on the file. With COMPLAINT the runner
-# itself must fail and print that text: these cases test the runner.
+# Registers one CTest per compiler found (the configured one, g++ and clang++; nvcc where CUDA is built and the file has a line '// nvcc') that runs tests/compile_fail/run_case.cmake on the
+# file. With COMPLAINT the runner itself must fail and print that text: these cases test the runner.
 
 set(ZERO_COMPILE_FAIL_COMPILERS "")
 find_program(ZERO_GXX g++)
@@ -26,6 +26,20 @@ function(zero_find_compile_fail_compilers)
 endfunction()
 zero_find_compile_fail_compilers()
 
+# The header that most cases include, precompiled for each compiler but nvcc: a case takes 0.9 s instead of 2.2 s.
+set(header "${PROJECT_SOURCE_DIR}/tests/compile_fail/stage.hpp")
+foreach(compiler IN LISTS ZERO_COMPILE_FAIL_COMPILERS)
+    cmake_path(GET compiler FILENAME compiler_name)
+    set(folder "${PROJECT_BINARY_DIR}/tests/compile_fail/precompiled/${compiler_name}")
+    if(compiler_name STREQUAL "nvcc")
+        continue()
+    endif()
+    file(CONFIGURE OUTPUT "${folder}/stage.hpp" CONTENT "#include \"${header}\"\n")
+    set(test "compile_fail: the header of the cases (${compiler_name})")
+    add_test(NAME "${test}" COMMAND "${compiler}" -std=c++20 "-I${PROJECT_SOURCE_DIR}/include" -x c++-header "${folder}/stage.hpp" -o "${folder}/stage.hpp.gch")
+    set_tests_properties("${test}" PROPERTIES LABELS compile_fail TIMEOUT 120 FIXTURES_SETUP "zero_compile_fail_${compiler_name}")
+endforeach()
+
 function(zero_add_compile_fail_test file)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "NAME;COMPLAINT" "")
     if(NOT arg_NAME)
@@ -33,13 +47,22 @@ function(zero_add_compile_fail_test file)
     endif()
     foreach(compiler IN LISTS ZERO_COMPILE_FAIL_COMPILERS)
         cmake_path(GET compiler FILENAME compiler_name)
-        if(arg_COMPLAINT AND compiler_name STREQUAL "nvcc")
-            continue() # nvcc takes seconds per case, and the runner is the same for every compiler
+        file(STRINGS "${file}" marks REGEX "^// nvcc$")
+        if(NOT marks AND compiler_name STREQUAL "nvcc")
+            continue() # 5 s a case
+        endif()
+        file(STRINGS "${file}" includes REGEX "^#include (\"stage.hpp\"|<zero/zero.hpp>)$")
+        set(precompiled "")
+        if(includes AND NOT compiler_name STREQUAL "nvcc")
+            set(precompiled "${PROJECT_BINARY_DIR}/tests/compile_fail/precompiled/${compiler_name}/stage.hpp")
         endif()
         set(test "compile_fail: ${arg_NAME} (${compiler_name})")
         add_test(NAME "${test}" COMMAND "${CMAKE_COMMAND}" "-DCOMPILER=${compiler}" "-DHOST=${CMAKE_CXX_COMPILER}" "-DFILE=${file}" "-DROOT=${PROJECT_SOURCE_DIR}"
-            -P "${PROJECT_SOURCE_DIR}/tests/compile_fail/run_case.cmake")
+            "-DPRECOMPILED=${precompiled}" -P "${PROJECT_SOURCE_DIR}/tests/compile_fail/run_case.cmake")
         set_tests_properties("${test}" PROPERTIES LABELS compile_fail TIMEOUT 120)
+        if(precompiled)
+            set_tests_properties("${test}" PROPERTIES FIXTURES_REQUIRED "zero_compile_fail_${compiler_name}")
+        endif()
         if(arg_COMPLAINT)
             set_tests_properties("${test}" PROPERTIES PASS_REGULAR_EXPRESSION "${arg_COMPLAINT}")
         endif()

@@ -1,4 +1,5 @@
 // expect: zero: begin_micro_step takes zero::MicroStep::last for the last micro-step of a step
+// nvcc
 #include <zero/zero.hpp>
 
 void run(zero::ZeroStage<2>& engine) {

@@ -1,4 +1,5 @@
 // expect: zero: a caller-defined update cannot write master weights that are stored in parts
+// nvcc
 #include "stage.hpp"
 
 using Stage = zero::ZeroStage<2, zero::Parameters<zero::bfloat16>, zero::SplitMasterWeights>;

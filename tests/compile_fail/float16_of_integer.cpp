@@ -1,4 +1,5 @@
 // expect: deleted
+// nvcc
 #include <zero/core/convert.hpp>
 
 auto const rounded = zero::from_float<zero::float16>(1.0F); // allowed

@@ -1,4 +1,5 @@
 // expect: zero: training writes 'data' and 'gradient' of a registration, but this pointer is const
+// nvcc
 #include <zero/zero.hpp>
 
 #include <vector>

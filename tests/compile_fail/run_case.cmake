@@ -1,10 +1,11 @@
-# cmake -DCOMPILER=<compiler> -DFILE=<case> -DROOT=<repository> [-DHOST=<host compiler of nvcc>] -P run_case.cmake
+# cmake -DCOMPILER=<compiler> -DFILE=<case> -DROOT=<repository> [-DHOST=<host compiler of nvcc>] [-DPRECOMPILED=<header>] -P run_case.cmake
 #
-# Compiles one case and compares the outcome with the comments at the top of its file. nvcc compiles it as CUDA code, up to PTX.
+# Compiles one case, with the precompiled <header>.gch if it is given, and compares the outcome with the comments at the top of its file. nvcc compiles it as CUDA code, up to PTX.
 #
 #   // expect: <text>        the compiler refuses the file and prints this text. May be repeated; the first error contains the first text.
 #   // errors-at-most: <n>   the largest number of errors, by default 3
 #   // compiles              instead of the above: a base case, which must compile
+#   // nvcc                  nvcc compiles the case as well
 
 function(complain text)
     message("${FILE}: ${text}\n--- ${COMPILER} printed:\n${output}")
@@ -32,6 +33,12 @@ while(NOT block STREQUAL "")
     endif()
 endwhile()
 
+if(PRECOMPILED AND COMPILER MATCHES "clang")
+    set(precompiled -include-pch "${PRECOMPILED}.gch")
+elseif(PRECOMPILED)
+    set(precompiled -include "${PRECOMPILED}")
+endif()
+
 # English messages with plain quotes and no colours.
 set(ENV{LC_ALL} C)
 set(check_only -fsyntax-only -fno-diagnostics-color)
@@ -39,7 +46,7 @@ if(COMPILER MATCHES "nvcc$")
     set(check_only -x cu -arch=sm_80 --expt-relaxed-constexpr -ccbin "${HOST}" -ptx -o /dev/null)
 endif()
 execute_process(
-    COMMAND "${COMPILER}" -std=c++20 ${check_only} "-I${ROOT}/include" "-I${ROOT}/tests/compile_fail" "${FILE}"
+    COMMAND "${COMPILER}" -std=c++20 ${check_only} ${precompiled} "-I${ROOT}/include" "-I${ROOT}/tests/compile_fail" "${FILE}"
     RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE error_output)
 string(APPEND output "${error_output}")
 

@@ -1,4 +1,5 @@
 // expect: zero: set_loss_scale() needs a loss scaler, and this stage has none; add zero::StaticLossScaler or zero::DynamicLossScaler.
+// nvcc
 #include "stage.hpp"
 
 void override_scale(zero::ZeroStage<2>& engine) {

@@ -1,4 +1,5 @@
 // expect: zero: a Communicator needs 'void abort(
+// nvcc
 #include "stage.hpp"
 
 struct Telegraph {

@@ -1,4 +1,5 @@
 // expect: zero: an Optimizer needs 'static constexpr std::size_t states'
+// nvcc
 #include "stage.hpp"
 
 struct Descent {

@@ -1,4 +1,5 @@
 // expect: zero: a Backend needs the member types 'Queue' (a handle), 'Event' and 'OwnedQueue'
+// nvcc
 #include "stage.hpp"
 
 struct Bare {

@@ -1,4 +1,5 @@
 // compiles
+// nvcc
 // The other cases differ from this one in one policy only.
 #include "stage.hpp"
 

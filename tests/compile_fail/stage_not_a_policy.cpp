@@ -1,5 +1,6 @@
 // expect: zero::ZeroStage: a template argument is not a policy
 // expect: zero::ZeroStage: a policy was rejected
+// nvcc
 #include "stage.hpp"
 
 struct Trainer {};

@@ -1,4 +1,5 @@
 // expect: zero: BlockScaledState is for float16, whose range moments exceed; write zero::BlockScaledState<zero::float16>
+// nvcc
 #include "stage.hpp"
 
 using Stage = zero::ZeroStage<2, zero::BlockScaledState<float>>;

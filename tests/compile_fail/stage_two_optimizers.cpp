@@ -1,4 +1,5 @@
 // expect: zero::ZeroStage: two optimizers are given; give one.
+// nvcc
 #include "stage.hpp"
 
 using Stage = zero::ZeroStage<3, zero::AdamW, zero::Sgd>;

@@ -1,4 +1,5 @@
 // expect: zero::ZeroStage: optimizers of whole parameters (Lamb, Muon) run on the host only; on a device use AdamW, Adam, Sgd, Lion, Adagrad or a functor of one element.
+// nvcc
 #include "stage.hpp"
 
 struct Device : zero::HostBackend {

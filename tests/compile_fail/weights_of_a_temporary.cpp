@@ -1,4 +1,5 @@
 // expect: zero: the handle of acquire() is a temporary here, so it and its memory are released at the end of the statement; keep it in a variable.
+// nvcc
 #include "stage.hpp"
 
 using Stage = zero::ZeroStage<3>;

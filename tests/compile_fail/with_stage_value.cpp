@@ -1,4 +1,5 @@
 // expect: zero::with_stage: the body gets the stage as a template argument and nothing else; write [&]<int N>() { ... }.
+// nvcc
 #include <zero/zero.hpp>
 
 int main() {
