@@ -23,7 +23,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 sanitizer_configurations=130
 # Tests of threads, lifetimes and failures. Arithmetic has its own tests, and the release build runs the other stage tests. Of the oracle, the executables
 # that build in about 40 s: they cover every kind of partitioner, owner and scale, and the others differ only in types.
-sanitized='^c/|^comm/|^launch/|^checkpoint/|^host/.*queue|^stage/(.*failure|agreement|overlap|poison|several_queues|no_memory|pending_commands|caller_update|rebuild|oracle_(float|bfloat16|partitioners))_test|^cuda/nccl_failure_test'
+behaviour='^comm/|^host/.*queue|^stage/(.*failure|agreement|overlap|poison|several_queues|no_memory|pending_commands|caller_update|rebuild)_test|^cuda/nccl_failure_test'
+sanitized_asan="$behaviour|^c/|^launch/|^checkpoint/|^stage/oracle_(float|bfloat16|partitioners)_test"
+# Neither a type of elements, nor a form of a file, nor the translation to C makes another thread.
+sanitized_tsan="$behaviour|^checkpoint/(checkpoint_saver|many_readers|resume|slow_files|vanished_rank)_test|^stage/oracle_(float|partitioners)_test"
 legs=()
 for option in "$@"; do
     case $option in
@@ -181,7 +184,12 @@ for leg in "${legs[@]}"; do
             bash "$root_dir/scripts/bare_root.sh" 2>&1 | tee "$build_root/bare_root.log" || true
             count bare "$build_root/bare_root.log"
             ;;
-        asan | tsan) ZERO_ORACLE_CONFIGURATIONS=${ZERO_ORACLE_CONFIGURATIONS:-$sanitizer_configurations} run_leg "$leg" "$leg" "-DCMAKE_CXX_COMPILER=$(compiler)" "-DZERO_TEST_FILES=$sanitized" ;;
+        asan | tsan)
+            files=sanitized_$leg
+            without_c=()
+            [ "$leg" != tsan ] || without_c=(-DZERO_BUILD_C=OFF)
+            ZERO_ORACLE_CONFIGURATIONS=${ZERO_ORACLE_CONFIGURATIONS:-$sanitizer_configurations} run_leg "$leg" "$leg" "-DCMAKE_CXX_COMPILER=$(compiler)" "-DZERO_TEST_FILES=${!files}" "${without_c[@]}"
+            ;;
     esac
 done
 
