@@ -66,7 +66,7 @@ template <class Config>
 template <class Visitor>
 void Engine<Config>::for_each_owned_slice(Visitor&& visit) {
     wait_for_owned_slices();
-    _shard.for_each_store([&](auto& store) { store.visit_slices(visit); });
+    _optimizer.each([&](auto& store) { store.visit_slices(visit); });
 }
 
 /// Waits until the host may read what was acquired on the compute queue.
@@ -144,9 +144,9 @@ template <class Config>
         Backend::wait(_queue, Backend::record(_compute), Fence::weights_read);
         _parameters.wait_for_readers();
         _parameters.drop_prefetched();
-        _shard.for_each_store([](auto& store) { store.round_written_masters(); });
+        _optimizer.each([](auto& store) { store.round_written_masters(); });
         _parameters.synchronise_changes();
-        _shard.copy_parameters_to_master();
+        _optimizer.each([](auto& store) { store.copy_parameters_to_master(); });
         detail::wait_for_collectives(*_communicator, _queue);
     } catch (...) {
         fail();

@@ -15,7 +15,7 @@
 #include "../../engine.hpp"
 #include "../gradients/gradient_store.hpp"
 #include "../gradients/gradient_sum_store.hpp"
-#include "../optimizer/optimizer_shard.hpp"
+#include "../optimizer/optimizer_store.hpp"
 #include "../registration/compared_options.hpp"
 #include "../registration/make_stage_layout.hpp"
 #include "../registration/validate_registration.hpp"
@@ -73,7 +73,10 @@ template <class Config>
                                          : Backend::handle(*_own_queue)),
       _compute(usable(options.compute_queue)),
       _control(_layout, communicator, _queue, _options, *_memory), _parameters(context(parameters)),
-      _gradients(context(parameters)), _shard(context(parameters), _parameters, _gradients),
+      _gradients(context(parameters)),
+      _update_scratch(detail::make_update_scratch(context(parameters))),
+      _optimizer(detail::make_optimizer_stores(context(parameters), _parameters, _gradients,
+                                               _update_scratch)),
       _waits_for_callers(uses_callers_memory(parameters, options)), _drain(_queue) {
     if constexpr (requires { Backend::require_arithmetic(_queue); }) {
         Backend::rethrow_failure(_compute); // also refuses a missing stream
@@ -89,7 +92,7 @@ template <class Config>
                                      detail::hash_of_initialisation(parameters)),
             communicator, _queue, *_memory);
         _parameters.set_initial(parameters);
-        _shard.copy_parameters_to_master();
+        _optimizer.each([](auto& store) { store.copy_parameters_to_master(); });
         detail::wait_for_collectives(*_communicator, _queue);
     } catch (...) {
         fail();
@@ -183,14 +186,14 @@ template <class Config>
         });
     }
     plan[BufferKind::control].content_bytes = _control.size_bytes() + _gradients.table_bytes()
-                                              + _shard.table_bytes() + _parameters.table_bytes();
+                                              + _optimizer.table_bytes()
+                                              + _parameters.table_bytes();
     plan[BufferKind::communicator] = {
         detail::scratch_bytes_of(*_communicator, largest_bucket_bytes), 0, true};
     if constexpr (requires { _own_queue->size_bytes(); }) {
         plan[BufferKind::commands].content_bytes = _own_queue ? _own_queue->size_bytes() : 0;
     }
-    plan[BufferKind::scratch].content_bytes =
-        sizeof(float) * detail::scratch_floats<typename Config::Optimizer>(_layout, _rank, all.row);
+    plan[BufferKind::scratch].content_bytes = _update_scratch.size_bytes();
     return plan;
 }
 

@@ -176,11 +176,14 @@ auto Engine<Config>::step(double learning_rate, std::optional<std::int64_t> weig
     require_healthy();
     try {
         if (!_parameters.sends_updates()) {
-            _shard.update_all(_control.rows(), _control.decision());
+            _optimizer.each(
+                [&](auto const& store) { store.update_all(_control.rows(), _control.decision()); });
             _parameters.publish_unsent();
         } else { // in order of use by the next forward pass
             for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) {
-                _shard.update(bucket, _control.rows(), _control.decision());
+                _optimizer.of_bucket(bucket, [&](auto const& store) {
+                    store.update(bucket, _control.rows(), _control.decision());
+                });
                 _parameters.publish(bucket);
             }
         }
@@ -205,7 +208,7 @@ auto Engine<Config>::step(double learning_rate, Update&& update, std::optional<s
             };
             std::uint64_t const number = _control.settled().step_count;
             auto const numbers = _control.counts().numbers(number);
-            _shard.for_each_store([&](auto const& store) {
+            _optimizer.each([&](auto const& store) {
                 store.update_by(update, factor_of, learning_rate, number, numbers);
             });
         }
@@ -240,7 +243,7 @@ void Engine<Config>::decide(double learning_rate, std::optional<std::int64_t> we
         _gradients.finish_step();
         _parameters.wait_for_readers();
         _parameters.drop_prefetched();
-        _control.decide(_shard, learning_rate, _protocol.steps_begun(), _protocol.micro_steps(),
+        _control.decide(_optimizer, learning_rate, _protocol.steps_begun(), _protocol.micro_steps(),
                         weight, predivide(), _gradients.deliveries().evidence(), order_evidence(),
                         _gradients.deliveries().noted());
     } catch (...) {
