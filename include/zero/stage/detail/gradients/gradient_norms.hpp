@@ -71,7 +71,8 @@ public:
         }
         CollectiveTag const tag{"gradient norms, kind and scope:",
                                 static_cast<std::size_t>(kind) * 10
-                                    + static_cast<std::size_t>(_scope)};
+                                    + static_cast<std::size_t>(_scope),
+                                "", "", CollectivePurpose::decide};
         compare_untagged(communicator, queue, memory, tag);
         Backend::copy_bytes(queue, exchanged.data(), values.data(), exchanged.size_bytes());
         communicator.all_reduce_integers(
