@@ -96,18 +96,24 @@ void acquire_in_stage_3(LoopbackCommunicator& communicator) {
     end();
 }
 
-/// The next loss scale, as a command of the step computes it.
+/// The next loss scale after a clean step and after an overflow, as the command of a step computes
+/// it.
 void loss_scale(LoopbackCommunicator& communicator) {
-    using Config =
-        detail::StageConfig<2, Parameters<bfloat16>, DynamicLossScaler>::EngineConfig;
+    using Config = detail::StageConfig<2, Parameters<bfloat16>, DynamicLossScaler>::EngineConfig;
     detail::StepState<Config> state{};
     state.scaler = DynamicLossScaler::initial(state.scaler_options);
     state.captured_scale = state.scaler.scale;
     detail::GroupState<AdamW> group{};
-    detail::DecideStep<Config> const decide{
-        &state, &group, 1, 1, 1e-3, 2.0, 1.0F, 1.0F, true, true, false, {}, 0};
     begin(communicator.rank());
-    decide();
+    for (std::uint64_t const step : {1U, 2U}) {
+        state.integers.inspection.first_non_finite =
+            static_cast<std::int64_t>(detail::GradientEvidence::delivered);
+        if (step == 2) {
+            state.integers.inspection.add_non_finite(0);
+        }
+        detail::DecideStep<Config>{&state, &group, 1,    step,  1e-3, 2.0, 1.0F,
+                                   1.0F,   true,   true, false, {},   0}();
+    }
     end();
 }
 

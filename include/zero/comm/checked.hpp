@@ -7,8 +7,7 @@
 #include "collective_tag.hpp"
 #include "detail/collective_call.hpp"
 #include "detail/decorator.hpp"
-#include "detail/scratch_bytes_of.hpp"
-#include "detail/wait_for_collectives.hpp"
+#include "detail/optional_operations.hpp"
 #include "traffic_count.hpp"
 
 #include <cstddef>

@@ -6,7 +6,7 @@
 #include "../communicator.hpp"
 #include "../traffic_count.hpp"
 #include "collective_call.hpp"
-#include "scratch_bytes_of.hpp"
+#include "optional_operations.hpp"
 
 #include <cstddef>
 #include <cstdint>

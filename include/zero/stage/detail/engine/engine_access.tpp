@@ -2,7 +2,7 @@
 
 // Access to parameters, states, settings and reports of an engine; included by engine.hpp.
 
-#include "../../../comm/detail/wait_for_collectives.hpp"
+#include "../../../comm/detail/optional_operations.hpp"
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/detail/throw_error.hpp"
 #include "../../engine.hpp"
@@ -282,22 +282,6 @@ void Engine<Config>::gather_block(ParameterType* block, std::size_t size) {
         }
     });
     Backend::synchronise(Backend::record(_compute));
-}
-
-template <class Config>
-void Engine<Config>::wait(Event const& done) {
-    Backend::synchronise(done);
-    require_healthy(); // reports the failure of an earlier command
-}
-
-template <class Config>
-void Engine<Config>::leave_callers_memory(Event const& done) {
-    if constexpr (is_host) {
-        if (_waits_for_callers) {
-            Backend::synchronise(done);
-            require_healthy();
-        }
-    }
 }
 
 template <class Config>

@@ -2,8 +2,7 @@
 
 // Construction, destruction and memory plan of an engine; included by engine.hpp.
 
-#include "../../../comm/detail/scratch_bytes_of.hpp"
-#include "../../../comm/detail/wait_for_collectives.hpp"
+#include "../../../comm/detail/optional_operations.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/detail/text.hpp"
@@ -149,19 +148,6 @@ template <class Config>
 }
 
 template <class Config>
-auto Engine<Config>::usable(Queue queue) -> Queue {
-    if constexpr (requires { Backend::require_queue(queue); }) {
-        Backend::require_queue(queue);
-    }
-    return queue;
-}
-
-template <class Config>
-float Engine<Config>::predivide() const {
-    return predivide_factor(_options.reduction, _layout.world(), Config::communicates_float16);
-}
-
-template <class Config>
 [[gnu::cold]] MemoryPlan Engine<Config>::memory_plan() const {
     MemoryPlan plan;
     std::size_t largest_bucket_bytes = 0;
@@ -256,60 +242,6 @@ template <class Config>
         }
     }
     return unused;
-}
-
-template <class Config>
-void Engine<Config>::require_healthy() {
-    try {
-        Backend::rethrow_failure(_queue);
-        Backend::rethrow_failure(_compute);
-        _gradients.rethrow_failure();
-        detail::rethrow_failure_of(*_communicator); // also failures found after its calls returned
-    } catch (...) {
-        fail();
-    }
-}
-
-template <class Config>
-[[gnu::cold]] void Engine<Config>::fail() {
-    try {
-        throw;
-    } catch (std::exception const& error) {
-        break_down(error.what()); // peers get its first line
-        throw;
-    } catch (...) {
-        break_down("an exception that is not a std::exception");
-        throw;
-    }
-}
-
-template <class Config>
-[[gnu::cold]] void Engine<Config>::fail_unless_refused() {
-    try {
-        throw;
-    } catch (OutOfOrder const& error) {
-        if (error.code() != 0) { // from the device: something waited during the capture of a graph
-            fail();
-        }
-        throw;
-    } catch (...) {
-        fail();
-    }
-}
-
-template <class Config>
-[[gnu::cold]] void Engine<Config>::break_down(char const* cause) noexcept {
-    _protocol.break_down(cause);
-    try {
-        _communicator->abort(
-            detail::text({_protocol.rank_text(), ": ", detail::first_line(cause)}));
-    } catch (...) { // no memory for the text
-        _communicator->abort(cause);
-    }
-    if (_waits_for_callers) { // the caller may free that memory while the exception passes
-        detail::drain<Backend>(_queue);
-        detail::drain<Backend>(_compute);
-    }
 }
 
 } // namespace ZERO_NAMESPACE

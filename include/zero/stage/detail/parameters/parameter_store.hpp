@@ -20,7 +20,6 @@
 #include "../common/enqueue_limit.hpp"
 #include "../memory/bucket_copies.hpp"
 #include "../memory/bucket_pool.hpp"
-#include "../memory/lease_map.hpp"
 #include "../memory/placed_buffer.hpp"
 
 #include <cstddef>
