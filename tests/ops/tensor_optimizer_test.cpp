@@ -6,6 +6,7 @@
 #include "support/catch.hpp"
 
 #include <zero/core/error.hpp>
+#include <zero/policy/detail/hash_of_options.hpp>
 
 namespace zero::test::tensor_optimizer_test {
 
@@ -148,9 +149,7 @@ TEST_CASE("Muon rejects options of its AdamW that are out of range", "[ops][tens
 TEST_CASE("Different options of optimizers of whole parameters give different hashes",
           "[ops][tensor]") {
     auto const hash_of = []<class O>(O, typename O::Options const& options) {
-        Hash hash;
-        O::add_to(hash, options);
-        return hash.value();
+        return zero::detail::hash_of_options<O>(options);
     };
     std::vector<std::uint64_t> const hashes{hash_of(Muon{}, {}),
                                             hash_of(Muon{}, {.momentum = 0.9}),

@@ -5,7 +5,11 @@
 
 #include "support/catch.hpp"
 
+#include <zero/ops/adagrad.hpp>
+#include <zero/ops/adam.hpp>
 #include <zero/ops/adamw.hpp>
+#include <zero/ops/lamb.hpp>
+#include <zero/ops/lion.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/policy/loss_scaler_presets.hpp>
 
@@ -74,6 +78,22 @@ TEST_CASE("Shipped policies hash each option that must be equal on all ranks") {
     CHECK(tells<StaticLossScaler>(&StaticLossScalerOptions::scale, 2.0F));
     CHECK_FALSE(tells<AdamW>(&AdamWOptions::beta1, 0.9));
     STATIC_REQUIRE_FALSE(HasComparedOptions<NoLossScaler>);
+}
+
+TEST_CASE("The hash of an optimizer's options begins with its name and has each option in order") {
+    using zero::detail::hash_of_options;
+    CHECK(hash_of_options<AdamW>({.beta1 = 0.5, .beta2 = 0.25, .epsilon = 2.0, .weight_decay = 4.0})
+          == Hash().add("AdamW").add(0.5).add(0.25).add(2.0).add(4.0).value());
+    CHECK(hash_of_options<Adam>({.beta1 = 0.5, .beta2 = 0.25, .epsilon = 2.0, .weight_decay = 4.0})
+          == Hash().add("Adam").add(0.5).add(0.25).add(2.0).add(4.0).value());
+    CHECK(hash_of_options<Lamb>({.beta1 = 0.5, .beta2 = 0.25, .epsilon = 2.0, .weight_decay = 4.0})
+          == Hash().add("Lamb").add(0.5).add(0.25).add(2.0).add(4.0).value());
+    CHECK(hash_of_options<Sgd>({.momentum = 0.5, .weight_decay = 4.0, .nesterov = true})
+          == Hash().add("Sgd").add(0.5).add(4.0).add(true).value());
+    CHECK(hash_of_options<Lion>({.beta1 = 0.5, .beta2 = 0.25, .weight_decay = 4.0})
+          == Hash().add("Lion").add(0.5).add(0.25).add(4.0).value());
+    CHECK(hash_of_options<Adagrad>({.epsilon = 2.0, .weight_decay = 4.0})
+          == Hash().add("Adagrad").add(2.0).add(4.0).value());
 }
 
 TEST_CASE("Presets of the dynamic loss scaler differ from each other and from the defaults") {

@@ -1,6 +1,6 @@
 #include "support/catch.hpp"
 
-#include <zero/stage/detail/memory/lease_map.hpp>
+#include <zero/stage/detail/memory/bucket_pool.hpp>
 
 #include <algorithm>
 #include <cstdint>

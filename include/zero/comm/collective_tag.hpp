@@ -7,8 +7,19 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief The purpose of a collective, for messages. Transports that check their calls also compare
-/// `what` and `index` between ranks.
+/// @brief The part of a step that a collective belongs to. A `Timed` communicator records it under
+/// the phase with the same name.
+enum class CollectivePurpose : std::uint8_t {
+    other,   ///< what the operation is usually called for: sums are gradients, sums of integers
+             ///< decide, and the others publish
+    gather,  ///< weights for the forward and the backward pass
+    publish, ///< updated weights
+    reduce,  ///< gradients
+    decide   ///< whether and how a step updates
+};
+
+/// @brief What a collective is called for. Only messages and timelines use it, but transports that
+/// check their calls also compare `what` and `index` between ranks.
 ///
 /// The texts are valid until the call of the collective returns; code that keeps them copies them.
 struct CollectiveTag {
@@ -18,6 +29,7 @@ struct CollectiveTag {
                                 ///< messages only
     char const* context = "";   ///< why the collective is called, if that helps to find a rank that
                                 ///< calls another one; for messages only
+    CollectivePurpose purpose = CollectivePurpose::other; ///< for timelines only
 };
 
 /// @brief The operation of `all_reduce_integers`.

@@ -13,9 +13,8 @@
 #include "collective_tag.hpp"
 #include "communicator.hpp"
 #include "detail/group_place.hpp"
+#include "detail/optional_operations.hpp"
 #include "detail/run_threads.hpp"
-#include "detail/scratch_bytes_of.hpp"
-#include "detail/wait_for_collectives.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -14,7 +14,7 @@
 #include "communicator.hpp"
 #include "detail/collective_call.hpp"
 #include "detail/group_place.hpp"
-#include "detail/loopback_frame.hpp"
+#include "detail/loopback_group.hpp"
 #include "loopback_options.hpp"
 #include "traffic_count.hpp"
 
@@ -324,7 +324,7 @@ static_assert(SplittableCommunicator<LoopbackCommunicator>);
 
 #if defined(ZERO_COMPILED)
 #include "detail/loopback_instantiations.hpp"
-#include "detail/wait_for_collectives.hpp"
+#include "detail/optional_operations.hpp"
 
 namespace ZERO_NAMESPACE {
 ZERO_COMM_INSTANTIATE_LOOPBACK(extern)

@@ -5,7 +5,7 @@
 #include "../core/detail/namespace.hpp"
 #include "collective_tag.hpp"
 #include "communicator.hpp"
-#include "detail/wait_for_collectives.hpp"
+#include "detail/optional_operations.hpp"
 
 #include <bit>
 #include <cstddef>

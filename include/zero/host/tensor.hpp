@@ -9,7 +9,7 @@
 #include "../ops/exact_sum.hpp"
 #include "detail/master_weight_access.hpp"
 #include "detail/run.hpp"
-#include "detail/scaled_update_loop.hpp"
+#include "detail/update_loop.hpp"
 #include "kernels.hpp"
 #include "update.hpp"
 

@@ -5,7 +5,7 @@
 #include "../core/storage_types.hpp"
 #include "detail/copy_loop.hpp"
 #include "detail/master_weight_access.hpp"
-#include "detail/scaled_update_loop.hpp"
+#include "detail/update_loop.hpp"
 
 #include <array>
 #include <cstddef>

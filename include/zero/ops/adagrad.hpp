@@ -2,7 +2,6 @@
 
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
-#include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "arithmetic.hpp"
 #include "detail/check_option.hpp"
@@ -36,6 +35,7 @@ struct AdagradOptions {
 struct Adagrad {
     using policy_category = OptimizerCategory;
     using Options = AdagradOptions;
+    static constexpr char const* name = "Adagrad"; ///< for messages and the hash of the options
 
     static constexpr std::size_t states = 1; ///< sum of squares
     /// Names of the states, for checkpoints and `TrainingState`.
@@ -67,11 +67,6 @@ struct Adagrad {
         visit("weight_decay", options.weight_decay);
     }
 
-    /// @brief Hashes the options that must be equal on all ranks.
-    static void add_to(Hash& hash, Options const& options) noexcept {
-        hash.add("Adagrad").add(options.epsilon).add(options.weight_decay);
-    }
-
     template <class F>
     ZERO_HOST_DEVICE void operator()(F gradient, F& parameter, F (&state)[states],
                                      Hyper const& hyper) const {
@@ -84,9 +79,9 @@ struct Adagrad {
 };
 
 [[gnu::cold]] inline void Adagrad::validate(Options const& options) {
-    detail::check_epsilon("Adagrad", options.epsilon);
-    detail::check_option(detail::is_non_negative_float(options.weight_decay), "Adagrad",
-                         "weight_decay", options.weight_decay, "a finite float of at least 0");
+    detail::check_epsilon(name, options.epsilon);
+    detail::check_option(detail::is_non_negative_float(options.weight_decay), name, "weight_decay",
+                         options.weight_decay, "a finite float of at least 0");
 }
 
 } // namespace ZERO_NAMESPACE

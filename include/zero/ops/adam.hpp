@@ -1,7 +1,6 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "arithmetic.hpp"
 #include "detail/adam_moments.hpp"
@@ -38,6 +37,7 @@ struct AdamOptions {
 struct Adam {
     using policy_category = OptimizerCategory;
     using Options = AdamOptions;
+    static constexpr char const* name = "Adam"; ///< for messages and the hash of the options
 
     static constexpr std::size_t states = 2; ///< first and second moment
     /// Names of the states, for checkpoints and `TrainingState`.
@@ -59,7 +59,7 @@ struct Adam {
 
     /// @throws InvalidArgument names the first option that is NaN or out of range
     static void validate(Options const& options) {
-        detail::validate_adam("Adam", options.beta1, options.beta2, options.epsilon,
+        detail::validate_adam(name, options.beta1, options.beta2, options.epsilon,
                               options.weight_decay);
     }
 
@@ -70,15 +70,6 @@ struct Adam {
         visit("beta2", options.beta2);
         visit("epsilon", options.epsilon);
         visit("weight_decay", options.weight_decay);
-    }
-
-    /// @brief Hashes the options that must be equal on all ranks.
-    static void add_to(Hash& hash, Options const& options) noexcept {
-        hash.add("Adam")
-            .add(options.beta1)
-            .add(options.beta2)
-            .add(options.epsilon)
-            .add(options.weight_decay);
     }
 
     template <class F>

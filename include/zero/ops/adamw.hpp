@@ -1,7 +1,6 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "arithmetic.hpp"
 #include "detail/adam_moments.hpp"
@@ -50,6 +49,7 @@ struct AdamWOptions {
 struct AdamW {
     using policy_category = OptimizerCategory;
     using Options = AdamWOptions;
+    static constexpr char const* name = "AdamW"; ///< for messages and the hash of the options
 
     static constexpr std::size_t states = 2; ///< first and second moment
     /// Names of the states, for checkpoints and `TrainingState`.
@@ -71,7 +71,7 @@ struct AdamW {
 
     /// @throws InvalidArgument names the first option that is NaN or out of range
     static void validate(Options const& options) {
-        detail::validate_adam("AdamW", options.beta1, options.beta2, options.epsilon,
+        detail::validate_adam(name, options.beta1, options.beta2, options.epsilon,
                               options.weight_decay);
     }
 
@@ -82,15 +82,6 @@ struct AdamW {
         visit("beta2", options.beta2);
         visit("epsilon", options.epsilon);
         visit("weight_decay", options.weight_decay);
-    }
-
-    /// @brief Hashes the options that must be equal on all ranks.
-    static void add_to(Hash& hash, Options const& options) noexcept {
-        hash.add("AdamW")
-            .add(options.beta1)
-            .add(options.beta2)
-            .add(options.epsilon)
-            .add(options.weight_decay);
     }
 
     template <class F>

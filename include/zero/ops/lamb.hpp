@@ -1,7 +1,6 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "arithmetic.hpp"
 #include "detail/adam_moments.hpp"
@@ -41,6 +40,7 @@ struct LambOptions {
 struct Lamb {
     using policy_category = OptimizerCategory;
     using Options = LambOptions;
+    static constexpr char const* name = "Lamb"; ///< for messages and the hash of the options
 
     static constexpr std::size_t states = 2; ///< first and second moment
     /// Names of the states, for checkpoints and `TrainingState`.
@@ -63,7 +63,7 @@ struct Lamb {
 
     /// @throws InvalidArgument names the first option that is NaN or out of range
     static void validate(Options const& options) {
-        detail::validate_adam("Lamb", options.beta1, options.beta2, options.epsilon,
+        detail::validate_adam(name, options.beta1, options.beta2, options.epsilon,
                               options.weight_decay);
     }
 
@@ -74,15 +74,6 @@ struct Lamb {
         visit("beta2", options.beta2);
         visit("epsilon", options.epsilon);
         visit("weight_decay", options.weight_decay);
-    }
-
-    /// @brief Hashes the options that must be equal on all ranks.
-    static void add_to(Hash& hash, Options const& options) noexcept {
-        hash.add("Lamb")
-            .add(options.beta1)
-            .add(options.beta2)
-            .add(options.epsilon)
-            .add(options.weight_decay);
     }
 
     static constexpr std::size_t scratch_floats(std::size_t, std::size_t) noexcept { return 0; }

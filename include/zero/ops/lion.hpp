@@ -2,7 +2,6 @@
 
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
-#include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "arithmetic.hpp"
 #include "detail/check_option.hpp"
@@ -41,6 +40,7 @@ struct LionOptions {
 struct Lion {
     using policy_category = OptimizerCategory;
     using Options = LionOptions;
+    static constexpr char const* name = "Lion"; ///< for messages and the hash of the options
 
     static constexpr std::size_t states = 1; ///< momentum
     /// Names of the states, for checkpoints and `TrainingState`.
@@ -74,11 +74,6 @@ struct Lion {
         visit("weight_decay", options.weight_decay);
     }
 
-    /// @brief Hashes the options that must be equal on all ranks.
-    static void add_to(Hash& hash, Options const& options) noexcept {
-        hash.add("Lion").add(options.beta1).add(options.beta2).add(options.weight_decay);
-    }
-
     template <class F>
     ZERO_HOST_DEVICE void operator()(F gradient, F& parameter, F (&state)[states],
                                      Hyper const& hyper) const {
@@ -92,12 +87,12 @@ struct Lion {
 };
 
 [[gnu::cold]] inline void Lion::validate(Options const& options) {
-    detail::check_option(detail::is_rate(options.beta1), "Lion", "beta1", options.beta1,
+    detail::check_option(detail::is_rate(options.beta1), name, "beta1", options.beta1,
                          "at least 0 and less than 1");
-    detail::check_option(detail::is_rate(options.beta2), "Lion", "beta2", options.beta2,
+    detail::check_option(detail::is_rate(options.beta2), name, "beta2", options.beta2,
                          "at least 0 and less than 1");
-    detail::check_option(detail::is_non_negative_float(options.weight_decay), "Lion",
-                         "weight_decay", options.weight_decay, "a finite float of at least 0");
+    detail::check_option(detail::is_non_negative_float(options.weight_decay), name, "weight_decay",
+                         options.weight_decay, "a finite float of at least 0");
 }
 
 } // namespace ZERO_NAMESPACE

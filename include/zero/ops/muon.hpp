@@ -2,7 +2,6 @@
 
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
-#include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "adamw.hpp"
 #include "arithmetic.hpp"
@@ -64,6 +63,7 @@ struct MuonOptions {
 struct Muon {
     using policy_category = OptimizerCategory;
     using Options = MuonOptions;
+    static constexpr char const* name = "Muon"; ///< for messages and the hash of the options
 
     static constexpr std::size_t states =
         2; ///< momentum; AdamW's second moment, unused by matrices
@@ -110,16 +110,6 @@ struct Muon {
         visit("adamw.weight_decay", options.adamw.weight_decay);
     }
 
-    /// @brief Hashes the options that must be equal on all ranks.
-    static void add_to(Hash& hash, Options const& options) noexcept {
-        hash.add("Muon")
-            .add(options.momentum)
-            .add(options.weight_decay)
-            .add(options.adamw_learning_rate_factor)
-            .add(options.length);
-        AdamW::add_to(hash, options.adamw);
-    }
-
     static constexpr std::size_t scratch_floats(std::size_t rows, std::size_t columns) noexcept {
         return rows == 0 ? 0 : detail::NewtonSchulz::scratch_floats(rows, columns);
     }
@@ -154,11 +144,11 @@ private:
 };
 
 [[gnu::cold]] inline void Muon::validate(Options const& options) {
-    detail::check_option(detail::is_rate(options.momentum), "Muon", "momentum", options.momentum,
+    detail::check_option(detail::is_rate(options.momentum), name, "momentum", options.momentum,
                          "at least 0 and less than 1");
-    detail::check_option(detail::is_non_negative_float(options.weight_decay), "Muon",
-                         "weight_decay", options.weight_decay, "a finite float of at least 0");
-    detail::check_option(detail::is_non_negative_float(options.adamw_learning_rate_factor), "Muon",
+    detail::check_option(detail::is_non_negative_float(options.weight_decay), name, "weight_decay",
+                         options.weight_decay, "a finite float of at least 0");
+    detail::check_option(detail::is_non_negative_float(options.adamw_learning_rate_factor), name,
                          "adamw_learning_rate_factor", options.adamw_learning_rate_factor,
                          "a finite float of at least 0");
     AdamW::validate(options.adamw);

@@ -2,7 +2,6 @@
 
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
-#include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
 #include "arithmetic.hpp"
 #include "detail/check_option.hpp"
@@ -35,6 +34,7 @@ struct SgdOptions {
 struct Sgd {
     using policy_category = OptimizerCategory;
     using Options = SgdOptions;
+    static constexpr char const* name = "Sgd"; ///< for messages and the hash of the options
 
     static constexpr std::size_t states = 1; ///< momentum
     /// Names of the states, for checkpoints and `TrainingState`.
@@ -68,11 +68,6 @@ struct Sgd {
         visit("nesterov", options.nesterov);
     }
 
-    /// @brief Hashes the options that must be equal on all ranks.
-    static void add_to(Hash& hash, Options const& options) noexcept {
-        hash.add("Sgd").add(options.momentum).add(options.weight_decay).add(options.nesterov);
-    }
-
     template <class F>
     ZERO_HOST_DEVICE void operator()(F gradient, F& parameter, F (&state)[states],
                                      Hyper const& hyper) const {
@@ -89,9 +84,9 @@ struct Sgd {
 };
 
 [[gnu::cold]] inline void Sgd::validate(Options const& options) {
-    detail::check_option(detail::is_rate(options.momentum), "Sgd", "momentum", options.momentum,
+    detail::check_option(detail::is_rate(options.momentum), name, "momentum", options.momentum,
                          "at least 0 and less than 1");
-    detail::check_option(detail::is_non_negative_float(options.weight_decay), "Sgd", "weight_decay",
+    detail::check_option(detail::is_non_negative_float(options.weight_decay), name, "weight_decay",
                          options.weight_decay, "a finite float of at least 0");
 }
 

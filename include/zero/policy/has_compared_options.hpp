@@ -11,8 +11,8 @@ namespace ZERO_NAMESPACE {
 /// const&)` adds these options. It also adds the name of the policy, if other policies have the
 /// same options.
 ///
-/// Optional. Ranks with different options get a LayoutMismatch. Without `add_to` they continue,
-/// with different results.
+/// Optional; an optimizer may have `name` and `for_each_option` instead. Ranks with different
+/// options get a LayoutMismatch. Without `add_to` they continue, with different results.
 template <class P>
 concept HasComparedOptions = requires(Hash& hash, typename P::Options const& options) {
     { P::add_to(hash, options) } -> std::same_as<void>;

@@ -67,7 +67,9 @@ namespace ZERO_NAMESPACE {
 /// Beyond the syntax, a model guarantees that `hyper` is pure and derives in double whatever is
 /// constant during a step (learning rate, beta^t). Optional: `static constexpr char const*
 /// state_names[states]`; states without names are called "state0", "state1" and so on. `static
-/// constexpr bool nonnegative_states[states]` lets `TrainingState` refuse negative values.
+/// constexpr bool nonnegative_states[states]` lets `TrainingState` refuse negative values. `static
+/// void for_each_option(options, visit)` calls `visit(name, option)`, by which checkpoints save
+/// them; with `static constexpr char const* name` the ranks compare all of them as well.
 /// `whole_tensor` selects the kind: the update of one element, or the update of a whole parameter.
 /// The second kind needs a partitioner that does not cut parameters. It may have `static constexpr
 /// bool updates_matrices = true` (`MatrixOptimizer`).

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../backend/fence.hpp"
+#include "../core/buffer.hpp"
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/dtype.hpp"
@@ -21,7 +22,7 @@
 #include "detail/decision/step_control.hpp"
 #include "detail/engine/protocol.hpp"
 #include "detail/gradients/gradient_scheduler.hpp"
-#include "detail/optimizer/optimizer_shard.hpp"
+#include "detail/optimizer/optimizer_store.hpp"
 #include "detail/parameters/parameter_scheduler.hpp"
 #include "gradients.hpp"
 #include "loss_scale.hpp"
@@ -579,7 +580,8 @@ private:
     detail::StepControl<Config> _control;
     detail::ParameterScheduler<Config> _parameters;
     detail::GradientScheduler<Config> _gradients;
-    detail::OptimizerShard<Config> _shard;
+    Buffer<float> _update_scratch; ///< shared by the stores of all types
+    detail::StoresByType<Config, detail::OptimizerStore> _optimizer;
     std::shared_ptr<void const> _gather_index; ///< of `GatheredParameters`; null before the first
     bool _waits_for_callers; ///< commands may use memory of the caller, who asked `step` to wait
     Event _before_capture{}; ///< the last point outside a graph; an engine that is destroyed inside

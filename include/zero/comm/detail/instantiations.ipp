@@ -7,7 +7,7 @@
 #include "../loopback.hpp"
 #include "../run_ranks.hpp"
 #include "loopback_instantiations.hpp"
-#include "wait_for_collectives.hpp"
+#include "optional_operations.hpp"
 
 namespace ZERO_NAMESPACE {
 ZERO_COMM_INSTANTIATE_LOOPBACK()

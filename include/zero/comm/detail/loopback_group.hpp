@@ -1,16 +1,23 @@
 #pragma once
 
+#include "../../backend/fence.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../../core/memory_resource.hpp"
+#include "../../core/storage_types.hpp"
 #include "../loopback_options.hpp"
 #include "collective_call.hpp"
 #include "rendezvous.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <new>
+#include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
@@ -127,6 +134,353 @@ private:
     Rendezvous _rendezvous;
     List<LoopbackSlot> _slots;
 };
+
+/// @brief The events that one rank of a loopback group shows its peers. They are written and read
+/// like `LoopbackSlot`; `reduced` and `done` are written between `enter` and the next `pass`.
+template <class Event>
+struct LoopbackEvents {
+    Event ready{};
+    Event reduced{};
+    Event done{};
+};
+
+/// @brief `LoopbackGroup` with the events of the ranks, in the type of the backend.
+template <class Event>
+struct LoopbackEventGroup : LoopbackGroup {
+    LoopbackEventGroup(int world, LoopbackOptions const& options,
+                       std::shared_ptr<LoopbackFamily> family = nullptr)
+        : LoopbackGroup(world, options, std::move(family)), events(this->world()) {}
+
+    List<LoopbackEvents<Event>> events;
+};
+
+/// @brief The frame of every collective of one rank: show the call to the peers, meet them, compare
+/// the calls, let the collective read the peers, part. Used by `Loopback`; owns the tables of
+/// pointers that its commands read.
+template <class B>
+class LoopbackFrame {
+public:
+    using Queue = typename B::Queue;
+    using Event = typename B::Event;
+    using Group = LoopbackEventGroup<Event>;
+
+    LoopbackFrame(std::shared_ptr<Group> group, std::size_t rank);
+    LoopbackFrame(LoopbackFrame&&) noexcept = default;
+    LoopbackFrame& operator=(LoopbackFrame&&) = delete;
+
+    /// @brief Leaves the group and waits until the commands of this rank have run.
+    ~LoopbackFrame();
+
+    [[nodiscard]] std::size_t rank() const noexcept { return _rank; }
+    [[nodiscard]] std::size_t world() const noexcept { return _group->world(); }
+    [[nodiscard]] LoopbackSlot& slot(std::size_t rank) noexcept { return _group->slot(rank); }
+
+    /// @brief See `Rendezvous`.
+    void abort(std::string_view cause, bool is_provisional) noexcept {
+        _group->abort(cause, is_provisional);
+    }
+
+    /// @brief See `Rendezvous`.
+    void begin_run() noexcept { _group->begin_run(_rank); }
+
+    /// @brief See `Rendezvous`.
+    void end_run() noexcept { _group->end_run(_rank); }
+
+    /// @brief See `LoopbackGroup`.
+    void leave(std::string_view cause) noexcept { _group->leave(cause); }
+
+    /// @brief Returns the resource of the scratch memory.
+    [[nodiscard]] MemoryResource& memory() const noexcept {
+        MemoryResource* const given = _group->options().memory;
+        return given != nullptr ? *given : B::default_memory();
+    }
+
+    /// @brief Returns the frame of this rank in the new group of its color. Collective.
+    /// @throws CommunicatorError
+    [[nodiscard]] LoopbackFrame split(int color, int key);
+
+    /// @brief Runs one collective. `first` enqueues commands that read what the peers send; after
+    /// a second meeting `second`, if given, enqueues commands that read what the peers reduced.
+    /// @throws CommunicatorError
+    void collective(CollectiveCall const& call, void const* send, void* receive, Queue queue,
+                    FunctionRef<> first, FunctionRef<> second = {});
+
+    /// @brief Enqueues the copy of every rank's extent to its place in `receive`. The source is the
+    /// memory that the rank sends or, if `are_reduced`, the extent's place in what it receives.
+    void copy_extents(void* receive, bool are_reduced, std::span<std::size_t const> cuts,
+                      std::size_t element_bytes, Queue queue);
+
+    /// @brief Enqueues the sum of this rank's extent of all `send` into `out`.
+    template <StorageType T>
+    static void sum_extent(LoopbackFrame& frame, void* out, std::span<std::size_t const> cuts,
+                           Queue queue);
+
+    /// @brief Enqueues the same sum and its conversion to elements of `A`, or their addition to
+    /// them.
+    template <StorageType T, StorageType A, bool is_added>
+    static void accumulate_extent(LoopbackFrame& frame, void* sum,
+                                  std::span<std::size_t const> cuts, Queue queue);
+
+    /// @brief Returns a table of the addresses of `send[begin]` on each rank. It is valid until the
+    /// commands of the current collective have run.
+    template <class T>
+    T const* const* pointers(std::size_t begin);
+
+private:
+    /// Whether tables of pointers may be reused when an operation returns.
+    static constexpr bool copies_arguments = requires { requires B::copies_arguments; };
+
+    /// The pointers of a pending collective's sum, which commands read, and the end of the
+    /// collective.
+    struct Flight {
+        List<void const*> peers;
+        Event done{};
+    };
+
+    /// A collective is up to 5 W commands. Those of all flights must fit into half of a host queue;
+    /// the other half is left to the caller.
+    static std::size_t flights_of(std::size_t world) noexcept {
+        return larger<std::size_t>(2, smaller<std::size_t>(64, 4096 / (5 * world)));
+    }
+
+    [[nodiscard]] Flight& flight() noexcept { return _flights[_collectives % _flights.size()]; }
+    [[nodiscard]] LoopbackEvents<Event>& events(std::size_t rank) noexcept {
+        return _group->events[rank];
+    }
+
+    /// The only thread in a call of a rank.
+    class SoleThread {
+    public:
+        SoleThread(LoopbackSlot& slot, CollectiveTag const& tag) : _is_in_use(slot.is_in_use) {
+            if (_is_in_use.exchange(true, std::memory_order_acq_rel)) {
+                throw_second_thread(tag);
+            }
+        }
+        SoleThread(SoleThread const&) = delete;
+        SoleThread& operator=(SoleThread const&) = delete;
+        ~SoleThread() { _is_in_use.store(false, std::memory_order_release); }
+
+    private:
+        std::atomic_ref<bool> _is_in_use;
+    };
+
+    static void attempt(std::exception_ptr& failure, FunctionRef<> body) noexcept;
+    static void record(Event& event, Queue queue, std::exception_ptr& failure) noexcept;
+    void wait_for_peers(Queue queue, Event LoopbackEvents<Event>::*event, Fence fence);
+    void wait_until_peers_are_done(Queue queue, std::exception_ptr& failure) noexcept;
+
+    std::shared_ptr<Group> _group;
+    std::size_t _rank;
+    int _exceptions = std::uncaught_exceptions(); ///< in flight at construction
+    List<Flight> _flights;
+    std::size_t _collectives = 0; ///< number of collectives so far
+};
+
+template <class B>
+LoopbackFrame<B>::LoopbackFrame(std::shared_ptr<Group> group, std::size_t rank)
+    : _group(std::move(group)), _rank(rank), _flights(flights_of(world())) {
+    for (Flight& flight : _flights) {
+        flight.peers = List<void const*>(world());
+    }
+}
+
+template <class B>
+LoopbackFrame<B>::~LoopbackFrame() {
+    if (_group == nullptr) {
+        return;
+    }
+    _group->leave(_rank, std::uncaught_exceptions() > _exceptions);
+    if constexpr (!copies_arguments) {
+        try { // pending commands read the tables
+            for (Flight const& flight : _flights) {
+                B::synchronise(flight.done);
+            }
+        } catch (...) { // a device that has failed runs no further commands
+        }
+    }
+}
+
+template <class B>
+void LoopbackFrame<B>::collective(CollectiveCall const& call, void const* send, void* receive,
+                                  Queue queue, FunctionRef<> first, FunctionRef<> second) {
+    B::rethrow_failure(queue);
+    LoopbackSlot& own = slot(_rank);
+    SoleThread const sole(own, call.tag);
+    if constexpr (!copies_arguments) {
+        B::synchronise(flight().done);
+    }
+    own.call = call; // `has_failed` stays: peers may still read its value from the last collective
+    own.send = send;
+    own.receive = receive;
+    events(_rank).ready = B::record(queue);
+    _group->enter(_rank);
+
+    // From here to the last `pass` all ranks take the same path even after a failure: a rank that
+    // leaves early would leave the others waiting.
+    std::exception_ptr failure;
+    attempt(failure, [&] {
+        wait_for_peers(queue, &LoopbackEvents<Event>::ready, Fence::peers_ready);
+        first();
+    });
+    if (second) {
+        record(events(_rank).reduced, queue, failure);
+        _group->pass();
+        attempt(failure, [&] {
+            wait_for_peers(queue, &LoopbackEvents<Event>::reduced, Fence::peers_reduced);
+            second();
+        });
+    }
+    // Also after a failure: some of the commands that read the peers may have been enqueued, and
+    // the peers have enqueued theirs.
+    record(events(_rank).done, queue, failure);
+    own.has_failed = failure != nullptr;
+    if (failure != nullptr) {
+        // the cause must be known before the peers find the result unusable and ask for it
+        _group->abort_because_of(_rank, failure);
+    }
+    _group->pass();
+    wait_until_peers_are_done(queue, failure);
+    if constexpr (!copies_arguments) {
+        record(flight().done, queue, failure);
+    }
+    ++_collectives;
+    if (failure != nullptr) {
+        _group->abort_because_of(_rank, failure);
+        std::rethrow_exception(failure);
+    }
+    _group->throw_if_rank_failed();
+}
+
+template <class B>
+LoopbackFrame<B> LoopbackFrame<B>::split(int color, int key) {
+    LoopbackSlot& own = slot(_rank);
+    SoleThread const sole(own, CollectiveTag{"split of the group"});
+    LoopbackPart const part = _group->enter_split(_rank, color, key);
+    std::exception_ptr failure;
+    if (part.first == _rank) {
+        attempt(failure, [&] {
+            own.part = std::make_shared<Group>(part.world, _group->options(), _group->family());
+        });
+    }
+    own.has_failed = failure != nullptr;
+    if (failure != nullptr) {
+        _group->abort_because_of(_rank, failure);
+    }
+    _group->pass();
+    auto const group = std::static_pointer_cast<Group>(slot(part.first).part);
+    _group->pass(); // all ranks have taken their new group
+    own.part.reset();
+    if (failure != nullptr) {
+        std::rethrow_exception(failure);
+    }
+    _group->throw_if_rank_failed();
+    try {
+        return LoopbackFrame(group, part.rank);
+    } catch (...) {
+        _group->abort_because_of(_rank, std::current_exception());
+        throw;
+    }
+}
+
+template <class B>
+void LoopbackFrame<B>::copy_extents(void* receive, bool are_reduced,
+                                    std::span<std::size_t const> cuts, std::size_t element_bytes,
+                                    Queue queue) {
+    for (std::size_t peer = 0; peer < world(); ++peer) {
+        std::size_t const begin = cuts[peer] * element_bytes;
+        auto const* const from = are_reduced
+                                     ? static_cast<std::byte const*>(slot(peer).receive) + begin
+                                     : slot(peer).send;
+        B::copy_bytes(queue, static_cast<std::byte*>(receive) + begin, from,
+                      (cuts[peer + 1] - cuts[peer]) * element_bytes);
+    }
+}
+
+template <class B>
+template <StorageType T>
+void LoopbackFrame<B>::sum_extent(LoopbackFrame& frame, void* out,
+                                  std::span<std::size_t const> cuts, Queue queue) {
+    std::size_t const begin = cuts[frame.rank()];
+    std::size_t const elements = cuts[frame.rank() + 1] - begin;
+    if (elements != 0) {
+        B::sum_ranks(queue, static_cast<T*>(out), frame.template pointers<T>(begin),
+                     static_cast<int>(frame.world()), elements);
+    }
+}
+
+template <class B>
+template <StorageType T, StorageType A, bool is_added>
+void LoopbackFrame<B>::accumulate_extent(LoopbackFrame& frame, void* sum,
+                                         std::span<std::size_t const> cuts, Queue queue) {
+    std::size_t const begin = cuts[frame.rank()];
+    std::size_t const elements = cuts[frame.rank() + 1] - begin;
+    if (elements != 0) {
+        B::sum_ranks(queue, static_cast<A*>(sum), frame.template pointers<T>(begin),
+                     static_cast<int>(frame.world()), elements, is_added);
+    }
+}
+
+template <class B>
+template <class T>
+T const* const* LoopbackFrame<B>::pointers(std::size_t begin) {
+    static_assert(sizeof(T const*) == sizeof(void const*));
+    auto* const memory = reinterpret_cast<std::byte*>(flight().peers.data());
+    T const** table = nullptr;
+    for (std::size_t peer = 0; peer < world(); ++peer) {
+        auto* const entry = ::new (static_cast<void*>(memory + peer * sizeof(T const*)))(T const*)(
+            static_cast<T const*>(slot(peer).send) + begin);
+        table = peer == 0 ? entry : table;
+    }
+    return table;
+}
+
+/// Runs the body unless something has failed before.
+template <class B>
+void LoopbackFrame<B>::attempt(std::exception_ptr& failure, FunctionRef<> body) noexcept {
+    if (failure == nullptr) {
+        try {
+            body();
+        } catch (...) {
+            failure = std::current_exception();
+        }
+    }
+}
+
+/// Records the event even after a failure.
+template <class B>
+void LoopbackFrame<B>::record(Event& event, Queue queue, std::exception_ptr& failure) noexcept {
+    std::exception_ptr now;
+    attempt(now, [&] { event = B::record(queue); });
+    failure = failure == nullptr ? now : failure;
+}
+
+template <class B>
+void LoopbackFrame<B>::wait_for_peers(Queue queue, Event LoopbackEvents<Event>::*event,
+                                      Fence fence) {
+    for (std::size_t peer = 0; peer < world(); ++peer) {
+        if (peer != _rank) {
+            B::wait(queue, events(peer).*event, fence);
+        }
+    }
+}
+
+/// If the queue accepts no further command, the calling thread waits instead: the owner of the
+/// memory may free it as soon as the queue is drained.
+template <class B>
+void LoopbackFrame<B>::wait_until_peers_are_done(Queue queue,
+                                                 std::exception_ptr& failure) noexcept {
+    for (std::size_t peer = 0; peer < world(); ++peer) {
+        if (peer == _rank) {
+            continue;
+        }
+        std::exception_ptr now;
+        attempt(now, [&] { B::wait(queue, events(peer).done, Fence::peers_done); });
+        if (now != nullptr) {
+            failure = failure == nullptr ? now : failure;
+            attempt(now = nullptr, [&] { B::synchronise(events(peer).done); });
+        }
+    }
+}
 
 } // namespace ZERO_NAMESPACE::detail
 

@@ -8,6 +8,23 @@
 
 namespace ZERO_NAMESPACE::detail {
 
+/// @brief A visitor of `for_each_option` that adds each option to a hash.
+struct OptionHasher {
+    Hash* hash;
+
+    template <class T>
+    void operator()(char const* /*name*/, T const& option) const noexcept {
+        hash->add(option);
+    }
+};
+
+/// @brief An optimizer that has a name and visits its options. The ranks compare all of them.
+template <class P>
+concept NamesOptions = requires(Hash& hash, typename P::Options const& options) {
+    hash.add(P::name);
+    P::for_each_option(options, OptionHasher{&hash});
+};
+
 /// @brief Returns a hash of the options that ranks compare. If the policy compares no options, it
 /// is the hash of no values.
 template <class P>
@@ -15,6 +32,9 @@ template <class P>
     Hash hash;
     if constexpr (HasComparedOptions<P>) {
         P::add_to(hash, options);
+    } else if constexpr (NamesOptions<P>) {
+        hash.add(P::name);
+        P::for_each_option(options, OptionHasher{&hash});
     }
     return hash.value();
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../../comm/detail/wait_for_collectives.hpp"
+#include "../../comm/detail/optional_operations.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"

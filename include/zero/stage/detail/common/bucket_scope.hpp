@@ -26,9 +26,9 @@ struct BucketScope<Backend> : Backend::BucketScope {
 
 /// @brief Returns the tag of a collective on a bucket, with the name of its first parameter. Valid
 /// as long as the layout. @param what "gradients of bucket", ...
-inline CollectiveTag bucket_tag(char const* what, FlatLayout const& layout,
-                                std::size_t bucket) noexcept {
-    return {what, bucket, layout.first_name(bucket)};
+inline CollectiveTag bucket_tag(CollectivePurpose purpose, char const* what,
+                                FlatLayout const& layout, std::size_t bucket) noexcept {
+    return {what, bucket, layout.first_name(bucket), "", purpose};
 }
 
 } // namespace ZERO_NAMESPACE::detail

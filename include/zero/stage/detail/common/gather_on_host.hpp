@@ -2,7 +2,7 @@
 
 #include "../../../comm/communicator.hpp"
 #include "../../../comm/detail/collective_call.hpp"
-#include "../../../comm/detail/wait_for_collectives.hpp"
+#include "../../../comm/detail/optional_operations.hpp"
 #include "../../../core/buffer.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"

@@ -30,8 +30,8 @@ void visit_all(Tuple& tuple, Visitor&& visit) {
 /// @brief Owns one `Store<Config, Types>` for each parameter type of a model and finds the one that
 /// holds a bucket.
 ///
-/// The schedulers and the optimizer shard are written once for all types: they decide by bucket,
-/// and this class passes each call on to the store of the bucket's type.
+/// The engine and its schedulers are written once for all types: they decide by bucket, and this
+/// class passes each call on to the store of the bucket's type.
 template <class Config, template <class, class> class Store>
 class StoresByType {
 public:

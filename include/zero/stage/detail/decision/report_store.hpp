@@ -8,7 +8,8 @@
 #include "../../../ops/norm.hpp"
 #include "../../stage_options.hpp"
 #include "../common/step_state.hpp"
-#include "../optimizer/optimizer_shard.hpp"
+#include "../common/stores_by_type.hpp"
+#include "../optimizer/optimizer_store.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -154,17 +155,17 @@ public:
     /// @brief Enqueues the inspection of this rank's gradients, and writes the integers that the
     /// ranks then reduce.
     /// @param is_inspected false: without a figure that needs it, there is no inspection
-    void measure(Queue queue, OptimizerShard<Config> const& shard, StepState<Config>* state,
-                 bool is_inspected) const {
+    void measure(Queue queue, StoresByType<Config, OptimizerStore> const& shard,
+                 StepState<Config>* state, bool is_inspected) const {
         ReportedFigures const all = figures();
         Backend::run(queue, ClearFigures{all});
         if (_groups.size() != 0) {
-            shard.add_to_group_norms(all.groups);
+            shard.each([&](auto const& store) { store.add_to_group_norms(all.groups); });
         } else if (is_inspected) {
-            shard.inspect(&state->integers.inspection);
+            shard.each([&](auto const& store) { store.inspect(&state->integers.inspection); });
         }
         if (_options.zero_gradients) {
-            shard.count_zeros(all.zeros());
+            shard.each([&](auto const& store) { store.count_zeros(all.zeros()); });
         }
         Backend::run(queue, PackFigures<Config>{state, all});
     }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../../../comm/detail/wait_for_collectives.hpp"
+#include "../../../comm/detail/optional_operations.hpp"
 #include "../../../core/detail/namespace.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../stage_options.hpp"

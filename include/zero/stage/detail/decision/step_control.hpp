@@ -3,8 +3,7 @@
 #include "../../../backend/fence.hpp"
 #include "../../../backend/update_decision.hpp"
 #include "../../../comm/communicator.hpp"
-#include "../../../comm/detail/host_communicator.hpp"
-#include "../../../comm/detail/wait_for_collectives.hpp"
+#include "../../../comm/detail/optional_operations.hpp"
 #include "../../../core/buffer.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
@@ -21,7 +20,8 @@
 #include "../../step_report.hpp"
 #include "../common/drain.hpp"
 #include "../common/step_state.hpp"
-#include "../optimizer/optimizer_shard.hpp"
+#include "../common/stores_by_type.hpp"
+#include "../optimizer/optimizer_store.hpp"
 #include "decide_step.hpp"
 #include "report_store.hpp"
 #include "skip_watch.hpp"
@@ -318,9 +318,9 @@ public:
     /// @param evidence how this rank delivered gradients
     /// @param order the order in which this rank acquired units, which is reduced with `evidence`
     /// @param used under `UnusedParameters::leave`, per parameter: had a gradient on this rank
-    void decide(OptimizerShard<Config> const& shard, double learning_rate, std::uint64_t begun,
-                std::size_t micro_steps, std::optional<std::int64_t> weight, float predivide,
-                GradientEvidence evidence, OrderEvidence const& order,
+    void decide(StoresByType<Config, OptimizerStore> const& shard, double learning_rate,
+                std::uint64_t begun, std::size_t micro_steps, std::optional<std::int64_t> weight,
+                float predivide, GradientEvidence evidence, OrderEvidence const& order,
                 std::vector<char> const& used) {
         bool const skips =
             Config::LossScaler::skips_overflow || _options->non_finite != NonFinite::step;
@@ -345,7 +345,7 @@ public:
             values = _report.figures().exchanged;
             sums = _report.figures().summed();
         } else if (is_inspected) {
-            shard.inspect(&state->integers.inspection);
+            shard.each([&](auto const& store) { store.inspect(&state->integers.inspection); });
         }
         CollectiveTag const tag{_rate_text.of(learning_rate, is_mean() ? micro_steps : 0),
                                 _settings.hash(begun, learning_rate)};

@@ -2,7 +2,7 @@
 
 // Access to parameters, states, settings and reports of an engine; included by engine.hpp.
 
-#include "../../../comm/detail/wait_for_collectives.hpp"
+#include "../../../comm/detail/optional_operations.hpp"
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/detail/throw_error.hpp"
 #include "../../engine.hpp"
@@ -66,7 +66,7 @@ template <class Config>
 template <class Visitor>
 void Engine<Config>::for_each_owned_slice(Visitor&& visit) {
     wait_for_owned_slices();
-    _shard.for_each_store([&](auto& store) { store.visit_slices(visit); });
+    _optimizer.each([&](auto& store) { store.visit_slices(visit); });
 }
 
 /// Waits until the host may read what was acquired on the compute queue.
@@ -144,9 +144,9 @@ template <class Config>
         Backend::wait(_queue, Backend::record(_compute), Fence::weights_read);
         _parameters.wait_for_readers();
         _parameters.drop_prefetched();
-        _shard.for_each_store([](auto& store) { store.round_written_masters(); });
+        _optimizer.each([](auto& store) { store.round_written_masters(); });
         _parameters.synchronise_changes();
-        _shard.copy_parameters_to_master();
+        _optimizer.each([](auto& store) { store.copy_parameters_to_master(); });
         detail::wait_for_collectives(*_communicator, _queue);
     } catch (...) {
         fail();
@@ -282,22 +282,6 @@ void Engine<Config>::gather_block(ParameterType* block, std::size_t size) {
         }
     });
     Backend::synchronise(Backend::record(_compute));
-}
-
-template <class Config>
-void Engine<Config>::wait(Event const& done) {
-    Backend::synchronise(done);
-    require_healthy(); // reports the failure of an earlier command
-}
-
-template <class Config>
-void Engine<Config>::leave_callers_memory(Event const& done) {
-    if constexpr (is_host) {
-        if (_waits_for_callers) {
-            Backend::synchronise(done);
-            require_healthy();
-        }
-    }
 }
 
 template <class Config>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../../../comm/detail/wait_for_collectives.hpp"
+#include "../../../comm/detail/optional_operations.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
 #include "../../../layout/flat_layout.hpp"
@@ -8,8 +8,9 @@
 #include "../../parameter.hpp"
 #include "../common/engine_context.hpp"
 #include "../common/gather_on_host.hpp"
+#include "../common/stores_by_type.hpp"
 #include "../gradients/gradient_scheduler.hpp"
-#include "../optimizer/optimizer_shard.hpp"
+#include "../optimizer/optimizer_store.hpp"
 #include "../parameters/parameter_scheduler.hpp"
 #include "../registration/compared_options.hpp"
 #include "../state/add_held_states.hpp"
@@ -63,9 +64,12 @@ public:
         store.continue_from(_engine->_parameters);
         _engine->_parameters = std::move(store);
         _engine->_gradients = GradientScheduler<Config>(all);
-        OptimizerShard<Config> shard(all, _engine->_parameters, _engine->_gradients);
-        move_states(old, shard, all);
-        _engine->_shard = std::move(shard);
+        auto scratch = make_update_scratch(all);
+        auto stores =
+            make_optimizer_stores(all, _engine->_parameters, _engine->_gradients, scratch);
+        move_states(old, stores, all);
+        _engine->_optimizer = std::move(stores);
+        _engine->_update_scratch = std::move(scratch);
     }
 
 private:
@@ -105,16 +109,18 @@ private:
         }
     }
 
-    static List<HeldArray> held_by(OptimizerShard<Config>& shard) {
+    using OptimizerStores = StoresByType<Config, OptimizerStore>;
+
+    static List<HeldArray> held_by(OptimizerStores const& stores) {
         List<HeldArray> all;
         std::size_t type = 0;
-        shard.for_each_store([&](auto const& store) { add_held_states(all, store, type++); });
+        stores.each([&](auto const& store) { add_held_states(all, store, type++); });
         return all;
     }
 
-    void move_states(FlatLayout const& old, OptimizerShard<Config>& to,
+    void move_states(FlatLayout const& old, OptimizerStores const& to,
                      EngineContext<Config> const& all) {
-        auto const sources = held_by(_engine->_shard);
+        auto const sources = held_by(_engine->_optimizer);
         auto const targets = held_by(to);
         StateMover<Communicator> const mover(old, all.row.shards_optimizer(),
                                              *_engine->_communicator, _engine->_queue,

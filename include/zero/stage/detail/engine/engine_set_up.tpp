@@ -2,8 +2,7 @@
 
 // Construction, destruction and memory plan of an engine; included by engine.hpp.
 
-#include "../../../comm/detail/scratch_bytes_of.hpp"
-#include "../../../comm/detail/wait_for_collectives.hpp"
+#include "../../../comm/detail/optional_operations.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/detail/text.hpp"
@@ -15,7 +14,7 @@
 #include "../../engine.hpp"
 #include "../gradients/gradient_store.hpp"
 #include "../gradients/gradient_sum_store.hpp"
-#include "../optimizer/optimizer_shard.hpp"
+#include "../optimizer/optimizer_store.hpp"
 #include "../registration/compared_options.hpp"
 #include "../registration/make_stage_layout.hpp"
 #include "../registration/validate_registration.hpp"
@@ -73,7 +72,10 @@ template <class Config>
                                          : Backend::handle(*_own_queue)),
       _compute(usable(options.compute_queue)),
       _control(_layout, communicator, _queue, _options, *_memory), _parameters(context(parameters)),
-      _gradients(context(parameters)), _shard(context(parameters), _parameters, _gradients),
+      _gradients(context(parameters)),
+      _update_scratch(detail::make_update_scratch(context(parameters))),
+      _optimizer(detail::make_optimizer_stores(context(parameters), _parameters, _gradients,
+                                               _update_scratch)),
       _waits_for_callers(uses_callers_memory(parameters, options)), _drain(_queue) {
     if constexpr (requires { Backend::require_arithmetic(_queue); }) {
         Backend::rethrow_failure(_compute); // also refuses a missing stream
@@ -89,7 +91,7 @@ template <class Config>
                                      detail::hash_of_initialisation(parameters)),
             communicator, _queue, *_memory);
         _parameters.set_initial(parameters);
-        _shard.copy_parameters_to_master();
+        _optimizer.each([](auto& store) { store.copy_parameters_to_master(); });
         detail::wait_for_collectives(*_communicator, _queue);
     } catch (...) {
         fail();
@@ -146,19 +148,6 @@ template <class Config>
 }
 
 template <class Config>
-auto Engine<Config>::usable(Queue queue) -> Queue {
-    if constexpr (requires { Backend::require_queue(queue); }) {
-        Backend::require_queue(queue);
-    }
-    return queue;
-}
-
-template <class Config>
-float Engine<Config>::predivide() const {
-    return predivide_factor(_options.reduction, _layout.world(), Config::communicates_float16);
-}
-
-template <class Config>
 [[gnu::cold]] MemoryPlan Engine<Config>::memory_plan() const {
     MemoryPlan plan;
     std::size_t largest_bucket_bytes = 0;
@@ -183,14 +172,14 @@ template <class Config>
         });
     }
     plan[BufferKind::control].content_bytes = _control.size_bytes() + _gradients.table_bytes()
-                                              + _shard.table_bytes() + _parameters.table_bytes();
+                                              + _optimizer.table_bytes()
+                                              + _parameters.table_bytes();
     plan[BufferKind::communicator] = {
         detail::scratch_bytes_of(*_communicator, largest_bucket_bytes), 0, true};
     if constexpr (requires { _own_queue->size_bytes(); }) {
         plan[BufferKind::commands].content_bytes = _own_queue ? _own_queue->size_bytes() : 0;
     }
-    plan[BufferKind::scratch].content_bytes =
-        sizeof(float) * detail::scratch_floats<typename Config::Optimizer>(_layout, _rank, all.row);
+    plan[BufferKind::scratch].content_bytes = _update_scratch.size_bytes();
     return plan;
 }
 
@@ -253,60 +242,6 @@ template <class Config>
         }
     }
     return unused;
-}
-
-template <class Config>
-void Engine<Config>::require_healthy() {
-    try {
-        Backend::rethrow_failure(_queue);
-        Backend::rethrow_failure(_compute);
-        _gradients.rethrow_failure();
-        detail::rethrow_failure_of(*_communicator); // also failures found after its calls returned
-    } catch (...) {
-        fail();
-    }
-}
-
-template <class Config>
-[[gnu::cold]] void Engine<Config>::fail() {
-    try {
-        throw;
-    } catch (std::exception const& error) {
-        break_down(error.what()); // peers get its first line
-        throw;
-    } catch (...) {
-        break_down("an exception that is not a std::exception");
-        throw;
-    }
-}
-
-template <class Config>
-[[gnu::cold]] void Engine<Config>::fail_unless_refused() {
-    try {
-        throw;
-    } catch (OutOfOrder const& error) {
-        if (error.code() != 0) { // from the device: something waited during the capture of a graph
-            fail();
-        }
-        throw;
-    } catch (...) {
-        fail();
-    }
-}
-
-template <class Config>
-[[gnu::cold]] void Engine<Config>::break_down(char const* cause) noexcept {
-    _protocol.break_down(cause);
-    try {
-        _communicator->abort(
-            detail::text({_protocol.rank_text(), ": ", detail::first_line(cause)}));
-    } catch (...) { // no memory for the text
-        _communicator->abort(cause);
-    }
-    if (_waits_for_callers) { // the caller may free that memory while the exception passes
-        detail::drain<Backend>(_queue);
-        detail::drain<Backend>(_compute);
-    }
 }
 
 } // namespace ZERO_NAMESPACE

@@ -1,13 +1,19 @@
 #pragma once
 
-// The call protocol of an engine, from begin_step() to the end of a step; included by engine.hpp.
+// The call protocol of an engine, from begin_step() to the end of a step, and what it does when a
+// call fails; included by engine.hpp.
 
-#include "../../../comm/detail/wait_for_collectives.hpp"
+#include "../../../comm/detail/optional_operations.hpp"
 #include "../../../core/detail/namespace.hpp"
+#include "../../../core/detail/text.hpp"
 #include "../../../core/detail/throw_error.hpp"
+#include "../../../core/error.hpp"
+#include "../../../policy/predivide_factor.hpp"
 #include "../../engine.hpp"
 #include "../common/gather_on_host.hpp"
 #include "../gradients/gradient_norms.hpp"
+
+#include <exception>
 
 namespace ZERO_NAMESPACE {
 
@@ -176,11 +182,14 @@ auto Engine<Config>::step(double learning_rate, std::optional<std::int64_t> weig
     require_healthy();
     try {
         if (!_parameters.sends_updates()) {
-            _shard.update_all(_control.rows(), _control.decision());
+            _optimizer.each(
+                [&](auto const& store) { store.update_all(_control.rows(), _control.decision()); });
             _parameters.publish_unsent();
         } else { // in order of use by the next forward pass
             for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) {
-                _shard.update(bucket, _control.rows(), _control.decision());
+                _optimizer.of_bucket(bucket, [&](auto const& store) {
+                    store.update(bucket, _control.rows(), _control.decision());
+                });
                 _parameters.publish(bucket);
             }
         }
@@ -205,7 +214,7 @@ auto Engine<Config>::step(double learning_rate, Update&& update, std::optional<s
             };
             std::uint64_t const number = _control.settled().step_count;
             auto const numbers = _control.counts().numbers(number);
-            _shard.for_each_store([&](auto const& store) {
+            _optimizer.each([&](auto const& store) {
                 store.update_by(update, factor_of, learning_rate, number, numbers);
             });
         }
@@ -240,7 +249,7 @@ void Engine<Config>::decide(double learning_rate, std::optional<std::int64_t> we
         _gradients.finish_step();
         _parameters.wait_for_readers();
         _parameters.drop_prefetched();
-        _control.decide(_shard, learning_rate, _protocol.steps_begun(), _protocol.micro_steps(),
+        _control.decide(_optimizer, learning_rate, _protocol.steps_begun(), _protocol.micro_steps(),
                         weight, predivide(), _gradients.deliveries().evidence(), order_evidence(),
                         _gradients.deliveries().noted());
     } catch (...) {
@@ -394,6 +403,89 @@ void Engine<Config>::require_all_used() {
         }
     }
     _protocol.require_all_used(detail::as_span(unused));
+}
+
+template <class Config>
+auto Engine<Config>::usable(Queue queue) -> Queue {
+    if constexpr (requires { Backend::require_queue(queue); }) {
+        Backend::require_queue(queue);
+    }
+    return queue;
+}
+
+template <class Config>
+float Engine<Config>::predivide() const {
+    return predivide_factor(_options.reduction, _layout.world(), Config::communicates_float16);
+}
+
+template <class Config>
+void Engine<Config>::wait(Event const& done) {
+    Backend::synchronise(done);
+    require_healthy(); // reports the failure of an earlier command
+}
+
+template <class Config>
+void Engine<Config>::leave_callers_memory(Event const& done) {
+    if constexpr (is_host) {
+        if (_waits_for_callers) {
+            Backend::synchronise(done);
+            require_healthy();
+        }
+    }
+}
+
+template <class Config>
+void Engine<Config>::require_healthy() {
+    try {
+        Backend::rethrow_failure(_queue);
+        Backend::rethrow_failure(_compute);
+        _gradients.rethrow_failure();
+        detail::rethrow_failure_of(*_communicator); // also failures found after its calls returned
+    } catch (...) {
+        fail();
+    }
+}
+
+template <class Config>
+[[gnu::cold]] void Engine<Config>::fail() {
+    try {
+        throw;
+    } catch (std::exception const& error) {
+        break_down(error.what()); // peers get its first line
+        throw;
+    } catch (...) {
+        break_down("an exception that is not a std::exception");
+        throw;
+    }
+}
+
+template <class Config>
+[[gnu::cold]] void Engine<Config>::fail_unless_refused() {
+    try {
+        throw;
+    } catch (OutOfOrder const& error) {
+        if (error.code() != 0) { // from the device: something waited during the capture of a graph
+            fail();
+        }
+        throw;
+    } catch (...) {
+        fail();
+    }
+}
+
+template <class Config>
+[[gnu::cold]] void Engine<Config>::break_down(char const* cause) noexcept {
+    _protocol.break_down(cause);
+    try {
+        _communicator->abort(
+            detail::text({_protocol.rank_text(), ": ", detail::first_line(cause)}));
+    } catch (...) { // no memory for the text
+        _communicator->abort(cause);
+    }
+    if (_waits_for_callers) { // the caller may free that memory while the exception passes
+        detail::drain<Backend>(_queue);
+        detail::drain<Backend>(_compute);
+    }
 }
 
 } // namespace ZERO_NAMESPACE

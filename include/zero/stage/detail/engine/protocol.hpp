@@ -4,8 +4,7 @@
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/parameter_spec.hpp"
 #include "../../../policy/gradient_reduction.hpp"
-#include "../gradients/gradient_claims.hpp"
-#include "../gradients/gradient_deliveries.hpp"
+#include "../gradients/readiness.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,7 @@
 
 #include "../../../backend/slices.hpp"
 #include "../../../comm/communicator.hpp"
-#include "../../../comm/detail/wait_for_collectives.hpp"
+#include "../../../comm/detail/optional_operations.hpp"
 #include "../../../core/buffer.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
@@ -71,7 +71,8 @@ public:
         }
         CollectiveTag const tag{"gradient norms, kind and scope:",
                                 static_cast<std::size_t>(kind) * 10
-                                    + static_cast<std::size_t>(_scope)};
+                                    + static_cast<std::size_t>(_scope),
+                                "", "", CollectivePurpose::decide};
         compare_untagged(communicator, queue, memory, tag);
         Backend::copy_bytes(queue, exchanged.data(), values.data(), exchanged.size_bytes());
         communicator.all_reduce_integers(

@@ -17,7 +17,6 @@
 #include "../common/engine_context.hpp"
 #include "../memory/bucket_copies.hpp"
 #include "../memory/bucket_pool.hpp"
-#include "../memory/lease_map.hpp"
 #include "gradient_sum_store.hpp"
 
 #include <cstddef>

@@ -209,8 +209,9 @@ public:
         auto const cuts = _cuts.of(_layout->cuts(bucket));
         if (cuts.back() != 0) {
             A* const sum = at(bucket, 0);
-            _communicator->all_gather(sum + cuts[_rank], sum, cuts, _queue,
-                                      bucket_tag("gradient sums of bucket", *_layout, bucket));
+            _communicator->all_gather(
+                sum + cuts[_rank], sum, cuts, _queue,
+                bucket_tag(CollectivePurpose::reduce, "gradient sums of bucket", *_layout, bucket));
         }
     }
 
@@ -254,7 +255,7 @@ private:
     }
 
     CollectiveTag gradient_tag(std::size_t bucket) const noexcept {
-        return bucket_tag("gradients of bucket", *_layout, bucket);
+        return bucket_tag(CollectivePurpose::reduce, "gradients of bucket", *_layout, bucket);
     }
 
     FlatLayout const* _layout;

@@ -3,7 +3,7 @@
 #include "../../../core/detail/throw_error.hpp"
 #include "../../../core/error.hpp"
 #include "../../../layout/detail/order_by.hpp"
-#include "lease_map.hpp"
+#include "bucket_pool.hpp"
 
 #include <cstdint>
 

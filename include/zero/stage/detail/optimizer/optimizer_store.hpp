@@ -2,9 +2,11 @@
 
 #include "../../../backend/slices.hpp"
 #include "../../../backend/update_decision.hpp"
+#include "../../../core/buffer.hpp"
 #include "../../../core/convert.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
+#include "../../../core/memory_resource.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/memory_plan.hpp"
 #include "../../../layout/piece.hpp"
@@ -16,7 +18,10 @@
 #include "../common/drain.hpp"
 #include "../common/engine_context.hpp"
 #include "../common/step_state.hpp"
+#include "../common/stores_by_type.hpp"
+#include "../gradients/gradient_scheduler.hpp"
 #include "../gradients/gradient_store.hpp"
+#include "../parameters/parameter_scheduler.hpp"
 #include "../parameters/parameter_store.hpp"
 #include "master_weight_store.hpp"
 #include "optimizer_state_store.hpp"
@@ -24,6 +29,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -157,11 +163,11 @@ template <class Config, class Types>
 struct OptimizerContext : TypeContext<Config> {
     ParameterStore<Config, Types> const* parameters;
     GradientStore<Config, Types> const* gradients;
-    float* scratch; ///< memory for `scratch_floats` floats
+    float* scratch; ///< that of `make_update_scratch`
 };
 
 /// @brief Owns the master weights and optimizer states that this rank updates, for one parameter
-/// type, and the tables of slices that inspection and update walk. The OptimizerShard calls it.
+/// type, and the tables of slices that inspection and update walk.
 ///
 /// In every stage the norm covers only this rank's extents, so every element counts once over all
 /// ranks.
@@ -240,15 +246,16 @@ public:
         Backend::count_zeros(_queue, _inspected.all(), count);
     }
 
-    /// @brief Updates the own slices of the buckets [begin, end).
-    void update(std::size_t begin, std::size_t end, GroupState<Optimizer> const* groups,
+    /// @brief Updates the own slices of one bucket.
+    /// @param groups the rows that slices name, as `StepControl::rows`
+    void update(std::size_t bucket, GroupState<Optimizer> const* groups,
                 UpdateDecision const* decision) const {
+        std::size_t const first = _first_slice[bucket];
         Backend::template update<Optimizer>(
-            _queue, _slices.range(_first_slice[begin], _first_slice[end] - _first_slice[begin]),
-            groups, decision);
+            _queue, _slices.range(first, _first_slice[bucket + 1] - first), groups, decision);
     }
 
-    /// @brief Updates all own slices, by one command for each tile.
+    /// @brief Updates all own slices, by one command for each tile (`update_tile_elements`).
     void update_all(GroupState<Optimizer> const* groups, UpdateDecision const* decision) const {
         for (std::size_t tile = 0; tile + 1 < _tiles.size(); ++tile) {
             Backend::template update<Optimizer>(
@@ -424,6 +431,50 @@ private:
                                      ///< then the total
     Drain<Backend> _drain;
 };
+
+/// @brief Allocates the scratch memory that the updates of this rank share: the maximum over its
+/// parameters, because an optimizer of whole parameters updates them one by one. Empty for other
+/// optimizers.
+template <class Config>
+[[gnu::cold]] Buffer<float> make_update_scratch(EngineContext<Config> const& context) {
+    using Optimizer = typename Config::Optimizer;
+    using Backend = typename Config::Backend;
+    std::size_t most = 0;
+    if constexpr (Optimizer::whole_tensor) {
+        FlatLayout const& layout = *context.layout;
+        for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+            layout.for_slices(
+                bucket, updated_range(layout, bucket, context.rank(), context.row),
+                [&](Piece const& piece) {
+                    auto const& spec = layout.parameter(piece.parameter);
+                    most = larger(most, Optimizer::scratch_floats(
+                                            spec.rows, spec.rows == 0 ? spec.elements
+                                                                      : spec.elements / spec.rows));
+                });
+        }
+    }
+    Buffer<float> scratch(*context.memory, most, BufferKind::scratch);
+    if (context.options->poison) {
+        Backend::fill(context.queue, scratch.data(), scratch.size(),
+                      std::numeric_limits<float>::quiet_NaN());
+    }
+    return scratch;
+}
+
+/// @brief Makes the shard of master weights and optimizer states that this rank updates.
+/// @param scratch that of `make_update_scratch`; must outlive the result
+template <class Config>
+[[gnu::cold]] StoresByType<Config, OptimizerStore>
+make_optimizer_stores(EngineContext<Config> const& context,
+                      ParameterScheduler<Config> const& parameters,
+                      GradientScheduler<Config> const& gradients, Buffer<float> const& scratch) {
+    return {*context.layout, [&]<class Types>(std::size_t type) {
+                return OptimizerContext<Config, Types>{{context, type},
+                                                       &parameters.template store<Types>(),
+                                                       &gradients.template store<Types>(),
+                                                       scratch.data()};
+            }};
+}
 
 /// @brief Bytes per element of each state of one parameter type, for the memory plan.
 template <class Config, class Types>

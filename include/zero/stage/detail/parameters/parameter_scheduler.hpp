@@ -9,9 +9,9 @@
 #include "../../parameter.hpp"
 #include "../common/engine_context.hpp"
 #include "../common/stores_by_type.hpp"
-#include "../gradients/gradient_claims.hpp"
 #include "../gradients/gradient_sum_store.hpp"
-#include "../memory/lease_map.hpp"
+#include "../gradients/readiness.hpp"
+#include "../memory/bucket_pool.hpp"
 #include "gather_schedule.hpp"
 #include "parameter_store.hpp"
 

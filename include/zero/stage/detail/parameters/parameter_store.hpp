@@ -20,7 +20,6 @@
 #include "../common/enqueue_limit.hpp"
 #include "../memory/bucket_copies.hpp"
 #include "../memory/bucket_pool.hpp"
-#include "../memory/lease_map.hpp"
 #include "../memory/placed_buffer.hpp"
 
 #include <cstddef>
@@ -114,8 +113,9 @@ public:
         for (Piece const& piece : _layout->pieces(bucket)) {
             write_initial(parameters[piece.parameter], values + piece.bucket_begin);
         }
-        broadcast(values, _layout->elements(bucket),
-                  bucket_tag("initial values of bucket", *_layout, bucket));
+        broadcast(
+            values, _layout->elements(bucket),
+            bucket_tag(CollectivePurpose::publish, "initial values of bucket", *_layout, bucket));
         if (!_is_sharded) {
             return;
         }
@@ -133,8 +133,9 @@ public:
     [[gnu::cold]] void broadcast_full() {
         if (_storage == Storage::owned) {
             for_buckets(_type, [&](std::size_t bucket) {
-                broadcast(_placed.at(bucket, 0), _layout->elements(bucket),
-                          bucket_tag("values of bucket", *_layout, bucket));
+                broadcast(
+                    _placed.at(bucket, 0), _layout->elements(bucket),
+                    bucket_tag(CollectivePurpose::publish, "values of bucket", *_layout, bucket));
             });
             return;
         }
@@ -193,7 +194,8 @@ public:
     void gather_replicas(std::size_t bucket) {
         [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
         auto const cuts = _cuts.of(_layout->cuts(bucket));
-        CollectiveTag const tag = bucket_tag("parameters of bucket", *_layout, bucket);
+        CollectiveTag const tag =
+            bucket_tag(CollectivePurpose::publish, "parameters of bucket", *_layout, bucket);
         if (is_copied(bucket)) {
             T* const staging = open(bucket);
             Range const own = _layout->extent(bucket, _rank);
@@ -213,7 +215,8 @@ private:
     void gather_into(T* lease, std::size_t bucket, char const* context) {
         auto const cuts = _cuts.of(_layout->cuts(bucket));
         if (cuts.back() != 0) {
-            CollectiveTag tag = bucket_tag("parameters of bucket", *_layout, bucket);
+            CollectiveTag tag =
+                bucket_tag(CollectivePurpose::gather, "parameters of bucket", *_layout, bucket);
             tag.context = context;
             _communicator->all_gather(_placed.at(bucket, cuts[_rank]), lease, cuts, _queue, tag);
         }
@@ -289,7 +292,7 @@ private:
             Backend::copy_to_bucket(_queue, _pieces.of(bucket), staging);
         }
         broadcast(staging, _layout->elements(bucket),
-                  bucket_tag("values of bucket", *_layout, bucket));
+                  bucket_tag(CollectivePurpose::publish, "values of bucket", *_layout, bucket));
         if (_rank != 0) {
             Backend::copy_from_bucket(_queue, _pieces.of(bucket), static_cast<T const*>(staging));
         }

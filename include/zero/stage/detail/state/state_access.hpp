@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../../../backend/fence.hpp"
-#include "../../../comm/detail/wait_for_collectives.hpp"
+#include "../../../comm/detail/optional_operations.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/dtype.hpp"
@@ -92,8 +92,7 @@ public:
             });
         }
         std::size_t type = 0;
-        _engine->_shard.for_each_store(
-            [&](auto const& store) { add_held_states(all, store, type++); });
+        _engine->_optimizer.each([&](auto const& store) { add_held_states(all, store, type++); });
         return all;
     }
 
@@ -177,7 +176,7 @@ public:
         wait_to_write("publish_master_weights()");
         guard([&] {
             compare_call(communicator(), queue(), memory(), {"publish_master_weights()"});
-            _engine->_shard.for_each_store([](auto& store) { store.publish_masters(); });
+            _engine->_optimizer.each([](auto& store) { store.publish_masters(); });
             if (!_engine->context({}).row.shards_optimizer() && communicator().size() != 1) {
                 broadcast_weights();
             }
@@ -197,7 +196,8 @@ public:
         guard([&] {
             wait_for_collectives(*_engine->_communicator, _engine->_queue);
             if (control().set_updates(updates, *_engine->_memory)) {
-                _engine->_shard.count_by_parameter(*_engine->_memory);
+                _engine->_optimizer.each(
+                    [&](auto& store) { store.count_by_parameter(*_engine->_memory); });
             }
         });
     }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../../../comm/communicator.hpp"
-#include "../../../comm/detail/wait_for_collectives.hpp"
+#include "../../../comm/detail/optional_operations.hpp"
 #include "../../../core/buffer.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
@@ -140,8 +140,9 @@ public:
         }
         std::string const what = tag_text(kind, state, "", "full values of parameter");
         std::string const name = name_of_array(kind, state);
-        CollectiveTag const tag{what.c_str(), parameter, layout.parameter(parameter).name.c_str(),
-                                name.c_str()};
+        CollectiveTag const tag{
+            what.c_str(), parameter, layout.parameter(parameter).name.c_str(), name.c_str(),
+            kind == ArrayKind::gradient ? CollectivePurpose::reduce : CollectivePurpose::other};
         _access.guard([&] {
             compare_untagged(_access.communicator(), _access.queue(), _access.memory(), tag);
             for (PiecePosition const& at : layout.parameter_pieces(parameter)) {

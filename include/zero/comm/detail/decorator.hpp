@@ -1,0 +1,149 @@
+#pragma once
+
+#include "../../core/detail/namespace.hpp"
+#include "../../core/policy_category.hpp"
+#include "../collective_tag.hpp"
+#include "../communicator.hpp"
+#include "../traffic_count.hpp"
+#include "collective_call.hpp"
+#include "optional_operations.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief A collective that a decorator passes on.
+struct DecoratedCall {
+    CollectiveKind kind;
+    std::size_t count;                 ///< elements of all extents
+    std::uint64_t detail;              ///< as in `CollectiveCall`; 0 for an operation with cuts
+    std::span<std::size_t const> cuts; ///< empty for an operation without them; not checked
+    CollectiveTag tag;
+};
+
+/// @brief The base of communicators that pass every call on to another one. It offers an optional
+/// operation exactly if the other one does.
+/// @tparam Decorator the derived class. Its `around<T>(call, queue, forward)` does what it adds to
+/// a collective of `T`, and calls `forward()` once. It may hide members.
+/// @tparam C the other communicator
+/// @tparam B the backend of engines on the decorator
+template <class Decorator, class C, class B = typename C::Backend>
+class CommunicatorDecorator {
+public:
+    using policy_category = CommunicatorCategory;
+    using Backend = B;
+    using Queue = typename Backend::Queue;
+    static constexpr bool is_checked = requires { requires C::is_checked; };
+    static constexpr bool compares_calls = requires { requires C::compares_calls; };
+
+    [[nodiscard]] int rank() const noexcept { return _inner->rank(); }
+    [[nodiscard]] int size() const noexcept { return _inner->size(); }
+
+    [[nodiscard]] std::uint64_t options_hash() const noexcept
+        requires requires(C const& inner) { inner.options_hash(); }
+    {
+        return _inner->options_hash();
+    }
+
+    [[nodiscard]] std::size_t scratch_bytes(std::size_t largest_bucket_bytes) const noexcept
+        requires requires(C const& inner) { inner.scratch_bytes(largest_bucket_bytes); }
+    {
+        return _inner->scratch_bytes(largest_bucket_bytes);
+    }
+
+    template <class T>
+    void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                        CollectiveTag tag = {}) {
+        pass<T>(with_cuts(CollectiveKind::reduce_scatter, cuts, tag), queue,
+                [&] { _inner->reduce_scatter(send, receive, cuts, queue, tag); });
+    }
+
+    template <class T, class A>
+        requires AccumulatesReduceScatter<C, T, A>
+    void reduce_scatter(T const* send, A* sum, std::span<std::size_t const> cuts, Queue queue,
+                        CollectiveTag tag, bool is_added) {
+        pass<T>(with_cuts(CollectiveKind::reduce_scatter, cuts, tag), queue,
+                [&] { _inner->reduce_scatter(send, sum, cuts, queue, tag, is_added); });
+    }
+
+    template <class T>
+    void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                    CollectiveTag tag = {}) {
+        pass<T>(with_cuts(CollectiveKind::all_gather, cuts, tag), queue,
+                [&] { _inner->all_gather(send, receive, cuts, queue, tag); });
+    }
+
+    template <class T>
+    void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                    CollectiveTag tag = {}) {
+        pass<T>(with_cuts(CollectiveKind::all_reduce, cuts, tag), queue,
+                [&] { _inner->all_reduce(send, receive, cuts, queue, tag); });
+    }
+
+    template <class T>
+    void broadcast(T* buffer, std::size_t elements, int root, Queue queue, CollectiveTag tag = {}) {
+        pass<T>({CollectiveKind::broadcast, elements, static_cast<std::uint64_t>(root), {}, tag},
+                queue, [&] { _inner->broadcast(buffer, elements, root, queue, tag); });
+    }
+
+    void all_reduce_integers(std::int64_t* values, std::size_t elements, IntegerReduction reduction,
+                             Queue queue, CollectiveTag tag = {}) {
+        pass<std::int64_t>(
+            {CollectiveKind::integers, elements, static_cast<std::uint64_t>(reduction), {}, tag},
+            queue, [&] { _inner->all_reduce_integers(values, elements, reduction, queue, tag); });
+    }
+
+    void all_reduce_integers(std::int64_t* values, std::size_t sums, std::size_t minima,
+                             Queue queue, CollectiveTag tag = {})
+        requires ReducesIntegersTogether<C>
+    {
+        pass<std::int64_t>(
+            {CollectiveKind::integers, sums + minima, CollectiveCall::detail_of(sums), {}, tag},
+            queue, [&] { _inner->all_reduce_integers(values, sums, minima, queue, tag); });
+    }
+
+    void abort(std::string_view cause, bool is_provisional = false) noexcept {
+        _inner->abort(cause, is_provisional);
+    }
+
+    void rethrow_failure()
+        requires requires(C& inner) { inner.rethrow_failure(); }
+    {
+        _inner->rethrow_failure();
+    }
+
+    void synchronise()
+        requires requires(C& inner) { inner.synchronise(); }
+    {
+        _inner->synchronise();
+    }
+
+    void forget_events() noexcept
+        requires requires(C& inner) { inner.forget_events(); }
+    {
+        _inner->forget_events();
+    }
+
+protected:
+    explicit CommunicatorDecorator(C& inner) noexcept : _inner(&inner) {}
+
+    [[nodiscard]] C& inner() const noexcept { return *_inner; }
+
+private:
+    static DecoratedCall with_cuts(CollectiveKind kind, std::span<std::size_t const> cuts,
+                                   CollectiveTag const& tag) noexcept {
+        return {kind, cuts.empty() ? 0 : cuts.back(), 0, cuts, tag};
+    }
+
+    template <class T, class Forward>
+    void pass(DecoratedCall const& call, Queue queue, Forward const& forward) {
+        static_cast<Decorator*>(this)->template around<T>(call, queue, forward);
+    }
+
+    C* _inner;
+};
+
+} // namespace ZERO_NAMESPACE::detail
