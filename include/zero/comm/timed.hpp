@@ -40,6 +40,9 @@ public:
 private:
     using Region = detail::TimedRegion<typename C::Backend>;
 
+    // a member, because nvcc 13.0 rejects the constraint inside a function template
+    static constexpr bool is_on_device = requires { requires C::Backend::is_device; };
+
     template <class T, class Forward>
     void around(detail::DecoratedCall const& call, Queue queue, Forward const& forward) {
         // The index of an all-reduce of integers may be a hash.
@@ -48,7 +51,7 @@ private:
                             has_index ? call.tag.index : Region::no_index);
         if (TimelineSpan* const span = region.span(); span != nullptr) {
             span->is_collective = true;
-            span->call_stops_model = !requires { requires C::Backend::is_device; };
+            span->call_stops_model = !is_on_device;
             span->bytes = call.count * sizeof(T);
             std::strncpy(span->parameter.data(), call.tag.parameter, span->parameter.size() - 1);
         }
