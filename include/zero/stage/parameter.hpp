@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <initializer_list>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -169,7 +168,7 @@ public:
     // for the list, and a copy refers to the same
     /// @brief Refers to a braced list.
     Registrations(std::initializer_list<Registration> list) noexcept
-        : _list(std::data(list), list.size()) {}
+        : _list(list.begin(), list.size()) {}
 
     /// @brief Refers to a contiguous list.
     template <class List>
