@@ -1,5 +1,6 @@
 // expect: deleted
 // expect: OptionsDoNotFitSoWriteStageOptionsBeforeTheBraces
+// nvcc
 #include <zero/zero.hpp>
 
 void train(zero::LoopbackCommunicator& communicator) {
