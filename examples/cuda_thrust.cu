@@ -2,7 +2,7 @@
 // in another one. The engine adopts both: it copies neither.
 
 #include <zero/cuda/backend.cuh>
-#include <zero/cuda/table_range.hpp>
+#include <zero/cuda/span_of.hpp>
 #include <zero/zero.hpp>
 
 #include <thrust/copy.h>

@@ -52,7 +52,7 @@ std::vector<double> train(char const* name) {
             at::Tensor loss = loss_of(model, tokens_of(step, communicator.rank()), sharded);
             sharded.backward(loss); // instead of loss.backward()
             sharded->end_micro_step();
-            sharded->step(learning_rate); // instead of optimizer.step()
+            sharded.step(learning_rate); // instead of optimizer.step()
             double const mean =
                 zero::sum_over_ranks(communicator, loss.item<double>()) / rank_count;
             // train]

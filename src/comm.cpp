@@ -1,6 +1,6 @@
 #include <zero/comm/detail/collective_call.ipp>
+#include <zero/comm/detail/failure_record.ipp>
 #include <zero/comm/detail/flights.ipp>
-#include <zero/comm/detail/group_failure.ipp>
 #include <zero/comm/detail/group_place.ipp>
 #include <zero/comm/detail/instantiations.ipp>
 #include <zero/comm/detail/loopback_group.ipp>

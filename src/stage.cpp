@@ -8,5 +8,5 @@
 #include <zero/stage/detail/registration/assign_types.ipp>
 #include <zero/stage/detail/registration/require_agreement.ipp>
 #include <zero/stage/detail/registration/require_same_memory.ipp>
-#include <zero/stage/detail/registration/validate_registration.ipp>
+#include <zero/stage/detail/registration/validate_arguments.ipp>
 #include <zero/stage/detail/state/state_table.ipp>

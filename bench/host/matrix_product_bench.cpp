@@ -1,4 +1,4 @@
-#include <zero/host/detail/run.hpp>
+#include <zero/host/detail/run_loop.hpp>
 #include <zero/ops/detail/newton_schulz.hpp>
 
 #include <benchmark/benchmark.h>

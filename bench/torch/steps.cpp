@@ -230,8 +230,8 @@ void print_steps() {
         zero::torch::Replicated<zero::ZeroStage<2>> replicated(communicator, *whole);
         auto const times = medians(
             {[&] { by_hand.step(tokens); },
-             [&] { step_by(stage2, second, tokens, stage2, [&] { stage2->step(0.001); }); },
-             [&] { step_by(stage3, third, tokens, stage3, [&] { stage3->step(0.001); }); },
+             [&] { step_by(stage2, second, tokens, stage2, [&] { stage2.step(0.001); }); },
+             [&] { step_by(stage3, third, tokens, stage3, [&] { stage3.step(0.001); }); },
              [&] {
                  step_by(replicated, whole, tokens, plain_run, [&] { replicated.step(0.001); });
              },

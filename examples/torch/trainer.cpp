@@ -31,7 +31,7 @@ std::vector<double> train(c10::intrusive_ptr<c10d::Backend> const& group,
             at::Tensor loss = loss_of(model, tokens_of(step, ready.rank()), sharded);
             sharded.backward(loss);
             sharded->end_micro_step();
-            sharded->step(0.003);
+            sharded.step(0.003);
             losses.push_back(zero::sum_over_ranks(ready, loss.item<double>()) / ready.size());
         }
     });

@@ -1,6 +1,6 @@
 #include "cuda/device_model.cuh"
 
-#include <zero/cuda/table_range.hpp>
+#include <zero/cuda/span_of.hpp>
 #include <zero/ops/sgd.hpp>
 
 #include <thrust/device_vector.h>

@@ -2,7 +2,7 @@
 #include "ops/tensor_optimizers/muon.hpp"
 #include "support/catch.hpp"
 
-#include <zero/host/detail/run.hpp>
+#include <zero/host/detail/run_loop.hpp>
 #include <zero/ops/detail/newton_schulz.hpp>
 
 #include <numeric>

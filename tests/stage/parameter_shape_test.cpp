@@ -8,6 +8,9 @@
 #include <zero/stage/describe.hpp>
 #include <zero/stage/zero_stage.hpp>
 
+#include <array>
+#include <iterator>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,6 +51,34 @@ TEST_CASE("The elements of a parameter follow from its shape, and the rows from 
     CHECK(vector.elements == 7);
     CHECK(vector.rows == 0);
     CHECK(registered({.name = "weight", .elements = 9}).shape.empty());
+}
+
+TEST_CASE("A stage takes every contiguous list of registrations, and one in braces") {
+    Stage::Registration const array[] = {{.name = "a", .elements = 3}, {.name = "b", .shape = {4}}};
+    std::array<Stage::Registration, 2> const fixed{array[0], array[1]};
+    std::vector<Stage::Registration> list{array[0], array[1]};
+    auto const names = on_ranks<std::vector<std::string>>(1, [&](LoopbackCommunicator& ranks) {
+        std::vector<std::string> seen;
+        auto const add = [&](Stage const& engine) {
+            for (ParameterSpec const& spec : engine.layout().parameters()) {
+                seen.push_back(spec.name);
+            }
+        };
+        add(Stage(ranks, array));
+        add(Stage(ranks, fixed));
+        add(Stage(ranks, list));
+        add(Stage(ranks, std::vector<Stage::Registration>(list), {.gradient_clipping = 1.0F}));
+        add(Stage(ranks, std::span(list)));
+        add(Stage(ranks, {list.begin(), 2}));
+        add(Stage(ranks, {std::data(array), std::data(array) + 2}));
+        add(Stage(ranks, {array[0], array[1]}));
+        add(Stage(ranks, {{.name = "a", .elements = 3}, {.name = "b", .shape = {4}}}, {}));
+        return seen;
+    })[0];
+    REQUIRE(names.size() == 9 * list.size());
+    for (std::size_t number = 0; number < names.size(); ++number) {
+        CHECK(names[number] == list[number % 2].name);
+    }
 }
 
 TEST_CASE("A dimension of size zero makes an empty parameter, which is not a matrix") {

@@ -93,7 +93,7 @@ std::vector<double> train_sharded() {
             at::Tensor const loss = loss_of(model, step, sharded);
             sharded.backward(loss);
             sharded->end_micro_step();
-            sharded->step(0.01);
+            sharded.step(0.01);
             losses.push_back(loss.template item<double>());
         }
         sharded.materialize();

@@ -181,7 +181,7 @@ std::vector<double> train(Loss loss_of_model, Freeze freeze) {
             at::Tensor const loss = loss_of_model(model, tokens_of(step, 0, 0), run, run);
             sharded.backward(loss);
             sharded->end_micro_step();
-            sharded->step(0.01);
+            sharded.step(0.01);
             losses.push_back(loss.item<double>());
         }
     });
@@ -242,7 +242,7 @@ std::array<std::int64_t, 3> memory_of_stage() {
             sharded->begin_micro_step(MicroStep::last);
             sharded.backward(loss_of(model, tokens_of(0, 0, 0), sharded));
             sharded->end_micro_step();
-            sharded->step(0.01);
+            sharded.step(0.01);
         });
     });
     return memory;
@@ -315,7 +315,7 @@ TEST_CASE("A unit shows the memory of the engine, and no copy of it") {
         CHECK(shown != nullptr);
         CHECK(added != nullptr);
         sharded->end_micro_step();
-        sharded->step(0.01);
+        sharded.step(0.01);
     });
 }
 
@@ -346,7 +346,7 @@ TEST_CASE("A mistake of one rank ends the others with its cause") {
                     }
                     sharded.backward(loss);
                     sharded->end_micro_step();
-                    sharded->step(0.01);
+                    sharded.step(0.01);
                 };
                 step(0);
                 if (is_wrong && mistake == Mistake::stop) {
@@ -389,7 +389,7 @@ TEST_CASE("One rank may evaluate alone after materialize") {
         sharded->begin_micro_step(MicroStep::last);
         sharded.backward(loss_of(model, tokens_of(0, 0, communicator.rank()), sharded));
         sharded->end_micro_step();
-        report.expect(sharded->step(0.01).report().step_count == 1, "the step after it");
+        report.expect(sharded.step(0.01).step_count == 1, "the step after it");
     });
     report.check();
 }

@@ -42,7 +42,7 @@ double step_of(Sharded& sharded, LanguageModel& model) {
     at::Tensor const loss = loss_of(model, tokens_of(0, 0, 0), sharded);
     sharded.backward(loss);
     sharded->end_micro_step();
-    sharded->step(0.01);
+    sharded.step(0.01);
     return loss.item<double>();
 }
 
@@ -166,7 +166,7 @@ TEST_CASE("A gradient that was assigned, and a changed requires_grad, are refuse
         model->head_bias.set_requires_grad(true);
         sharded.backward(loss);
         sharded->end_micro_step();
-        sharded->step(0.01);
+        sharded.step(0.01);
     });
 }
 
@@ -330,7 +330,7 @@ std::vector<at::Tensor> train_by_engine_step(int world, bool shows, at::ScalarTy
             if (shows) {
                 (void)replicated.step(0.01);
             } else {
-                (void)replicated->step(0.01);
+                (void)replicated.engine().step(0.01);
             }
             if (communicator.rank() == world - 1) {
                 for (at::Tensor const& parameter : model->parameters()) {
@@ -355,7 +355,12 @@ void check_engine_step(at::ScalarType type) {
     }
 }
 
+template <class Adapter>
+concept HasStepBehindArrow = requires(Adapter& adapter) { adapter->step(0.01); };
+
 TEST_CASE("On the host the engine's own step writes the module's tensors as well") {
+    STATIC_REQUIRE_FALSE(HasStepBehindArrow<torch::Replicated<ZeroStage<2, AdamW>>>);
+    STATIC_REQUIRE(HasStepBehindArrow<torch::Sharded<ZeroStage<2, AdamW>>>);
     check_engine_step<ZeroStage<0, AdamW>>(at::kFloat);
     check_engine_step<ZeroStage<1, AdamW>>(at::kFloat);
     check_engine_step<ZeroStage<2, AdamW>>(at::kFloat);
@@ -376,7 +381,7 @@ TEST_CASE("After an asynchronous step of the engine, the module waits for show_p
         begin();
         replicated.backward(loss());
         replicated->end_micro_step();
-        (void)replicated->step(0.01);
+        (void)replicated.engine().step(0.01);
         begin();
         CHECK_THAT(message_of<OutOfOrder>([&] { replicated.backward(loss()); }),
                    contains_text("call step() of the Replicated module, or its show_parameters()"));
@@ -409,7 +414,7 @@ std::vector<double> train_twice_run(int world, std::size_t extra_leases) {
                 + loss_of(model, tokens_of(step, 1, communicator.rank()), sharded);
             sharded.backward(loss);
             sharded->end_micro_step();
-            sharded->step(0.01);
+            sharded.step(0.01);
             if (communicator.rank() == 0) {
                 losses.push_back(loss.item<double>());
             }

@@ -103,7 +103,6 @@ struct Sharding {
         return Adapter(communicator, *module, module->units());
     }
     static Adapter& run(Adapter& adapter) { return adapter; }
-    static void step(Adapter& adapter) { (void)adapter->step(rate).report(); }
     static constexpr char const* name = "Sharded";
 };
 struct Replication {
@@ -112,7 +111,6 @@ struct Replication {
         return Adapter(communicator, *module);
     }
     static Plain run(Adapter&) { return {}; }
-    static void step(Adapter& adapter) { (void)adapter.step(rate); }
     static constexpr char const* name = "Replicated";
 };
 
@@ -140,7 +138,7 @@ struct Gan {
     }
     static void end(typename Kind::Adapter& adapter) {
         adapter->end_micro_step();
-        Kind::step(adapter);
+        adapter.step(rate);
     }
 
     double train_discriminator(int step) {
@@ -508,7 +506,7 @@ TEMPLATE_TEST_CASE("Mistakes with an adapter are told in its own words", "", Rep
 
         gan.begin(adapter);
         adapter->end_micro_step();
-        check_words(message_of<NoGradients>([&] { TestType::step(adapter); }),
+        check_words(message_of<NoGradients>([&] { adapter.step(rate); }),
                     "; call " + call + " in each micro-step");
         (void)gan.train_discriminator(1);
     });

@@ -77,7 +77,6 @@ struct BySharded {
     at::Tensor loss(LanguageModel& model, at::Tensor const& tokens) {
         return loss_of(model, tokens, sharded);
     }
-    void step(double rate) { sharded->step(rate); }
 };
 
 /// Trains by `zero::torch::Replicated`, with the forward pass of the plain trainer.
@@ -92,7 +91,6 @@ struct ByReplicated {
     at::Tensor loss(LanguageModel& model, at::Tensor const& tokens) {
         return loss_of(model, tokens, Plain());
     }
-    void step(double rate) { sharded.step(rate); }
 };
 
 template <class Zero, template <class> class Trainer = BySharded>
@@ -125,7 +123,7 @@ Outcome train(int micro_steps, double rate, bool is_materialized = false) {
                 sharded.backward(loss);
                 sharded->end_micro_step();
             }
-            trainer.step(rate);
+            sharded.step(rate);
             outcome.losses.push_back(total);
             if constexpr (requires { sharded.materialize(); }) {
                 if (is_materialized && step == 2) {
@@ -209,13 +207,11 @@ std::vector<std::vector<float>> train_pair() {
             adapter->engine().begin_micro_step(MicroStep::last);
             if constexpr (std::is_same_v<Adapter<Zero>, torch::Sharded<Zero>>) {
                 adapter->backward((*adapter)(0, [&] { return pair->forward(uses_both); }));
-                adapter->engine().end_micro_step();
-                adapter->engine().step(0.1);
             } else {
                 adapter->backward(pair->forward(uses_both));
-                adapter->engine().end_micro_step();
-                (void)adapter->step(0.1);
             }
+            adapter->engine().end_micro_step();
+            adapter->step(0.1);
             std::vector<float> values;
             adapter->engine().for_each_full_parameter([&](std::size_t parameter, auto all) {
                 if (adapter->engine().layout().parameter(parameter).name.starts_with("some")) {

@@ -42,7 +42,7 @@ void train(Communicator& communicator, std::string_view what) {
         }
         sharded.backward(loss);
         sharded->end_micro_step();
-        sharded->step(0.01);
+        sharded.step(0.01);
     }
     zero::Hash hash;
     sharded->for_each_full_parameter([&](std::size_t, auto values) {

@@ -8,7 +8,7 @@
 #include "../ops/detail/newton_schulz.hpp"
 #include "../ops/exact_sum.hpp"
 #include "detail/master_weight_access.hpp"
-#include "detail/run.hpp"
+#include "detail/run_loop.hpp"
 #include "detail/update_loop.hpp"
 #include "kernels.hpp"
 #include "update.hpp"

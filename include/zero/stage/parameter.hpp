@@ -7,10 +7,12 @@
 #include "../layout/parameter_spec.hpp"
 
 #include <cstddef>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
@@ -152,6 +154,37 @@ struct AnyParameter {
     void* gradient;                      ///< as in `Parameter`
     Initialiser<std::byte> initialise{}; ///< as in `Parameter`, for the bytes of the values
     bool is_deterministic;               ///< as in `Parameter`
+};
+
+/// @brief The list of registrations that a stage is constructed from: a span, vector, array or
+/// braced list of them.
+///
+/// A parameter type only: it refers to the caller's list, and the stage copies what it needs.
+/// @tparam Registration of the stage
+template <class Registration>
+class Registrations {
+public:
+    // NOLINTBEGIN(google-explicit-constructor,bugprone-forwarding-reference-overload): it stands
+    // for the list, and a copy refers to the same
+    /// @brief Refers to a braced list.
+    Registrations(std::initializer_list<Registration> list) noexcept
+        : _list(list.begin(), list.size()) {}
+
+    /// @brief Refers to a contiguous list.
+    template <class List>
+        requires std::is_convertible_v<List, std::span<Registration const>>
+    Registrations(List&& list) : _list(std::forward<List>(list)) {}
+
+    /// @brief Refers to the elements from `first`. @param last their end or number
+    template <class First, class Last>
+        requires std::is_constructible_v<std::span<Registration const>, First, Last>
+    Registrations(First first, Last last) : _list(first, last) {}
+
+    operator std::span<Registration const>() const noexcept { return _list; } ///< the list
+    // NOLINTEND(google-explicit-constructor,bugprone-forwarding-reference-overload)
+
+private:
+    std::span<Registration const> _list;
 };
 
 } // namespace ZERO_NAMESPACE

@@ -8,11 +8,19 @@
 #include "detail/compose/stage_base.hpp"
 #include "gradients.hpp"
 #include "owned_slice.hpp"
+#include "parameter.hpp"
 #include "step_report.hpp"
 #include "weights.hpp"
 
 #include <type_traits>
-#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Template arguments of constructors that refuse braces: compilers print their names.
+struct OptionsDoNotFitSoWriteStageOptionsBeforeTheBraces;
+struct ParametersDoNotFitSoWriteStageRegistrationBeforeTheBraces;
+
+} // namespace ZERO_NAMESPACE::detail
 
 namespace ZERO_NAMESPACE {
 
@@ -42,6 +50,8 @@ namespace ZERO_NAMESPACE {
 template <int N, class... Policies>
 class ZeroStage : public detail::stage_base_t<N, Policies...> {
     using Base = detail::stage_base_t<N, Policies...>;
+    using Group = typename Base::Communicator;
+    using List = Registrations<typename Base::Registration>;
     static_assert(
         detail::diagnose_stage<N, Policies...>(),
         "zero::ZeroStage: a policy was rejected; the error above says which one and why.");
@@ -59,17 +69,28 @@ public:
 
     /// @brief Refuses a communicator of another type than the stage's, with one sentence instead of
     /// a list of constructors.
-    template <class Other, class Registrations = std::vector<typename Base::Registration>>
-        requires(detail::is_accepted<N, Policies...>()
-                 && !std::is_convertible_v<Other&, typename Base::Communicator&>)
-    ZeroStage(Other&, Registrations const& parameters, typename Base::Options const& options = {})
-        : Base(*static_cast<typename Base::Communicator*>(nullptr), parameters, options) {
+    template <class Other>
+        requires(detail::is_accepted<N, Policies...>() && !std::is_convertible_v<Other&, Group&>)
+    ZeroStage(Other&, List parameters, typename Base::Options const& options = {})
+        : Base(*static_cast<Group*>(nullptr), parameters, options) {
         static_assert(sizeof(Other) == 0,
                       "zero::ZeroStage: the first argument is not the communicator of this stage, "
                       "which is ZeroStage<...>::Communicator; "
                       "name the communicator's type among the policies (without one a stage takes "
                       "a zero::LoopbackCommunicator).");
     }
+
+    // A compiler does not say which name in braces is wrong, unless their type stands before them.
+    // These constructors replace a list of candidates by a name that all compilers print, and by
+    // their own line, which g++ and clang print.
+
+    /// @brief Refuses options in braces that do not fit.
+    template <class = detail::OptionsDoNotFitSoWriteStageOptionsBeforeTheBraces>
+    ZeroStage(Group&, List, ...) = delete; // write Stage::Options{...}: it names what is wrong
+
+    /// @brief Refuses registrations in braces that do not fit.
+    template <class = detail::ParametersDoNotFitSoWriteStageRegistrationBeforeTheBraces>
+    ZeroStage(Group&, ...) = delete; // write Stage::Registration{...}: it names what is wrong
 
     /// @brief The same composition with one policy replaced or added.
     template <class Policy>

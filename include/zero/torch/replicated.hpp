@@ -22,6 +22,21 @@
 #include <utility>
 #include <vector>
 
+namespace ZERO_NAMESPACE::torch::detail {
+
+/// @brief The engine behind `->` of `Replicated`, without its `step`.
+template <class Zero>
+class EngineOfReplicated : public Zero {
+public:
+    using Zero::Zero;
+
+    /// @brief Refuses the step of the engine: it may return before the tensors are written.
+    template <class... Arguments>
+    void step(Arguments&&...) = delete; // call replicated.step(...), or replicated.engine().step
+};
+
+} // namespace ZERO_NAMESPACE::torch::detail
+
 namespace ZERO_NAMESPACE::torch {
 
 /// @brief Trains a LibTorch module by an engine of stages 0 to 2, and leaves it as it is: its
@@ -127,7 +142,7 @@ public:
     template <class... Arguments>
     StepReport step(Arguments&&... arguments) {
         try {
-            auto const ticket = _engine->step(std::forward<Arguments>(arguments)...);
+            auto const ticket = engine().step(std::forward<Arguments>(arguments)...);
             show_parameters();
             return ticket.report();
         } catch (...) {
@@ -172,7 +187,8 @@ public:
     [[nodiscard]] Zero& engine() noexcept { return *_engine; }
     [[nodiscard]] Zero const& engine() const noexcept { return *_engine; } ///< @copydoc engine
 
-    Zero* operator->() noexcept { return &*_engine; } ///< @copydoc engine
+    /// @brief Returns the engine, for its other calls. `step` is that of this object.
+    detail::EngineOfReplicated<Zero>* operator->() noexcept { return &*_engine; }
 
 private:
     void receive(std::size_t parameter, void const* gradient, std::size_t elements) override {
@@ -198,7 +214,7 @@ private:
     typename Zero::Queue _queue;
     bool
         _is_step_pending; ///< whether the engine's `step` may return before the tensors are written
-    std::optional<Zero> _engine;
+    std::optional<detail::EngineOfReplicated<Zero>> _engine;
     std::uint64_t _shown = 0;                      ///< the step whose parameters the tensors hold
     std::shared_ptr<detail::GradientHooks> _hooks; // first to go
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../stage/step_report.hpp"
 #include "../stage/weights.hpp"
 #include "detail/module_state.hpp"
 #include "detail/module_tensors.hpp"
@@ -58,7 +59,7 @@ namespace ZERO_NAMESPACE::torch {
 ///         x = sharded(1, [&] { return model->block(x); });
 ///         sharded.backward(loss_of(x));
 ///     }
-///     sharded->step(learning_rate);
+///     sharded.step(learning_rate);
 ///
 /// Outside of `sharded(unit, ...)`, of the backward pass of the unit, and of `materialize` to
 /// `shard`, a parameter has no memory: reading it throws a `c10::Error` that names it. All calls
@@ -160,6 +161,13 @@ public:
     /// The backward pass of that loss still needs the parameters, so in stage 3 it gathers them on
     /// every rank.
     [[nodiscard]] Paused paused() { return Paused(_tensors); }
+
+    /// @brief Ends the step. The arguments are those of the stage's `step`. Collective; waits,
+    /// unlike that of the engine.
+    template <class... Arguments>
+    StepReport step(Arguments&&... arguments) {
+        return engine().step(std::forward<Arguments>(arguments)...).report();
+    }
 
     /// @brief Copies the whole parameters into the module's tensors: for `torch::save`, evaluation
     /// and export. Collective, between steps; waits. Needs memory for the model.

@@ -15,6 +15,10 @@
 #include <thread>
 #include <vector>
 
+/// @file
+/// @brief One rank's data file of a checkpoint: what is in it, and who writes it: the calling
+/// thread, or one in the background that gives way to the training (`BackgroundWrite`).
+
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief The memory of one tensor of a file.

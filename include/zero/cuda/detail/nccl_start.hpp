@@ -120,6 +120,20 @@ private:
     std::string _previous;
 };
 
+/// @brief Checks the ranges of the options. @throws InvalidArgument naming the option
+inline void check_options(NcclOptions const& options) {
+    if (options.time_out.count() <= 0) {
+        zero::detail::throw_error<InvalidArgument>(
+            {"zero: a time-out of ", options.time_out.count(),
+             " ms; NcclOptions::time_out must be positive."});
+    }
+    if (options.finish_time_out.count() < 0 || options.watch_interval.count() < 0) {
+        zero::detail::throw_error<InvalidArgument>(
+            {"zero: NcclOptions::finish_time_out and watch_interval must not be negative (",
+             options.finish_time_out.count(), " ms, ", options.watch_interval.count(), " ms)."});
+    }
+}
+
 /// @brief Performs the checks that precede every way to start. @throws InvalidArgument,
 /// NcclVersionMismatch
 inline void check_start(NcclInterface interfaces, NcclOptions const& options) {

@@ -6,7 +6,7 @@
 #include "copy_loop.hpp"
 #include "count_loop.hpp"
 #include "exponent_bins.hpp"
-#include "run.hpp"
+#include "run_loop.hpp"
 #include "sum_loop.hpp"
 
 #include <type_traits>

@@ -7,7 +7,7 @@
 #include "../../ops/block_scale.hpp"
 #include "../../ops/counter_random.hpp"
 #include "cast_loops.hpp"
-#include "run.hpp"
+#include "run_loop.hpp"
 
 #include <array>
 #include <cstddef>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../../comm/detail/group_failure.hpp"
+#include "../../comm/detail/failure_record.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 
@@ -16,7 +16,7 @@ using zero::detail::FailureKind;
 
 /// @brief The failure that a communicator and those split from it share in this process, and the
 /// lock under which they call MPI. Guarded by that lock, except `has_failed`.
-class Family : public zero::detail::GroupFailure {
+class Family : public zero::detail::FailureRecord {
 public:
     using Lock = std::unique_lock<std::mutex>;
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../../comm/detail/collective_call.hpp"
-#include "../../comm/detail/group_failure.hpp"
+#include "../../comm/detail/failure_record.hpp"
 #include "../../core/detail/namespace.hpp"
 
 #include <atomic>
@@ -79,7 +79,7 @@ private:
     int _world;
     std::mutex _mutex; ///< guards the failure and the call
     std::condition_variable _changed;
-    zero::detail::GroupFailure _failure;
+    zero::detail::FailureRecord _failure;
     bool _was_thrown = false;
     std::uint64_t _number = 0; ///< number of the collective that runs
     zero::detail::CallSignature::Words _call{};

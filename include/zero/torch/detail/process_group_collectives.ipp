@@ -20,8 +20,7 @@
 #include <span>
 #include <utility>
 
-// How the data of each collective move. What a rank does while it waits is in
-// process_group_collectives.ipp.
+// How the data of each collective move. What a rank does while it waits follows below.
 
 namespace ZERO_NAMESPACE::torch::detail {
 

@@ -36,10 +36,7 @@ public:
     /// @brief Checks the arguments, makes the layout, allocates everything, and takes over the
     /// initial values. Collective; waits.
     /// @throws InvalidArgument (nothing was sent), LayoutMismatch, CommunicatorError
-    AcceptedStage(Communicator& communicator, std::span<Registration const> parameters,
-                  Options const& options = {});
-
-    AcceptedStage(Communicator& communicator, std::vector<Registration> const& parameters,
+    AcceptedStage(Communicator& communicator, Registrations<Registration> parameters,
                   Options const& options = {});
 
 private:
@@ -54,16 +51,12 @@ private:
 
 template <class Stage>
 [[gnu::cold]] AcceptedStage<Stage>::AcceptedStage(Communicator& communicator,
-                                                  std::span<Registration const> parameters,
+                                                  Registrations<Registration> parameters,
                                                   Options const& options)
-    : AcceptedStage(communicator, register_parameters<typename Stage::EngineConfig>(parameters),
+    : AcceptedStage(communicator,
+                    register_parameters<typename Stage::EngineConfig>(
+                        std::span<Registration const>(parameters)),
                     options, Registered()) {}
-
-template <class Stage>
-[[gnu::cold]] AcceptedStage<Stage>::AcceptedStage(Communicator& communicator,
-                                                  std::vector<Registration> const& parameters,
-                                                  Options const& options)
-    : AcceptedStage(communicator, std::span<Registration const>(parameters), options) {}
 
 template <class Stage>
 [[gnu::cold]] AcceptedStage<Stage>::AcceptedStage(Communicator& communicator,

@@ -8,7 +8,7 @@
 #include "../../engine.hpp"
 #include "../common/gather_on_host.hpp"
 #include "../registration/make_stage_layout.hpp"
-#include "../registration/validate_registration.hpp"
+#include "../registration/validate_arguments.hpp"
 
 namespace ZERO_NAMESPACE {
 

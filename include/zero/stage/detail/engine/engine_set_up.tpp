@@ -17,7 +17,7 @@
 #include "../optimizer/optimizer_store.hpp"
 #include "../registration/compared_options.hpp"
 #include "../registration/make_stage_layout.hpp"
-#include "../registration/validate_registration.hpp"
+#include "../registration/validate_arguments.hpp"
 #include "refuse_live_handles.hpp"
 
 #include <exception>

@@ -14,7 +14,7 @@
 #include "../../../policy/optimizer.hpp"
 #include "../../parameter.hpp"
 #include "../../stage_options.hpp"
-#include "validate_registration.hpp"
+#include "validate_arguments.hpp"
 
 #include <array>
 #include <cstddef>

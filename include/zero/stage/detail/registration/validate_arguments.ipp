@@ -10,7 +10,7 @@
 #include "../../../layout/detail/shape.hpp"
 #include "../../../layout/parameter_spec.hpp"
 #include "../../../layout/placement.hpp"
-#include "validate_registration.hpp"
+#include "validate_arguments.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,13 +1,13 @@
 #pragma once
 
-#include "group_failure.hpp"
+#include "failure_record.hpp"
 
 #include <exception>
 
 namespace ZERO_NAMESPACE::detail {
 
-ZERO_INLINE void GroupFailure::fail(FailureKind kind, std::string_view cause,
-                                    bool is_provisional) noexcept {
+ZERO_INLINE void FailureRecord::fail(FailureKind kind, std::string_view cause,
+                                     bool is_provisional) noexcept {
     if (_kind != FailureKind::none && (!_is_provisional || is_provisional)) {
         return;
     }
@@ -22,7 +22,7 @@ ZERO_INLINE void GroupFailure::fail(FailureKind kind, std::string_view cause,
     _has_failed.store(true, std::memory_order_release);
 }
 
-ZERO_INLINE bool GroupFailure::is_final() noexcept {
+ZERO_INLINE bool FailureRecord::is_final() noexcept {
     if (_is_provisional && Clock::now() >= _grace_end) {
         _is_provisional = false;
     }

@@ -13,9 +13,10 @@ namespace ZERO_NAMESPACE::detail {
 /// @brief Why a communicator cannot be used any more.
 enum class FailureKind : std::uint8_t { none, aborted, mismatch };
 
-/// @brief The failure of a group as one process knows it. The caller guards it by a lock, except
-/// `has_failed`. Transports between processes use it.
-class GroupFailure {
+/// @brief The failure of a group as one process knows it: kind and cause. It only records. The
+/// transports between processes, which use it, send messages (`mpi/detail/peers.hpp`,
+/// `torch/detail/group_records.hpp`). The caller guards it by a lock, except `has_failed`.
+class FailureRecord {
 public:
     using Clock = std::chrono::steady_clock;
 
@@ -47,5 +48,5 @@ private:
 } // namespace ZERO_NAMESPACE::detail
 
 #if !defined(ZERO_COMPILED)
-#include "group_failure.ipp"
+#include "failure_record.ipp"
 #endif

@@ -15,6 +15,11 @@
 #include <string>
 #include <vector>
 
+/// @file
+/// @brief Checks of what a stage is constructed from: registrations, memory and options. Also what
+/// follows from them: which parameters an optimizer updates as matrices, and which options this
+/// stage does not use.
+
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Checks the parameter groups, and whether the composition can use an adopted block.
@@ -146,5 +151,5 @@ template <class Config>
 } // namespace ZERO_NAMESPACE::detail
 
 #if !defined(ZERO_COMPILED)
-#include "validate_registration.ipp"
+#include "validate_arguments.ipp"
 #endif
