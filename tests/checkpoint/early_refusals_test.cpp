@@ -1,6 +1,7 @@
 #include "engine_model.hpp"
 #include "support/catch.hpp"
 #include "support/safetensors.hpp"
+#include "support/untagged.hpp"
 
 #include <zero/checkpoint/checkpoint_saver.hpp>
 #include <zero/checkpoint/load_checkpoint.hpp>
@@ -11,6 +12,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -192,6 +194,39 @@ TEST_CASE("Negative second moments are refused by element, state and parameter")
         TrainingState(*toy.engine).set_full_optimizer_state(1, "exp_avg", values);
         return 0;
     });
+}
+
+TEST_CASE("Over a transport without tags, ranks that save and load at once are told both calls") {
+    using Stage = ZeroStage<2, Untagged>;
+    struct Call {
+        char const* text;
+        std::function<void(Stage&)> run;
+    };
+    TemporaryFolder const folder;
+    std::vector<Call> const calls{
+        {"'begin the checkpoint ", [&](Stage& engine) { save_checkpoint(engine, folder / "all"); }},
+        {"'find a checkpoint ", [&](Stage& engine) { load_checkpoint(engine, folder / "all"); }},
+        {"'create the file of parameters ",
+         [&](Stage& engine) { save_parameters(engine, folder / "file"); }},
+        {"'load the checkpoint ", [&](Stage& engine) { load_parameters(engine, folder / "file"); }},
+        {"'values of parameter ",
+         [](Stage& engine) { (void)TrainingState(engine).full_fp32_parameter(0); }}};
+    for (Call const& one : calls) {
+        for (Call const& other : calls) {
+            if (&one == &other) {
+                continue;
+            }
+            INFO("rank 0 calls " << one.text);
+            for (Outcome const& outcome : run_and_observe(2, [&](LoopbackCommunicator& loopback) {
+                                              Untagged communicator(loopback);
+                                              Toy<Stage> toy(communicator);
+                                              (loopback.rank() == 0 ? one : other).run(*toy.engine);
+                                          }).ranks) {
+                CHECK(outcome.type == "CollectiveMismatch");
+                CHECK_THAT(outcome.message, contains_text(one.text) && contains_text(other.text));
+            }
+        }
+    }
 }
 
 } // namespace zero::test::early_refusals_test

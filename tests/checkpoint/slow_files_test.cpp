@@ -1,18 +1,15 @@
+#include "slow_load.hpp"
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
-#include "support/temporary_folder.hpp"
 #include "support/toy_model.hpp"
 
 #include <zero/checkpoint/detail/on_every_rank.hpp>
-#include <zero/checkpoint/load_checkpoint.hpp>
-#include <zero/checkpoint/save_checkpoint.hpp>
 #include <zero/stage/detail/state/state_access.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <chrono>
-#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -44,7 +41,7 @@ std::vector<Seen> run_slowly(std::chrono::milliseconds limit, End const& end) {
         seen[rank].outcome = outcome_of([&] {
             seen[rank].values = detail::on_files(
                 access, "write a slow file",
-                [&]() -> std::uint64_t {
+                [&](detail::OnCaller) -> std::uint64_t {
                     if (rank == 1) {
                         std::this_thread::sleep_for(1500ms);
                         end();
@@ -89,35 +86,33 @@ TEST_CASE("A file that is not written within the limit is an error that names th
 }
 
 TEST_CASE("A load ends on every rank when one needs longer than file_time_out") {
-    TemporaryFolder const folder;
-    std::mutex mutex;
-    std::condition_variable has_ended;
-    int ended = 0; // of the two ranks that wait for rank 1
-    auto const outcomes = on_ranks<Outcome>(3, [&](LoopbackCommunicator& communicator) {
-        int const rank = communicator.rank();
-        ZeroStage<2> engine(communicator, registration<float>(toy_specs()));
-        save_checkpoint(engine, folder.path());
-        return outcome_of([&] {
-            auto const wait_for_the_others = [&](auto const&) {
-                std::unique_lock lock(mutex);
-                if (rank == 1) { // bounded, so that the test can fail
-                    has_ended.wait_for(lock, 60s, [&] { return ended == 2; });
-                }
-            };
-            try {
-                load_checkpoint(engine, folder.path(),
-                                {.check_extras = wait_for_the_others, .file_time_out = 1ms});
-            } catch (...) {
-                std::lock_guard const lock(mutex);
-                ended += rank == 1 ? 0 : 1;
-                has_ended.notify_all();
-                throw;
-            }
+    auto const outcomes =
+        load_slowly<LoopbackCommunicator>([](auto& communicator, auto const& use) {
+            ZeroStage<2> engine(communicator, registration<float>(toy_specs()));
+            use(engine);
         });
-    });
     for (Outcome const& outcome : outcomes) {
         CHECK_THAT(outcome.message, contains_text("rank 1 did not load the checkpoint within 1 ms")
                                         && contains_text("file_time_out"));
+    }
+}
+
+TEST_CASE(
+    "Work on files calls back on the thread that waits for it, also after its wait has ended") {
+    for (bool const waits : {true, false}) {
+        std::thread::id called;
+        std::string thrown;
+        auto const work = [&](detail::OnCaller on_caller) {
+            on_caller([&] { called = std::this_thread::get_id(); });
+            thrown =
+                outcome_of([&] { on_caller([] { throw std::runtime_error("no copy"); }); }).message;
+        };
+        {
+            detail::FileThread thread(work);
+            while (waits && !thread.wait_for(1ms)) {}
+        }
+        CHECK(called == std::this_thread::get_id());
+        CHECK(thrown == "no copy");
     }
 }
 

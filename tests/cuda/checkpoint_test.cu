@@ -1,4 +1,5 @@
 #include "checkpoint/engine_model.hpp"
+#include "checkpoint/slow_load.hpp"
 #include "cuda/device_model.cuh"
 
 #include <zero/checkpoint/checkpoint_saver.hpp>
@@ -109,6 +110,25 @@ TEST_CASE("A checkpoint of a device that is written in the background holds the 
     TemporaryFolder const folder;
     Bits const saved = run<Device>(2, folder.path(), 0, 2, Save::in_background);
     CHECK(run<ZeroStage<0>>(2, folder.path(), 2, 2) == saved);
+}
+
+TEST_CASE("A load into a device ends on every rank when one needs longer than file_time_out",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    using Stage = ZeroStage<2, DeviceLoopback>;
+    auto const outcomes = load_slowly<DeviceLoopback>([](auto& communicator, auto const& use) {
+        cuda::OwnedStream const stream;
+        auto options = same_schedule<Stage>();
+        options.compute_queue = stream.get();
+        Toy<Stage> toy(communicator, options);
+        use(*toy.engine);
+    });
+    for (Outcome const& outcome : outcomes) {
+        CHECK_THAT(outcome.message, contains_text("rank 1 did not load the checkpoint within 1 ms")
+                                        && contains_text("file_time_out"));
+    }
 }
 
 } // namespace zero::test::device_checkpoint_test

@@ -12,13 +12,17 @@
 #include <zero/mpi/session.hpp>
 #include <zero/stage/zero_stage.hpp>
 
+#include <atomic>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <typeinfo>
 #include <unistd.h>
 #include <utility>
@@ -41,6 +45,44 @@ void stop_for_a_while() {
         ::_exit(0);
     }
 }
+
+std::atomic<bool> is_parting = false; ///< set by MPI_Iprobe below
+
+/// Measures the time from the first look of a failed rank at what its peers still send. Of a pause
+/// of the process it counts as much as the library does.
+class PartingTime {
+public:
+    explicit PartingTime(std::chrono::milliseconds finish_time_out)
+        : _limit(finish_time_out), _thread([this] {
+              while (!_is_done) {
+                  if (is_parting && !_time) {
+                      _time.emplace(_limit);
+                  }
+                  (void)(_time && _time->poll());
+                  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+              }
+          }) {}
+    PartingTime(PartingTime const&) = delete;
+    PartingTime& operator=(PartingTime const&) = delete;
+    ~PartingTime() { (void)in_time_outs(); }
+
+    /// Ends the measurement. Returns the time in units of `finish_time_out`, rounded.
+    long in_time_outs() {
+        if (_thread.joinable()) {
+            _is_done = true;
+            _thread.join();
+        }
+        return _time ? std::lround(std::chrono::duration<double>(_time->waited())
+                                   / std::chrono::duration<double>(_limit))
+                     : 0;
+    }
+
+private:
+    std::chrono::milliseconds _limit;
+    std::optional<zero::detail::PolledTime> _time{};
+    std::atomic<bool> _is_done = false;
+    std::thread _thread;
+};
 
 struct Failure {
     int rank = 0;
@@ -134,8 +176,9 @@ bool run(zero::mpi::Session& session, Failure const& failure, int stage) {
     options.heartbeat = std::chrono::milliseconds(200);
     if (time_out != nullptr) { // a rank will hang
         options.time_out = std::chrono::milliseconds(std::atoi(time_out));
-        options.finish_time_out = std::chrono::seconds(1);
+        options.finish_time_out = std::chrono::seconds(2);
     }
+    PartingTime parting(options.finish_time_out);
     try {
         zero::mpi::Communicator communicator(session.world(), options);
         auto const train_on = [&](zero::mpi::Communicator& own) {
@@ -162,10 +205,19 @@ bool run(zero::mpi::Session& session, Failure const& failure, int stage) {
     } catch (std::exception const& error) {
         std::printf("rank %d: %s\n", session.rank(), error.what());
     }
+    // The communicator is destroyed: whatever waits for the peers has done so.
+    std::printf("rank %d: times finish_time_out: %ld\n", session.rank(), parting.in_time_outs());
     return false;
 }
 
 } // namespace
+
+/// Stands before the function of the library, which calls it only to part from its peers.
+extern "C" int MPI_Iprobe(int source, int tag, MPI_Comm communicator, int* is_waiting,
+                          MPI_Status* status) {
+    is_parting = true;
+    return PMPI_Iprobe(source, tag, communicator, is_waiting, status);
+}
 
 int main(int argc, char** argv) {
     if (argc != 6) { // the last one names the run

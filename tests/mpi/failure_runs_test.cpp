@@ -136,6 +136,8 @@ TEST_CASE(
         CHECK(run_.count("rank " + std::to_string(rank) + " (last heard of ") == 0);
     }
     CHECK(run_.count("rank 2 (last heard of ") >= 1);
+    CHECK(run_.count(": times finish_time_out: 1\n") >= 1);
+    CHECK(run_.count(": times finish_time_out: 1\n") == run_.count(": times finish_time_out: "));
 }
 
 TEST_CASE("A job that is stopped as a whole for longer than its time-out goes on") {

@@ -2,13 +2,16 @@
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
 #include "support/stages.hpp"
+#include "support/untagged.hpp"
 
 #include <zero/comm/checked.hpp>
 #include <zero/comm/hierarchical.hpp>
+#include <zero/comm/sum_over_ranks.hpp>
+#include <zero/stage/gathered_parameters.hpp>
 
+#include <cstddef>
 #include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 // Collectives between steps say which array they move, so ranks that mean different ones are told,
@@ -22,57 +25,24 @@ using namespace state_model;
 
 constexpr std::size_t weight = 1; // of the toy model, 500 elements
 
-/// Passes calls on without their tags, as a transport that sends none does. Ranks that differ only
-/// in a tag get each other's data.
-class Untagged {
-public:
-    using policy_category = CommunicatorCategory;
-    using Backend = HostBackend;
-    using Queue = Backend::Queue;
-    using Cuts = std::span<std::size_t const>;
-
-    explicit Untagged(LoopbackCommunicator& inner) : _inner(&inner) {}
-    [[nodiscard]] int rank() const { return _inner->rank(); }
-    [[nodiscard]] int size() const { return _inner->size(); }
-
-    template <class T>
-    void reduce_scatter(T const* send, T* receive, Cuts cuts, Queue queue, CollectiveTag = {}) {
-        _inner->reduce_scatter(send, receive, cuts, queue);
-    }
-    template <class T>
-    void all_gather(T const* send, T* receive, Cuts cuts, Queue queue, CollectiveTag = {}) {
-        _inner->all_gather(send, receive, cuts, queue);
-    }
-    template <class T>
-    void all_reduce(T const* send, T* receive, Cuts cuts, Queue queue, CollectiveTag = {}) {
-        _inner->all_reduce(send, receive, cuts, queue);
-    }
-    template <class T>
-    void broadcast(T* buffer, std::size_t elements, int root, Queue queue, CollectiveTag = {}) {
-        _inner->broadcast(buffer, elements, root, queue);
-    }
-    void all_reduce_integers(std::int64_t* values, std::size_t elements, IntegerReduction reduction,
-                             Queue queue, CollectiveTag = {}) {
-        _inner->all_reduce_integers(values, elements, reduction, queue);
-    }
-    void abort(std::string_view cause, bool is_provisional = false) noexcept {
-        _inner->abort(cause, is_provisional);
-    }
-
-private:
-    LoopbackCommunicator* _inner;
-};
-
 static_assert(LoopbackCommunicator::compares_calls && Checked<Untagged>::compares_calls);
 static_assert(!Hierarchical<LoopbackCommunicator, Untagged>::compares_calls);
 static_assert(!zero::detail::compares_calls<Untagged>);
 
-/// Runs `call(engine, state, is_first)` on two ranks of an engine over `Communicator`; with
-/// gradients, between the last micro-step and `step`.
+/// What one rank calls with.
+template <class Stage, class Communicator>
+struct Caller {
+    Communicator& communicator;
+    Stage& engine;
+    TrainingState<typename Stage::EngineType>& state;
+};
+
+/// Runs `call(caller, rank)` on the ranks of an engine over `Communicator`; with gradients, between
+/// the last micro-step and `step`.
 template <int N, class Communicator, class Call>
-std::vector<Outcome> run(bool has_gradients, Call const& call) {
+std::vector<Outcome> run_as(int world, bool has_gradients, Call const& call) {
     using Stage = ZeroStage<N, Parameters<bfloat16>, Communicator>;
-    return run_and_observe(2,
+    return run_and_observe(world,
                            [&](LoopbackCommunicator& loopback) {
                                Communicator communicator(loopback);
                                Toy<Stage> toy(communicator);
@@ -82,9 +52,18 @@ std::vector<Outcome> run(bool has_gradients, Call const& call) {
                                    toy.engine->begin_micro_step(MicroStep::last);
                                    toy.engine->end_micro_step();
                                }
-                               call(*toy.engine, state, loopback.rank() == 0);
+                               Caller<Stage, Communicator> caller{communicator, *toy.engine, state};
+                               call(caller, loopback.rank());
                            })
         .ranks;
+}
+
+/// The same for `call(engine, state, is_first)` on two ranks.
+template <int N, class Communicator, class Call>
+std::vector<Outcome> run(bool has_gradients, Call const& call) {
+    return run_as<N, Communicator>(2, has_gradients, [&](auto& caller, int rank) {
+        call(caller.engine, caller.state, rank == 0);
+    });
 }
 
 /// Checks that both ranks get a mismatch that holds both texts.
@@ -109,7 +88,7 @@ void check_pairs() {
                    (void)(is_first ? state.full_optimizer_state(weight, "exp_avg_sq")
                                    : state.full_fp32_parameter(weight));
                }),
-               "for 'exp_avg_sq'", "'full values of parameter 1'");
+               "for 'exp_avg_sq'", "'values of parameter 1'");
     check_told(between([&](auto&, auto& state, bool is_first) {
                    state.set_full_optimizer_state(weight, is_first ? "exp_avg" : "exp_avg_sq",
                                                   values);
@@ -119,14 +98,14 @@ void check_pairs() {
                    is_first ? state.set_full_optimizer_state(weight, "exp_avg", values)
                             : state.set_full_fp32_parameter(weight, values);
                }),
-               "state 0: parameter and size", "'parameter and size");
+               "state 0: values to set", "'values to set");
     check_told(run<N, Communicator>(true,
                                     [&](auto&, auto& state, bool is_first) {
                                         state.set_full_gradient(weight, values,
                                                                 is_first ? GradientForm::scaled
                                                                          : GradientForm::unscaled);
                                     }),
-               "'scaled gradient: ", "'unscaled gradient: ");
+               "'scaled gradient: values to set", "'unscaled gradient: values to set");
     check_told(between([](auto& engine, auto& state, bool is_first) {
                    is_first ? engine.parameters_changed() : state.publish_master_weights();
                }),
@@ -137,17 +116,106 @@ void check_pairs() {
                    }
                    (void)state.full_fp32_parameter(0);
                }),
-               "'parameters_changed()", "'full values of parameter 0'");
+               "'parameters_changed()", "'values of parameter 0'");
     check_told(between([](auto&, auto& state, bool is_first) {
                    if (is_first) {
                        state.publish_master_weights();
                    }
                    (void)state.full_fp32_parameter(0);
                }),
-               "'publish_master_weights()", "'full values of parameter 0'");
+               "'publish_master_weights()", "'values of parameter 0'");
+}
+
+/// A collective call, and what a message about it holds.
+template <class Stage>
+struct Call {
+    std::string text;
+    std::function<void(Caller<Stage, Untagged>&)> run;
+};
+
+/// @param sends_parameters whether a visit of all parameters sends anything
+template <class Stage>
+std::vector<Call<Stage>> calls_between_steps(bool sends_parameters) {
+    using C = Caller<Stage, Untagged>;
+    std::vector<float> const values(500, 2.0F);
+    std::vector<Call<Stage>> calls{
+        {"'values of parameter 0'", [](C& c) { (void)c.state.full_fp32_parameter(0); }},
+        {"'values of parameter 1'", [](C& c) { (void)c.state.full_fp32_parameter(1); }},
+        {"'values to set", [=](C& c) { c.state.set_full_fp32_parameter(weight, values); }},
+        {"'state 0: values of",
+         [](C& c) { (void)c.state.full_optimizer_state(weight, "exp_avg"); }},
+        {"'state 1: values of",
+         [](C& c) { (void)c.state.full_optimizer_state(weight, "exp_avg_sq"); }},
+        {"'state 0: values to set",
+         [=](C& c) { c.state.set_full_optimizer_state(weight, "exp_avg", values); }},
+        {"'state 1: values to set",
+         [=](C& c) { c.state.set_full_optimizer_state(weight, "exp_avg_sq", values); }},
+        {"'publish_master_weights()", [](C& c) { c.state.publish_master_weights(); }},
+        {"'parameters_changed()", [](C& c) { c.state.refresh_master_weights(); }},
+        {"'parameters to gather", [](C& c) { (void)gather(c.engine, {"first.weight"}); }},
+        {"'sum_over_ranks(), sum", [](C& c) { (void)sum_over_ranks(c.communicator, 1.0); }},
+        {"'layout hash", [](C& c) { Toy<Stage> const other(c.communicator); }}};
+    if (sends_parameters) {
+        calls.push_back({"'for_each_full_parameter()",
+                         [](C& c) { c.engine.for_each_full_parameter([](std::size_t, auto) {}); }});
+        calls.push_back({"'gather_to()", [](C& c) { c.engine.gather_to({}); }});
+    }
+    return calls;
+}
+
+template <class Stage>
+std::vector<Call<Stage>> calls_before_step() {
+    using C = Caller<Stage, Untagged>;
+    std::vector<float> const values(500, 2.0F);
+    auto const norms = [](NormKind kind, NormScope scope) {
+        return [=](C& c) { (void)c.engine.gradient_norms(kind, scope); };
+    };
+    return {
+        {"'gradient: values of parameter 0'", [](C& c) { (void)c.state.full_gradient(0); }},
+        {"'gradient: values of parameter 1'", [](C& c) { (void)c.state.full_gradient(weight); }},
+        {"'scaled gradient: values to set",
+         [=](C& c) { c.state.set_full_gradient(weight, values, GradientForm::scaled); }},
+        {"'unscaled gradient: values to set",
+         [=](C& c) { c.state.set_full_gradient(weight, values); }},
+        {"'gradient norms, kind and scope", norms(NormKind::l2, NormScope::global)},
+        {"'gradient norms, kind and scope", norms(NormKind::l2, NormScope::groups)},
+        {"'gradient norms, kind and scope", norms(NormKind::infinity, NormScope::groups)},
+        {"'sum_over_ranks(), sum", [](C& c) { (void)sum_over_ranks(c.communicator, 1.0); }}};
+}
+
+/// Lets one of two or three ranks make another call than the others, for every pair of calls.
+template <int N>
+void check_every_pair(bool has_gradients) {
+    using Stage = ZeroStage<N, Parameters<bfloat16>, Untagged>;
+    auto const calls =
+        has_gradients ? calls_before_step<Stage>() : calls_between_steps<Stage>(N == 3);
+    for (int const world : {2, 3}) {
+        for (std::size_t one = 0; one < calls.size(); ++one) {
+            for (std::size_t other = 0; other < calls.size(); ++other) {
+                if (one == other) {
+                    continue;
+                }
+                int const alone = static_cast<int>(one + other) % world;
+                auto const ranks =
+                    run_as<N, Untagged>(world, has_gradients, [&](auto& c, int rank) {
+                        calls[rank == alone ? one : other].run(c);
+                    });
+                INFO("rank " << alone << " of " << world << " calls " << calls[one].text);
+                check_told(ranks, calls[one].text, calls[other].text);
+            }
+        }
+    }
 }
 
 } // namespace
+
+TEST_CASE("Over a transport without tags, ranks that make different calls between steps are told "
+          "both") {
+    in_every_stage([]<int N>() {
+        check_every_pair<N>(false);
+        check_every_pair<N>(true);
+    });
+}
 
 TEST_CASE("Ranks that read or set different arrays, or publish and refresh, get a "
           "CollectiveMismatch that names both") {
@@ -169,6 +237,24 @@ TEST_CASE("A rank that alone refreshes its master weights before a step is told"
             CHECK_THAT(outcome.message, contains_text("'parameters_changed()"));
         }
     });
+}
+
+TEST_CASE("In stages 0 to 2 one rank may visit all parameters alone") {
+    auto const check = []<int N>() {
+        for (Outcome const &outcome :
+             run<N, Checked<LoopbackCommunicator>>(false, [](auto& engine, auto&, bool is_first) {
+                 if (is_first) {
+                     engine.for_each_full_parameter([](std::size_t, auto) {});
+                     engine.gather_to({});
+                 }
+                 (void)run_step(engine, 0, 0).report();
+             })) {
+            CHECK(outcome.type == "returned");
+        }
+    };
+    check.template operator()<0>();
+    check.template operator()<1>();
+    check.template operator()<2>();
 }
 
 TEST_CASE("Over a transport without tags, equal calls return what the loopback returns") {

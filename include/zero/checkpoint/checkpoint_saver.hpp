@@ -145,8 +145,8 @@ private:
         auto plan = *std::exchange(_plan, std::nullopt);
         auto const lock = std::move(_lock);
         std::vector<std::uint64_t> const checksums = detail::on_files(
-            _access, "write its file of the checkpoint", [&] { return _write.wait(); },
-            _options.file_time_out);
+            _access, "write its file of the checkpoint",
+            [&](detail::OnCaller) { return _write.wait(); }, _options.file_time_out);
         detail::publish_checkpoint(_access, _directory, plan.name, plan.manifest, checksums,
                                    _options);
         return plan.name;

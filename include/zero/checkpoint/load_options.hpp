@@ -79,8 +79,7 @@ struct SaveOptions {
     std::size_t keep_last = 0;
     /// The time that ranks wait for one another's files, whatever the time-out of the communicator
     /// is; must be positive, and rank 0's counts. When it is over, every rank throws
-    /// CheckpointError. On a device, whose copies belong to the calling thread, ranks wait in
-    /// collectives: there the time-out of the communicator limits the wait instead.
+    /// CheckpointError.
     std::chrono::milliseconds file_time_out = std::chrono::minutes(30);
 };
 

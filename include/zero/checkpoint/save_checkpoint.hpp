@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../core/buffer.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../stage/describe.hpp"
 #include "../stage/detail/state/state_access.hpp"
@@ -9,6 +10,7 @@
 #include "detail/save_plan.hpp"
 #include "load_options.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -41,11 +43,12 @@ std::string save_checkpoint(Stage& stage, std::filesystem::path const& directory
     std::string const& name = plan.name;
     CheckpointDirectory const checkpoints(directory);
     auto const lock = detail::begin_checkpoint(access, checkpoints, name, plan.manifest, options);
+    Buffer<std::byte> staging;
     std::vector<std::uint64_t> const checksums = detail::on_files(
         access, "write its file of the checkpoint",
-        [&] {
-            return detail::write_held(access,
-                                      plan.job(checkpoints.incomplete(name), access.rank()));
+        [&](detail::OnCaller on_caller) {
+            return detail::write_held(access, plan.job(checkpoints.incomplete(name), access.rank()),
+                                      staging, on_caller);
         },
         options.file_time_out);
     detail::publish_checkpoint(access, checkpoints, name, plan.manifest, checksums, options);

@@ -80,7 +80,8 @@ void save_parameters(Stage& stage, std::filesystem::path const& file, DType dtyp
     }
     detail::on_files(
         access, "complete the file of parameters",
-        [&] { return writer ? writer->finish() : std::uint64_t{0}; }, file_time_out);
+        [&](detail::OnCaller) { return writer ? writer->finish() : std::uint64_t{0}; },
+        file_time_out);
 }
 
 } // namespace ZERO_NAMESPACE

@@ -81,6 +81,11 @@ concept ReducesIntegersTogether = requires(C& communicator, std::int64_t* intege
     communicator.all_reduce_integers(integers, std::size_t{}, std::size_t{}, queue, tag);
 };
 
+/// @brief Whether ranks whose calls differ learn it from the transport: the optional
+/// `compares_calls` of a `Communicator`.
+template <class C>
+inline constexpr bool compares_calls = requires { requires C::compares_calls; };
+
 template <class C>
 concept HasAbort = requires(C& communicator) {
     { communicator.abort(std::string_view(), true) } noexcept;

@@ -5,12 +5,13 @@
 #include "../core/detail/namespace.hpp"
 #include "collective_tag.hpp"
 #include "communicator.hpp"
+#include "detail/collective_call.hpp"
 #include "detail/optional_operations.hpp"
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include <string>
 #include <type_traits>
 
 namespace ZERO_NAMESPACE {
@@ -39,23 +40,32 @@ template <Communicator C, class T>
                            std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
     using Result = std::conditional_t<std::is_same_v<T, float>, float, Sum>;
 
+    CollectiveTag const tag{"sum_over_ranks(), sum", 0, "", "a call that every rank must make"};
+    // The number is the last word of a signature, which a call of an engine in its place compares.
+    constexpr std::size_t words = detail::compares_calls<C> ? 1 : detail::CallSignature::words;
     auto const world = static_cast<std::size_t>(communicator.size());
     auto const rank = static_cast<std::size_t>(communicator.rank());
     detail::List<std::size_t> cuts(world + 1);
     for (std::size_t cut = 0; cut <= world; ++cut) {
-        cuts[cut] = cut;
+        cuts[cut] = cut * words;
     }
-    detail::List<std::int64_t> numbers(world); // their bits, since transports gather no double
-    numbers[rank] = std::bit_cast<std::int64_t>(static_cast<Sum>(value));
+    detail::List<std::uint64_t> sent(world * words); // bits, since transports gather no double
+    std::uint64_t* const own = &sent[rank * words];
+    if constexpr (words != 1) {
+        auto const signature = detail::CallSignature::of_compared(tag);
+        for (std::size_t word = 0; word < words; ++word) {
+            own[word] = signature[word];
+        }
+    }
+    own[words - 1] = std::bit_cast<std::uint64_t>(static_cast<Sum>(value));
     detail::synchronise_collectives(communicator); // those of engines have other queues
     auto const gather = [&](typename Backend::Queue queue) {
-        Buffer<std::int64_t> memory(Backend::default_memory(), world, BufferKind::communicator);
-        Backend::copy_bytes(queue, memory.data() + rank, &numbers[rank], sizeof(std::int64_t));
-        communicator.all_gather(
-            static_cast<std::int64_t const*>(memory.data() + rank), memory.data(),
-            std::span<std::size_t const>(&cuts[0], world + 1), queue,
-            CollectiveTag{"sum_over_ranks(), sum", 0, "", "a call that every rank must make"});
-        Backend::copy_bytes(queue, &numbers[0], memory.data(), world * sizeof(std::int64_t));
+        Buffer<std::uint64_t> all(Backend::default_memory(), sent.size(), BufferKind::communicator);
+        std::uint64_t* const part = all.data() + rank * words;
+        Backend::copy_bytes(queue, part, own, words * sizeof(std::uint64_t));
+        communicator.all_gather(static_cast<std::uint64_t const*>(part), all.data(),
+                                detail::as_span(cuts), queue, tag);
+        Backend::copy_bytes(queue, &sent[0], all.data(), all.size_bytes());
         Backend::synchronise(Backend::record(queue));
         Backend::rethrow_failure(queue);
         detail::synchronise_collectives(communicator); // an abort would also have ended the wait
@@ -66,9 +76,16 @@ template <Communicator C, class T>
     } else {
         gather(Backend::default_compute_queue());
     }
+    if constexpr (words != 1) {
+        std::string const difference =
+            detail::CallSignature::first_difference(detail::as_span(sent));
+        if (!difference.empty()) {
+            detail::throw_mismatch(difference);
+        }
+    }
     Sum sum = 0;
     for (std::size_t of = 0; of < world; ++of) {
-        sum += std::bit_cast<Sum>(numbers[of]);
+        sum += std::bit_cast<Sum>(sent[(of + 1) * words - 1]);
     }
     return static_cast<Result>(sum);
 }

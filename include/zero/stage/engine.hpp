@@ -307,11 +307,10 @@ public:
     /// @{
 
     /// @brief Calls `visit(parameter, std::span<T const>)` for every parameter on every rank, once
-    /// and in registration order. Collective; needs memory for one unit at a time. Waits.
+    /// and in registration order. Collective; stages 0 to 2 send nothing. Memory: one unit. Waits.
     ///
-    /// A unit is acquired once for consecutive parameters that it uses, and again each time its
-    /// parameters continue behind those of another unit. So stage 3 gathers each unit once if the
-    /// model registers unit after unit, and moves more bytes if it interleaves them.
+    /// Stage 3 gathers a unit once if the model registers unit after unit, and again each time its
+    /// parameters continue behind those of another unit.
     template <class Visitor>
     void for_each_full_parameter(Visitor&& visit);
 
@@ -506,6 +505,9 @@ private:
     [[nodiscard]] bool waits_for_update();
     void publish_all();
     StepTicket<Engine> end_step();
+    void compare_call(char const* call);
+    template <class Visitor>
+    void visit_full(char const* call, Visitor&& visit);
     void gather_block(ParameterType* block, std::size_t size);
     void wait_for_owned_slices();
     void wait_for_weights();

@@ -22,6 +22,12 @@ std::size_t page_locked_by(Call const& call) {
     return emulated::page_locked_peak;
 }
 
+/// Makes a device current for the calling thread, as a rank does that does not use the first one.
+struct CurrentDevice {
+    explicit CurrentDevice(int device) { cuda::detail::check(cudaSetDevice(device), "set"); }
+    ~CurrentDevice() { cuda::detail::ignore(cudaSetDevice(0)); }
+};
+
 } // namespace
 
 TEST_CASE("Each rank saves and loads a device's state through one page-locked buffer of 4 MiB",
@@ -30,6 +36,7 @@ TEST_CASE("Each rank saves and loads a device's state through one page-locked bu
     TemporaryFolder const folder;
     auto const peaks = on_ranks<std::array<std::size_t, 2>, Stage::Communicator>(
         2, [&](auto& communicator) -> std::array<std::size_t, 2> {
+            CurrentDevice const current(1); // a thread of the library would have another one
             cuda::OwnedStream const stream;
             auto options = same_schedule<Stage>();
             options.compute_queue = stream.get();

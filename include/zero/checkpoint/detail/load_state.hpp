@@ -58,7 +58,7 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
     Buffer<std::byte> staging;
     on_files(
         access, "load the checkpoint",
-        [&] {
+        [&](OnCaller on_caller) {
             reader.emplace(open(NeededIntervals(access.layout(), table)));
             if (options.check_extras) {
                 options.check_extras(reader->manifest().extras);
@@ -67,11 +67,14 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
             plan.emplace(access.layout(), table, names, optimizer, *reader, options);
             if (options.scope == LoadScope::everything) {
                 // settings of another optimizer have other names
-                scalars.emplace(access, *reader, source,
-                                options.settings && optimizer == reader->manifest().optimizer,
-                                options, plan->lacks_states());
+                bool const takes_settings =
+                    options.settings && optimizer == reader->manifest().optimizer;
+                on_caller([&] {
+                    scalars.emplace(access, *reader, source, takes_settings, options,
+                                    plan->lacks_states());
+                });
             }
-            staging = staging_buffer<typename StateAccess<Config>::Backend>();
+            on_caller([&] { staging = staging_buffer<typename StateAccess<Config>::Backend>(); });
             if (options.verify_first) {
                 plan->verify();
             }
@@ -81,11 +84,11 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
     access.guard([&] {
         on_files(
             access, "load its part of the checkpoint",
-            [&] {
-                report.bytes_needed =
-                    plan->load([&](void* to, void const* from,
-                                   std::size_t bytes) { access.copy(to, from, bytes); },
-                               staging.data());
+            [&](OnCaller on_caller) {
+                auto const copy = [&](void* to, void const* from, std::size_t bytes) {
+                    on_caller([&] { access.copy(to, from, bytes); });
+                };
+                report.bytes_needed = plan->load(copy, staging.data());
                 return std::uint64_t{0};
             },
             options.file_time_out);

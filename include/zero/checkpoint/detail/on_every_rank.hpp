@@ -22,23 +22,27 @@
 
 namespace ZERO_NAMESPACE::detail {
 
+/// @brief Runs a function on the thread that waits for the work, and returns after it. For calls to
+/// a device, which is current for that thread alone.
+using OnCaller = FunctionRef<FunctionRef<>>;
+
 /// @brief Runs work that waits for files on a thread of its own. `on_files` uses it.
 class FileThread {
 public:
     /// @brief Starts the work, or does it here if the system has no thread.
     /// @param work must not throw, and must outlive this object
-    explicit FileThread(FunctionRef<> work) {
+    explicit FileThread(FunctionRef<OnCaller> work) {
         try {
             _thread = std::thread([this, work] {
-                work();
+                work([this](FunctionRef<> call) { ask(call); });
                 {
                     std::lock_guard const lock(_mutex);
                     _is_done = true;
                 }
-                _done.notify_one();
+                _changed.notify_one();
             });
         } catch (std::exception const&) {
-            work();
+            work([](FunctionRef<> call) { call(); });
             _is_done = true;
         }
     }
@@ -47,21 +51,51 @@ public:
 
     /// @brief Waits until the work is done.
     ~FileThread() {
+        while (!wait_for(std::chrono::hours(1))) {}
         if (_thread.joinable()) {
             _thread.join();
         }
     }
 
-    /// @brief Waits for the work, and returns whether it is done.
+    /// @brief Waits for the work and makes its calls. Returns whether it is done.
     [[nodiscard]] bool wait_for(std::chrono::milliseconds time) {
+        auto const end = std::chrono::steady_clock::now() + time;
+        auto const is_changed = [&] { return _is_done || _asked; };
         std::unique_lock lock(_mutex);
-        return _done.wait_for(lock, time, [&] { return _is_done; });
+        while (_changed.wait_until(lock, end, is_changed) && !_is_done) {
+            lock.unlock();
+            try {
+                _asked();
+            } catch (...) {
+                _failure = std::current_exception();
+            }
+            lock.lock();
+            _asked = {};
+            _answered.notify_one();
+            if (std::chrono::steady_clock::now() >= end) {
+                break;
+            }
+        }
+        return _is_done;
     }
 
 private:
+    void ask(FunctionRef<> call) {
+        std::unique_lock lock(_mutex);
+        _asked = call;
+        _changed.notify_one();
+        _answered.wait(lock, [&] { return !_asked; });
+        if (_failure) {
+            std::rethrow_exception(std::exchange(_failure, nullptr));
+        }
+    }
+
     std::mutex _mutex;
-    std::condition_variable _done;
+    std::condition_variable _changed;
+    std::condition_variable _answered;
     bool _is_done = false;
+    FunctionRef<> _asked{};      ///< by the work; empty: nothing
+    std::exception_ptr _failure; ///< of the last call
     std::thread _thread;
 };
 
@@ -169,62 +203,63 @@ std::vector<std::uint64_t> on_every_rank(Access const& access, char const* what,
 /// @brief The same for calls that wait for files, for instance until they are durable. While a rank
 /// does, all meet in short intervals, so that none of them waits in a collective for long.
 ///
-/// On a host `run` is called on a thread of its own, so it must not use the communicator. On a
-/// device, whose copies belong to the calling thread, and on a single rank it is called here.
+/// `run(on_caller)` is called on a thread of its own, so it must not use the communicator, and
+/// calls a device through `on_caller` only. On a single rank it is called here.
 /// @param limit of the wait, of which that of rank 0 counts
 /// @throws CheckpointError on every rank when it is over, as soon as the call of this rank has
 /// ended; InvalidArgument if it is not positive
 template <class Access, class Run>
 std::vector<std::uint64_t> on_files(Access const& access, char const* what, Run&& run,
                                     std::chrono::milliseconds limit) {
-    auto const checked = [&] {
+    auto const here = [](FunctionRef<> call) { call(); };
+    auto const checked = [&](OnCaller on_caller) {
         if (limit.count() <= 0) {
             throw_error<InvalidArgument>({"zero: file_time_out must be positive, and is ",
                                           limit.count(), " ms on rank ", access.rank(),
                                           ". Give the longest time that a rank may need for its "
                                           "file."});
         }
-        return run();
+        return run(on_caller);
     };
-    if constexpr (requires { requires Access::Backend::is_device; }) {
-        return on_every_rank(access, what, checked);
-    } else {
-        if (access.communicator().size() == 1) {
-            return on_every_rank(access, what, checked);
-        }
-        constexpr std::chrono::milliseconds between_meetings{100};
-        auto const start = std::chrono::steady_clock::now();
-        RankOutcome own; // the thread's until it is done
-        std::vector<std::uint64_t> all;
-        auto const work = [&] { own = RankOutcome::of(checked); };
-        {
-            FileThread thread(work);
-            for (bool is_busy = true; is_busy;) {
-                bool const is_done = thread.wait_for(between_meetings);
-                bool const is_over =
-                    limit.count() > 0 && std::chrono::steady_clock::now() - start > limit;
-                all = exchange_states(access, what,
-                                      !is_done      ? RankState::busy
-                                      : own.failure ? RankState::failed
-                                                    : RankState::succeeded,
-                                      is_done ? own.value : 0, is_over ? 1 : 0);
-                std::size_t rank = 0;
-                while (3 * rank < all.size()
-                       && all[3 * rank] != static_cast<std::uint64_t>(RankState::busy)) {
-                    ++rank;
-                }
-                is_busy = 3 * rank < all.size();
-                if (is_busy && all[2] != 0) { // rank 0 decides for all
-                    throw_error<CheckpointError>(
-                        {"zero: rank ", rank, " did not ", what, " within ", limit.count(),
-                         " ms, so the call failed on every rank (rank ", access.rank(),
-                         "). Look whether its file system hangs; a larger file_time_out gives it "
-                         "more time."});
-                }
+    if (access.communicator().size() == 1) {
+        return on_every_rank(access, what, [&] { return checked(here); });
+    }
+    constexpr std::chrono::milliseconds between_meetings{100};
+    auto const start = std::chrono::steady_clock::now();
+    RankOutcome own; // the thread's until it is done
+    std::vector<std::uint64_t> all;
+    auto const work = [&](OnCaller on_caller) {
+        constexpr bool is_device = requires { requires Access::Backend::is_device; };
+        auto const of_caller = [&] { return checked(is_device ? on_caller : OnCaller(here)); };
+        own = RankOutcome::of(of_caller);
+    };
+    {
+        FileThread thread(work);
+        for (bool is_busy = true; is_busy;) {
+            bool const is_done = thread.wait_for(between_meetings);
+            bool const is_over =
+                limit.count() > 0 && std::chrono::steady_clock::now() - start > limit;
+            all = exchange_states(access, what,
+                                  !is_done      ? RankState::busy
+                                  : own.failure ? RankState::failed
+                                                : RankState::succeeded,
+                                  is_done ? own.value : 0, is_over ? 1 : 0);
+            std::size_t rank = 0;
+            while (3 * rank < all.size()
+                   && all[3 * rank] != static_cast<std::uint64_t>(RankState::busy)) {
+                ++rank;
+            }
+            is_busy = 3 * rank < all.size();
+            if (is_busy && all[2] != 0) { // rank 0 decides for all
+                throw_error<CheckpointError>(
+                    {"zero: rank ", rank, " did not ", what, " within ", limit.count(),
+                     " ms, so the call failed on every rank (rank ", access.rank(),
+                     "). Look whether its file system hangs; a larger file_time_out gives it "
+                     "more time."});
             }
         }
-        return agree(access, what, own, all);
     }
+    return agree(access, what, own, all);
 }
 
 /// @brief Returns the text of rank 0. Collective; waits.

@@ -25,7 +25,7 @@ begin_checkpoint(Access const& access, CheckpointDirectory const& directory,
     FolderLock lock; // of rank 0
     on_files(
         access, "begin the checkpoint",
-        [&] {
+        [&](OnCaller) {
             if (access.rank() == 0) {
                 manifest.require_valid_extras();
                 directory.begin(name);
@@ -59,7 +59,7 @@ void publish_checkpoint(Access const& access, CheckpointDirectory const& directo
                         std::vector<std::uint64_t> const& checksums, SaveOptions const& options) {
     on_files(
         access, "publish the checkpoint",
-        [&] {
+        [&](OnCaller) {
             if (access.rank() == 0) {
                 for (std::size_t rank = 0; rank < checksums.size(); ++rank) {
                     manifest.files[rank].checksum = checksums[rank];

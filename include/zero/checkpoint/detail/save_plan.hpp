@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/buffer.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"
@@ -11,6 +12,7 @@
 #include "../manifest.hpp"
 #include "file_job.hpp"
 #include "load_plan.hpp"
+#include "on_every_rank.hpp"
 #include "plan_manifest.hpp"
 #include "scalar_fields.hpp"
 
@@ -25,14 +27,16 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Writes a file from the memory of an engine, in place where the host can read it.
+/// @param staging set to the buffer that this takes; the caller frees it
 /// @return the checksum of the file's index
 template <class Access>
-std::uint64_t write_held(Access const& access, FileJob job) {
-    auto const buffer = staging_buffer<typename Access::Backend>();
+std::uint64_t write_held(Access const& access, FileJob job, Buffer<std::byte>& staging,
+                         OnCaller on_caller) {
+    on_caller([&] { staging = staging_buffer<typename Access::Backend>(); });
     auto const copy = [&](void* to, void const* from, std::size_t bytes) {
-        access.copy(to, from, bytes);
+        on_caller([&] { access.copy(to, from, bytes); });
     };
-    return write_file(std::move(job), {buffer.data(), copy});
+    return write_file(std::move(job), {staging.data(), copy});
 }
 
 /// @brief Returns the default name of a checkpoint: "step-" and eight digits.

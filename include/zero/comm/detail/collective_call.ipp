@@ -93,6 +93,13 @@ ZERO_INLINE CallSignature::Words CallSignature::of(CollectiveCall const& call) n
     return signature;
 }
 
+ZERO_COLD_INLINE CallSignature::Words
+CallSignature::of_compared(CollectiveTag const& tag) noexcept {
+    Words signature = of({CollectiveKind::all_gather, DType::int64, words, 0, tag});
+    signature.back() = 0;
+    return signature;
+}
+
 /// The texts of a signature, which end with a zero.
 struct SignatureTexts {
     using Text = std::array<char, CallSignature::text_bytes + 1>;

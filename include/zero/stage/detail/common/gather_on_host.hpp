@@ -51,10 +51,6 @@ through_backend(Communicator& communicator, typename Communicator::Backend::Queu
     return cuts;
 }
 
-/// @brief Whether ranks whose calls differ learn it from the transport; see `Communicator`.
-template <class Communicator>
-inline constexpr bool compares_calls = requires { requires Communicator::compares_calls; };
-
 /// @brief `gather_on_host` without a comparison.
 template <class Communicator>
 [[gnu::cold]] std::vector<std::uint64_t>
@@ -83,8 +79,7 @@ template <class Communicator>
     if (communicator.size() == 1) {
         return;
     }
-    auto const own =
-        CallSignature::of({CollectiveKind::all_gather, DType::int64, CallSignature::words, 0, tag});
+    auto const own = CallSignature::of_compared(tag);
     auto const all = gather_uncompared(communicator, queue, memory,
                                        std::vector<std::uint64_t>(own.begin(), own.end()), tag);
     std::string const difference = CallSignature::first_difference(as_span(all));

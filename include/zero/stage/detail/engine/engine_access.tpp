@@ -48,7 +48,19 @@ void Engine<Config>::require_type(std::size_t parameter, std::size_t type) const
 template <class Config>
 template <class Visitor>
 void Engine<Config>::for_each_full_parameter(Visitor&& visit) {
-    _protocol.require_idle("for_each_full_parameter()");
+    visit_full("for_each_full_parameter()", visit);
+}
+
+/// Visits every parameter. @param call the public function, for messages
+template <class Config>
+template <class Visitor>
+void Engine<Config>::visit_full(char const* call, Visitor&& visit) {
+    _protocol.require_idle(call);
+    if constexpr (!detail::compares_calls<Communicator>) {
+        if (context({}).row.shards_parameters()) { // otherwise one rank may visit alone
+            compare_call(call);
+        }
+    }
     std::optional<Weights<Engine>> weights; // handle of the last parameter's unit
     for (std::size_t parameter = 0; parameter < _layout.parameters().size(); ++parameter) {
         if (!weights || !_layout.is_member(weights->unit(), parameter)) {
@@ -137,9 +149,8 @@ template <class Config>
 [[gnu::cold]] void Engine<Config>::parameters_changed() {
     _protocol.require_idle("parameters_changed()");
     _protocol.require_nothing_held("parameters_changed()");
-    require_healthy();
+    compare_call("parameters_changed()");
     try {
-        detail::compare_call(*_communicator, _queue, *_memory, {"parameters_changed()"});
         // Commands on the compute queue may have made the changes.
         Backend::wait(_queue, Backend::record(_compute), Fence::weights_read);
         _parameters.wait_for_readers();
@@ -261,6 +272,17 @@ StepReport Engine<Config>::last_report() const {
     return report;
 }
 
+/// Compares a call that sends nothing in some stage over the ranks; see `detail::compare_call`.
+template <class Config>
+[[gnu::cold]] void Engine<Config>::compare_call(char const* call) {
+    require_healthy();
+    try {
+        detail::compare_call(*_communicator, _queue, *_memory, {call});
+    } catch (...) {
+        fail();
+    }
+}
+
 template <class Config>
 void Engine<Config>::gather_block(ParameterType* block, std::size_t size) {
     std::size_t elements = 0;
@@ -275,7 +297,7 @@ void Engine<Config>::gather_block(ParameterType* block, std::size_t size) {
              "copy."});
     }
     detail::Drain<Backend> const drain(_compute); // nothing writes to the block after a throw
-    for_each_full_parameter([&](std::size_t parameter, auto values) {
+    visit_full("gather_to()", [&](std::size_t parameter, auto values) {
         if (size != 0 && !values.empty()) {
             Backend::copy_bytes(_compute, block + _layout.first_element(parameter), values.data(),
                                 values.size_bytes());

@@ -174,8 +174,8 @@ public:
     /// In stage 0 every rank takes the weights of rank 0. Collective; waits.
     void publish_master_weights() const {
         wait_to_write("publish_master_weights()");
+        _engine->compare_call("publish_master_weights()");
         guard([&] {
-            compare_call(communicator(), queue(), memory(), {"publish_master_weights()"});
             _engine->_optimizer.each([](auto& store) { store.publish_masters(); });
             if (!_engine->context({}).row.shards_optimizer() && communicator().size() != 1) {
                 broadcast_weights();

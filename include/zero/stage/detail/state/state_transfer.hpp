@@ -138,7 +138,7 @@ public:
         if (layout.parameter_pieces(parameter).empty()) { // frozen in an adopted block: replicated
             load(kind, state, parameter, {0, values.size()}, values.data());
         }
-        std::string const what = tag_text(kind, state, "", "full values of parameter");
+        std::string const what = tag_text(kind, state, "", "values of parameter");
         std::string const name = name_of_array(kind, state);
         CollectiveTag const tag{
             what.c_str(), parameter, layout.parameter(parameter).name.c_str(), name.c_str(),
@@ -180,9 +180,8 @@ public:
                    std::span<float const> values, float divisor, std::size_t root = 0,
                    char const* form = "", Check const& check = {}) {
         auto const& spec = _access.layout().parameter(parameter);
-        std::string const to_set =
-            tag_text(kind, state, form, "parameter and size of values to set");
-        std::string const what = tag_text(kind, state, form, "full values of parameter");
+        std::string const to_set = tag_text(kind, state, form, "values to set");
+        std::string const what = tag_text(kind, state, form, "values of parameter");
         std::string const name = name_of_array(kind, state);
         std::vector<std::uint64_t> sizes;
         CollectiveTag const announcement{to_set.c_str(), 0, "", name.c_str()};
