@@ -233,6 +233,14 @@ TEST_CASE("A limit of live elements makes the pool as small as the largest unit"
     CHECK(in_turn.report.total().in_time != 0); // units 1 and 2 fit together
 }
 
+TEST_CASE("Where the limit has no room, the unit that is needed last is released first") {
+    GatherOptions const gather{.keep_after_forward = GatherOptions::all, .max_live_elements = 384};
+    auto const seen = train(four, gather, forward4, backward4, 1, false);
+    CHECK(seen.text
+          == "gather0 gather1 use0 gather2 use1 use2 free0 free1 gather3 use3 use3 reduce3 free3 "
+             "gather1 use2 reduce2 free2 gather0 use1 reduce1 free1 use0 reduce0 free0 end");
+}
+
 TEST_CASE("A limit that does not hold the largest unit is refused and names it") {
     auto const outcomes = run_and_observe<Transport>(world, [&](Transport& transport) {
         Logged communicator(transport);

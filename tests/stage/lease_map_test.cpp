@@ -25,7 +25,7 @@ struct Model {
         : plan(planned), holder(planned.elements / unit, none), user(planned.elements / unit, none),
           claimed(planned.places.size()), last_use(planned.places.size(), none) {
         std::size_t spare = planned.planned_elements();
-        cuts.insert(spare);
+        cuts.insert({0, spare});
         for (Range const& place : planned.places) {
             cuts.insert(place.begin);
             cuts.insert(place.end);
@@ -44,24 +44,30 @@ struct Model {
         return true;
     }
 
-    /// The longest run of free elements from `begin` on.
-    [[nodiscard]] std::size_t longest_free(std::size_t begin) const {
-        std::size_t longest = 0;
-        std::size_t length = 0;
-        for (std::size_t at = begin / unit; at < holder.size(); ++at) {
-            length = holder[at] == none ? length + unit : 0;
-            longest = std::max(longest, length);
+    /// The elements of the smallest free part from `begin` on that holds `size` elements, or 0.
+    [[nodiscard]] std::size_t best_fit(std::size_t begin, std::size_t size) const {
+        std::size_t best = 0;
+        for (auto cut = cuts.lower_bound(begin); cut != cuts.end(); ++cut) {
+            auto const end = cuts.lower_bound(*cut + size);
+            if (end != cuts.end() && is_free({*cut, *end}) && (best == 0 || *end - *cut < best)) {
+                best = *end - *cut;
+            }
         }
-        return longest;
+        return best;
+    }
+
+    /// The elements that `claim` must take where the place of the bucket is not free, or 0.
+    [[nodiscard]] std::size_t elsewhere(std::size_t bucket, LeaseChoice choice) const {
+        std::size_t const size = plan.places[bucket].size();
+        std::size_t const spare =
+            choice == LeaseChoice::own_place ? 0 : best_fit(plan.planned_elements(), size);
+        return spare == 0 && choice == LeaseChoice::any_place ? best_fit(0, size) : spare;
     }
 
     /// Whether `claim` must succeed.
     [[nodiscard]] bool has_room(std::size_t bucket, LeaseChoice choice) const {
-        std::size_t const size = plan.places[bucket].size();
         return !claimed[bucket].is_empty() || is_free(plan.places[bucket])
-               || (choice != LeaseChoice::own_place
-                   && longest_free(plan.planned_elements()) >= size)
-               || (choice == LeaseChoice::any_place && longest_free(0) >= size);
+               || elsewhere(bucket, choice) != 0;
     }
 
     void set_holder(Range range, std::size_t bucket) {
@@ -128,6 +134,7 @@ private:
         compare_room_after_earlier(bucket);
         bool const expected = _model.has_room(bucket, choice);
         bool const is_own_free = _model.is_free(_plan.places[bucket]);
+        std::size_t const elsewhere = _model.elsewhere(bucket, choice);
         require(_map.claim(bucket, choice) == expected, "room is found wrongly; ");
         require(_map.is_claimed(bucket) == expected, "is_claimed is wrong; ");
         _refused += expected ? 0 : 1;
@@ -143,6 +150,7 @@ private:
         require(is_own_free || choice != LeaseChoice::spare_places
                     || begin >= _plan.planned_elements(),
                 "the place of another is used; ");
+        require(is_own_free || claimed.size() == elsewhere, "another part fits better; ");
         _moved += is_own_free ? 0 : 1;
         _model.claimed[bucket] = claimed;
         _model.set_holder(claimed, bucket);

@@ -71,6 +71,7 @@ void check_trained(std::vector<Seen> const& ranks) {
     for (Seen const& seen : ranks) {
         CHECK(seen.outcome.type == "returned");
         CHECK(seen.has_changed);
+        CHECK(seen.can_train);
     }
 }
 
@@ -152,18 +153,19 @@ TEST_CASE("Gradients that are not registered or not reported are found in a call
                     engine.gradients_ready(0);
                 }
                 engine.end_micro_step();
-                (void)engine.step(0.1).report();
+                return engine.step(0.1).report();
             };
             Seen seen;
             seen.outcome = outcome_of([&] {
-                step(way.is_zero ? 0.0F : 1.0F);
+                (void)step(way.is_zero ? 0.0F : 1.0F);
                 engine.begin_step(); // looks back at the first step
                 engine.cancel_step();
             });
             seen.has_changed = block[0] != 1.0F;
             seen.can_train = true;
             if (way.is_registered && way.is_reported && !way.is_late) {
-                step(0.0F); // in later steps zeros are taken as they are
+                StepReport const later = step(0.0F); // in later steps zeros are taken as they are
+                seen.can_train = later.has_gradients && !later.is_skipped;
             }
             return seen;
         });
@@ -190,6 +192,7 @@ TEST_CASE("Gradients that are not registered or not reported are found in a call
                               .writes = GradientWrites::overwritten,
                               .is_zero = true});
     CHECK(zeros[0].outcome.type == "returned"); // zeros that the model wrote are gradients
+    CHECK(zeros[0].can_train);
 }
 
 TEST_CASE("Stage 3 refuses registered gradients of a unit that was not acquired, and goes on") {
