@@ -5,10 +5,12 @@
 
 #include <zero/comm/checked.hpp>
 #include <zero/comm/recording.hpp>
+#include <zero/comm/sum_over_ranks.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/policy/detail/policy_list.hpp>
 #include <zero/stage/detail/compose/diagnose_stage.hpp>
 #include <zero/stage/detail/compose/stage_base.hpp>
+#include <zero/stage/training_state.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <atomic>
@@ -226,6 +228,39 @@ TEMPLATE_TEST_CASE("Calls that wait do not use the results of aborted collective
     std::string const checked = text_of_construction<ZeroStage<1, Checked<NonBlocking>>>();
     CHECK_THAT(checked, reason);
     CHECK(calls == 0);
+}
+
+TEST_CASE("Over NCCL, ranks that make different calls between steps both get the mismatch") {
+    using Stage = ZeroStage<2, NonBlocking>;
+    auto const visit = [](Stage& engine, NonBlocking&) {
+        engine.for_each_full_parameter([](std::size_t, auto) {});
+    };
+    auto const read = [](Stage& engine, NonBlocking&) {
+        (void)TrainingState(engine).full_fp32_parameter(1);
+    };
+    auto const add = [](Stage&, NonBlocking& communicator) {
+        (void)sum_over_ranks(communicator, 1.0);
+    };
+    auto const check = [](auto const& call, char const* text) {
+        for (Outcome const& outcome :
+             run_and_observe<NonBlocking>(2, [&](NonBlocking& communicator) {
+                 Stage engine(communicator, registration<float>(toy_specs()));
+                 if (communicator.rank() == 0) {
+                     (void)TrainingState(engine).full_fp32_parameter(0);
+                 } else {
+                     call(engine, communicator);
+                 }
+             }).ranks) {
+            CHECK(outcome.type == "CollectiveMismatch"); // not Aborted, with it as the cause
+            CHECK_THAT(outcome.message,
+                       contains_text("'values of parameter 0'") && contains_text(text));
+        }
+    };
+    for (int repetition = 0; repetition < 5; ++repetition) {
+        check(visit, "'for_each_full_parameter()");
+        check(read, "'values of parameter 1'");
+        check(add, "'sum_over_ranks(), sum");
+    }
 }
 
 TEMPLATE_TEST_CASE("Ranks that choose different all-reduces get a LayoutMismatch that names the "

@@ -70,16 +70,23 @@ template <Communicator C, class T>
         Backend::rethrow_failure(queue);
         detail::synchronise_collectives(communicator); // an abort would also have ended the wait
     };
-    if constexpr (requires { requires Backend::is_device; }) {
-        typename Backend::OwnedQueue queue;
-        gather(Backend::handle(queue));
-    } else {
-        gather(Backend::default_compute_queue());
-    }
+    auto const gather_all = [&] {
+        if constexpr (requires { requires Backend::is_device; }) {
+            typename Backend::OwnedQueue queue;
+            gather(Backend::handle(queue));
+        } else {
+            gather(Backend::default_compute_queue());
+        }
+    };
+    gather_all();
     if constexpr (words != 1) {
         std::string const difference =
             detail::CallSignature::first_difference(detail::as_span(sent));
         if (!difference.empty()) {
+            try {
+                gather_all(); // so that all have read the first one, as in `compare_call`
+            } catch (...) {   // a peer has met the others and thrown
+            }
             detail::throw_mismatch(difference);
         }
     }

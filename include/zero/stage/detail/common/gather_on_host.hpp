@@ -80,10 +80,18 @@ template <class Communicator>
         return;
     }
     auto const own = CallSignature::of_compared(tag);
-    auto const all = gather_uncompared(communicator, queue, memory,
-                                       std::vector<std::uint64_t>(own.begin(), own.end()), tag);
-    std::string const difference = CallSignature::first_difference(as_span(all));
+    auto const gather = [&] {
+        return gather_uncompared(communicator, queue, memory,
+                                 std::vector<std::uint64_t>(own.begin(), own.end()), tag);
+    };
+    std::string const difference = CallSignature::first_difference(as_span(gather()));
     if (!difference.empty()) {
+        // Every rank knows it. They meet again, because one that threw at once would abort the
+        // collective while others read its result.
+        try {
+            (void)gather();
+        } catch (...) { // a peer has met the others and thrown
+        }
         throw_mismatch(difference);
     }
 }
