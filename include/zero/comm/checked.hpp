@@ -24,7 +24,8 @@ namespace ZERO_NAMESPACE {
 /// small all-gather and a wait on the host per call: it *synchronises the queue*. Either all ranks
 /// of the group use it or none. Only the first 32 characters of a tag's text are compared. With
 /// UnusedParameters::error, engines on it also compare which parameters got gradients.
-/// @throws CollectiveMismatch on every rank, naming both calls
+/// It has the operations of the other one, the optional ones included.
+/// @throws CollectiveMismatch, in every collective, on every rank, naming both calls
 template <class C>
 class Checked : public detail::CommunicatorDecorator<Checked<C>, C> {
     using Base = detail::CommunicatorDecorator<Checked, C>;

@@ -7,7 +7,8 @@
 namespace ZERO_NAMESPACE {
 
 /// @brief A communicator that counts the calls of another communicator and the payload of each
-/// call, as the caller passed it. It has the optional operations of the other one.
+/// call, as the caller passed it. It has the operations of the other one, the optional ones
+/// included.
 ///
 /// The payload of a reduce-scatter and an all-reduce is the data sent; the payload of an all-gather
 /// is the data received.

@@ -15,9 +15,10 @@ namespace ZERO_NAMESPACE {
 /// @brief A communicator that records its collectives, and everything that an engine on it
 /// enqueues, in a `Timeline`. An engine on another communicator contains no code for it.
 ///
-/// The results have the same bits. Construct and destroy it on the thread of its rank, which
-/// records from then on; if a thread has several, the last one wins. Other threads that call the
-/// engine need a `TimelineScope`.
+/// The results have the same bits. It has the operations of the other communicator, the optional
+/// ones included. Construct and destroy it on the thread of its rank, which records from then on;
+/// if a thread has several, the last one wins. Other threads that call the engine need a
+/// `TimelineScope`.
 template <class C>
 class Timed : public detail::CommunicatorDecorator<Timed<C>, C, TimedBackend<typename C::Backend>> {
     using Base = detail::CommunicatorDecorator<Timed, C, TimedBackend<typename C::Backend>>;
