@@ -39,6 +39,7 @@ TEST_CASE("Invalid cuts, null pointers and unknown roots are rejected with rank 
     CHECK_THROWS_AS(c.broadcast(none, 1, 0, queue, tag), InvalidArgument);
     CHECK_THROWS_AS(c.all_reduce_integers(nullptr, 1, IntegerReduction::sum, queue, tag),
                     InvalidArgument);
+    CHECK_THROWS_AS(c.all_reduce_integers(nullptr, 1, 1, queue, tag), InvalidArgument);
     CHECK_THROWS_WITH(c.broadcast(&value, 1, 1, queue, tag),
                       contains_text("rank 1, which is not in the group of 1"));
     CHECK_THROWS_AS(c.broadcast(&value, 1, -1, queue, tag), InvalidArgument);

@@ -152,6 +152,19 @@ TEST_CASE("Checked finds the same differences, before the inner communicator see
     });
 }
 
+TEST_CASE("The words that ranks exchange keep 32 characters of a text and 96 of a context") {
+    std::string letters(100, ' ');
+    for (std::size_t letter = 0; letter < letters.size(); ++letter) {
+        letters[letter] = static_cast<char>('a' + letter % 23);
+    }
+    using detail::CallSignature;
+    CollectiveTag const tag{letters.data(), 7, letters.data() + 1, letters.data() + 2};
+    auto const words = CallSignature::of({CollectiveKind::broadcast, DType::float32, 12, 3, tag});
+    CHECK(CallSignature::text_of(words.data())
+          == "broadcast of 12 float32 ('" + letters.substr(0, 32) + " 7', first parameter '"
+                 + letters.substr(1, 32) + "', for " + letters.substr(2, 96) + ", root 3)");
+}
+
 TEST_CASE("What a tag has for messages only is not compared") {
     auto const sum = [](auto& communicator) {
         float values[2] = {1.0F, 2.0F};
