@@ -43,7 +43,7 @@ TESTS = {
     "report_store": ["stage/report_figures"], "require_agreement": ["stage/agreement"], "run_threads": ["comm/run_ranks", "comm/run_rank"],
     "safetensors_header": ["checkpoint/safetensors_reader", "checkpoint/safetensors_writer"], "skip_watch": ["stage/skip_limit"],
     "state_table": ["stage/training_state", "stage/training_state_errors"], "step_control": ["stage/no_gradients", "stage/loss_scaler_steps", "stage/skip_limit"],
-    "validate_parameters": ["layout/bad_input"], "validate_registration": ["stage/bad_input", "stage/messages"],
+    "validate_parameters": ["layout/bad_input"], "validate_arguments": ["stage/bad_input", "stage/messages"],
 }
 GENERAL = {"layout": ["layout/sizes", "layout/special_models"], "comm": ["comm/loopback_conformance", "comm/hierarchical"],
            "checkpoint": ["checkpoint/resume", "checkpoint/damaged_file"], "stage": ["stage/parity", "stage/storage"],
