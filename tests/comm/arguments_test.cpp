@@ -51,6 +51,19 @@ TEST_CASE("Invalid cuts, null pointers and unknown roots are rejected with rank 
     CHECK(c.traffic()[CollectiveKind::all_reduce] == CollectiveCount{2, 0, 0});
 }
 
+TEST_CASE("Cuts that descend are rejected on every rank") {
+    auto group = LoopbackCommunicator::make_group(2);
+    auto const queue = HostBackend::default_compute_queue();
+    std::vector<float> values(2);
+    float const* const in = values.data();
+    std::vector<std::size_t> const bad{0, 2, 1};
+    for (LoopbackCommunicator& c : group) {
+        CHECK_THROWS_AS(c.all_gather(in, values.data(), bad, queue), InvalidArgument);
+        CHECK_THROWS_AS(c.all_reduce(in, values.data(), bad, queue), InvalidArgument);
+        CHECK_THROWS_AS(c.reduce_scatter(in, values.data(), bad, queue), InvalidArgument);
+    }
+}
+
 TEST_CASE("A group has at least one rank") {
     for (int const world : {0, -1, -1000}) {
         CHECK_THROWS_AS(LoopbackCommunicator::make_group(world), InvalidArgument);
