@@ -2,7 +2,7 @@
 #include <zero/stage/detail/decision/step_settings.ipp>
 #include <zero/stage/detail/engine/protocol.ipp>
 #include <zero/stage/detail/gradients/readiness.ipp>
-#include <zero/stage/detail/memory/lease_map.ipp>
+#include <zero/stage/detail/memory/bucket_pool.ipp>
 #include <zero/stage/detail/memory/placed_offsets.ipp>
 #include <zero/stage/detail/parameters/gather_schedule.ipp>
 #include <zero/stage/detail/registration/assign_types.ipp>

@@ -23,7 +23,7 @@ namespace {
 using Cuts = std::span<std::size_t const>;
 using Queue = host::Queue*;
 
-/// What every communicator has.
+/// A communicator with no optional part.
 struct Plain {
     using policy_category = CommunicatorCategory;
     using Backend = HostBackend;

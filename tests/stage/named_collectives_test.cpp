@@ -29,7 +29,7 @@ static_assert(LoopbackCommunicator::compares_calls && Checked<Untagged>::compare
 static_assert(!Hierarchical<LoopbackCommunicator, Untagged>::compares_calls);
 static_assert(!zero::detail::compares_calls<Untagged>);
 
-/// What one rank calls with.
+/// The objects that one rank calls.
 template <class Stage, class Communicator>
 struct Caller {
     Communicator& communicator;

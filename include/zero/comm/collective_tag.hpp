@@ -18,8 +18,8 @@ enum class CollectivePurpose : std::uint8_t {
     decide   ///< whether and how a step updates
 };
 
-/// @brief What a collective is called for. Only messages and timelines use it, but transports that
-/// check their calls also compare `what` and `index` between ranks.
+/// @brief The purpose of a collective, for messages and timelines. Transports that check their
+/// calls also compare `what` and `index` between ranks.
 ///
 /// The texts are valid until the call of the collective returns; code that keeps them copies them.
 struct CollectiveTag {

@@ -11,7 +11,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <type_traits>
 
 namespace ZERO_NAMESPACE {
@@ -80,15 +79,7 @@ template <Communicator C, class T>
     };
     gather_all();
     if constexpr (words != 1) {
-        std::string const difference =
-            detail::CallSignature::first_difference(detail::as_span(sent));
-        if (!difference.empty()) {
-            try {
-                gather_all(); // so that all have read the first one, as in `compare_call`
-            } catch (...) {   // a peer has met the others and thrown
-            }
-            detail::throw_mismatch(difference);
-        }
+        detail::CallSignature::require_equal(detail::as_span(sent), gather_all);
     }
     Sum sum = 0;
     for (std::size_t of = 0; of < world; ++of) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/dtype.hpp"
 #include "../collective_tag.hpp"
@@ -95,6 +96,12 @@ public:
     /// @brief Compares the signatures of all ranks, which lie in rank order. Returns a text about
     /// the first one that differs from rank 0's; empty if all are equal.
     static std::string first_difference(std::span<std::uint64_t const> signatures);
+
+    /// @brief Compares them likewise, after an all-gather. Ranks that find a difference meet again
+    /// before they throw: one that threw at once would abort the collective while others read its
+    /// result. @param gather_again repeats the all-gather @throws CollectiveMismatch on every rank
+    static void require_equal(std::span<std::uint64_t const> signatures,
+                              FunctionRef<> gather_again);
 
     /// @brief Returns the text of the call with this signature, as `describe` gives it.
     static std::string text_of(std::uint64_t const* signature);

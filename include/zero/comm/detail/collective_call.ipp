@@ -147,4 +147,16 @@ ZERO_INLINE std::string CallSignature::first_difference(std::span<std::uint64_t 
     return {};
 }
 
+ZERO_COLD_INLINE void CallSignature::require_equal(std::span<std::uint64_t const> signatures,
+                                                   FunctionRef<> gather_again) {
+    std::string const difference = first_difference(signatures);
+    if (!difference.empty()) {
+        try {
+            gather_again();
+        } catch (...) { // a peer has met the others and thrown
+        }
+        throw_mismatch(difference);
+    }
+}
+
 } // namespace ZERO_NAMESPACE::detail

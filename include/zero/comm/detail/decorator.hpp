@@ -37,7 +37,7 @@ public:
     using Backend = B;
     using Queue = typename Backend::Queue;
     static constexpr bool is_checked = requires { requires C::is_checked; };
-    static constexpr bool compares_calls = requires { requires C::compares_calls; };
+    static constexpr bool compares_calls = detail::compares_calls<C>;
 
     [[nodiscard]] int rank() const noexcept { return _inner->rank(); }
     [[nodiscard]] int size() const noexcept { return _inner->size(); }

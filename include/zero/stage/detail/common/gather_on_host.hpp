@@ -84,16 +84,9 @@ template <class Communicator>
         return gather_uncompared(communicator, queue, memory,
                                  std::vector<std::uint64_t>(own.begin(), own.end()), tag);
     };
-    std::string const difference = CallSignature::first_difference(as_span(gather()));
-    if (!difference.empty()) {
-        // Every rank knows it. They meet again, because one that threw at once would abort the
-        // collective while others read its result.
-        try {
-            (void)gather();
-        } catch (...) { // a peer has met the others and thrown
-        }
-        throw_mismatch(difference);
-    }
+    auto const all = gather();
+    auto const gather_again = [&] { (void)gather(); };
+    CallSignature::require_equal(as_span(all), gather_again);
 }
 
 /// @brief `compare_call` where the transport compares no tags; elsewhere a no-op.

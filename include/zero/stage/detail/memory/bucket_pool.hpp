@@ -250,5 +250,5 @@ template <class Stores, class Wanted>
 } // namespace ZERO_NAMESPACE::detail
 
 #if !defined(ZERO_COMPILED)
-#include "lease_map.ipp"
+#include "bucket_pool.ipp"
 #endif
