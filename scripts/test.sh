@@ -90,10 +90,9 @@ failed_tests() {
          }' "$1"
 }
 
-# find_torch: sets ZERO_TORCH to a folder of LibTorch. Installs the Python package torch below the build root, without the packages that only its part for devices loads.
-find_torch() {
+# install_torch: installs the Python package torch below the build root, without the packages that only its part for devices loads.
+install_torch() {
     local python=$build_root/torch_packages/bin/python3
-    [ -z "${ZERO_TORCH:-}" ] || return 0
     if [ ! -f "$build_root/torch_packages/complete" ]; then
         has python3 && python3 -m venv "$build_root/torch_packages" >/dev/null 2>&1 || return 1
         say "torch: installing LibTorch with pip"
@@ -104,6 +103,13 @@ find_torch() {
     if [ ! -f "$build_root/torch_packages/readers" ] && run_quietly timeout 600 "$python" -m pip install safetensors==0.4.5 transformers==4.46.3 'numpy<2' typing_extensions sympy networkx jinja2 fsspec filelock; then
         touch "$build_root/torch_packages/readers"
     fi
+}
+
+# find_torch: sets ZERO_TORCH to a folder of LibTorch.
+find_torch() {
+    local python=$build_root/torch_packages/bin/python3
+    [ -z "${ZERO_TORCH:-}" ] || return 0
+    beside_result torch || install_torch || return 1
     ZERO_TORCH=$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/torch
 }
 
@@ -163,6 +169,36 @@ run_leg() {
     count "$leg" "$log"
 }
 
+# Most of the time of these two goes to the network and to one core, so they run beside the builds of the legs before them.
+declare -A beside=()
+# run_beside WHAT COMMAND...: starts a command, with its output in WHAT.log.
+run_beside() {
+    local what=$1
+    shift
+    mkdir -p "$build_root"
+    set -m # a process group of its own, which the end of this script ends
+    "$@" >"$build_root/$what.log" 2>&1 </dev/null &
+    set +m
+    beside[$what]=$!
+}
+# beside_result WHAT: waits for it and has its exit status. Fails if it was not started.
+beside_result() {
+    [ -n "${beside[$1]:-}" ] || return 1
+    local status=0
+    wait "${beside[$1]}" || status=$?
+    unset "beside[$1]"
+    cat "$build_root/$1.log"
+    return "$status"
+}
+end_beside() { local group; for group in "${beside[@]}"; do kill -TERM -- "-$group" 2>/dev/null || true; done; }
+trap end_beside EXIT
+for leg in "${legs[@]:1}"; do
+    case $leg in
+        torch) [ -n "${ZERO_TORCH:-}" ] || run_beside torch install_torch ;;
+        bare) run_beside bare bash "$root_dir/scripts/bare_root.sh" ;;
+    esac
+done
+
 for leg in "${legs[@]}"; do
     case $leg in
         release)
@@ -185,8 +221,10 @@ for leg in "${legs[@]}"; do
             ;;
         bare)
             started=$SECONDS
-            bash "$root_dir/scripts/bare_root.sh" 2>&1 | tee "$build_root/bare_root.log" || true
-            count bare "$build_root/bare_root.log"
+            [ -n "${beside[bare]:-}" ] || run_beside bare bash "$root_dir/scripts/bare_root.sh"
+            say "bare: waiting for it (its output so far: $build_root/bare.log)"
+            beside_result bare || true
+            count bare "$build_root/bare.log"
             ;;
         asan | tsan)
             sanitized=sanitized_$leg
