@@ -146,6 +146,33 @@ TEMPLATE_TEST_CASE_SIG(
     }
 }
 
+TEST_CASE("Gradients form a block only if each of them lies where its parameter does") {
+    auto const are_block = [](std::size_t moved, bool is_null) {
+        return on_ranks<bool>(1, [&](LoopbackCommunicator& communicator) {
+            Blocks blocks;
+            std::vector<float> elsewhere(total);
+            auto parameters = blocks.registration();
+            if (moved < parameters.size()) {
+                parameters[moved].gradient = is_null ? nullptr : elsewhere.data();
+            }
+            ZeroStage<1> engine(communicator, parameters,
+                                {.storage = Storage::adopted, .adopted_block = blocks.values});
+            bool const is_first = engine.layout().parameter(0).gradient == GradientMemory::block;
+            for (std::size_t index = 1; index < sizes.size(); ++index) {
+                CHECK((engine.layout().parameter(index).gradient == GradientMemory::block)
+                      == is_first);
+            }
+            return is_first;
+        })[0];
+    };
+    CHECK(are_block(sizes.size(), false)); // none is moved
+    for (std::size_t moved = 0; moved < sizes.size(); ++moved) {
+        CAPTURE(moved);
+        CHECK_FALSE(are_block(moved, false));
+        CHECK_FALSE(are_block(moved, true));
+    }
+}
+
 TEST_CASE("Buckets of an adopted block are cut at the capacity of the bucketer") {
     auto const largest = on_ranks<std::size_t>(world, [](LoopbackCommunicator& communicator) {
         Blocks blocks;
