@@ -210,7 +210,8 @@ public:
     void copy_extents(void* receive, bool are_reduced, std::span<std::size_t const> cuts,
                       std::size_t element_bytes, Queue queue);
 
-    /// @brief Enqueues the sum of this rank's extent of all `send` into `out`.
+    /// @brief Enqueues the sum of this rank's extent of all `send` into `out`, added in order of
+    /// rank.
     template <StorageType T>
     static void sum_extent(LoopbackFrame& frame, void* out, std::span<std::size_t const> cuts,
                            Queue queue);
