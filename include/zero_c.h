@@ -255,7 +255,7 @@ ZERO_C_API zero_status zero_loss_scale(zero_engine* engine, float* scale);
 
 /* Ends the last micro-step and the step: norm, clipping, update and, in stages 1 and 2,
  * publication. No unit may be open. A step with an infinite or NaN gradient changes nothing and is
- * no failure; zero_last_report() reports it. Collective; does not wait. */
+ * not a failure; zero_last_report() reports it. Collective; does not wait. */
 ZERO_C_API zero_status zero_step(zero_engine* engine, double learning_rate);
 
 /* A slice of one parameter that this rank updates. A parameter may come in several slices, also on

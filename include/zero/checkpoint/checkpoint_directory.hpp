@@ -39,8 +39,8 @@ public:
     void publish(std::string const& name) const;
 
     /// @brief Removes checkpoints with the smallest numbers beyond `count`, but not the latest.
-    /// Counts the names that are equal to `name` up to the number at their end: "best" and
-    /// "epoch-2" stay beside "step-00000100".
+    /// Counts the names that are equal to `name` up to the number at their end: for "step-00000100"
+    /// it neither counts nor removes "best" and "epoch-2".
     void keep_last(std::size_t count, std::string const& name = "step-0") const {
         remove_beyond(count, name, true);
     }

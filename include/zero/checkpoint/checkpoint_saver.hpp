@@ -33,7 +33,7 @@ namespace ZERO_NAMESPACE {
 /// ranks agree that all have written. Until then earlier checkpoints are the latest. The next
 /// `start` waits for it.
 ///
-/// Memory: `snapshot_bytes` of host memory from the first `start` on, besides that of
+/// Memory: `snapshot_bytes` of host memory from the first `start` on, in addition to that of
 /// `save_checkpoint`. Construct it after the engine, so that it is destroyed first.
 template <class Stage>
 class CheckpointSaver {

@@ -133,7 +133,7 @@ public:
     /// calls none any more. Groups that were split from it go on.
     void leave(std::string_view cause) noexcept { _frame.leave(cause); }
 
-    /// @brief Marks the begin of a body of `run_rank`, which calls it.
+    /// @brief Marks the beginning of a body of `run_rank`, which calls it.
     void begin_run() noexcept { _frame.begin_run(); }
 
     /// @brief Marks the end of a body of `run_rank`. Peers inside the body of the same number that

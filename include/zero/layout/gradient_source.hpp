@@ -29,13 +29,13 @@ bool holds_all_sums(FlatLayout const& layout, StageRow const& row);
 
 /// @brief Returns whether the sums of a type's gradients can lie where the gradients are written,
 /// given that they have the same type and a step has one micro-step
-/// (`GradientReductionOptions::one_micro_step`): `holds_all_sums`, no gradient lies in the
-/// caller's block, and none is written behind its bucket. O(pieces).
+/// (`GradientReductionOptions::one_micro_step`): `holds_all_sums`, no gradient lies in the caller's
+/// block, and none is written after its bucket. O(pieces).
 bool can_sum_in_leases(FlatLayout const& layout, StageRow const& row, std::size_t type = 0);
 
-/// @brief Returns the elements behind a bucket's own in its lease, padding included: room for the
-/// whole gradients of the parameters that lie in several buckets, this one the last of them, and
-/// whose gradients are not caller-owned. Only an adopted block has such parameters.
+/// @brief Returns the elements that follow a bucket's own in its lease, padding included: room for
+/// the whole gradients of the parameters that lie in several buckets, this one the last of them,
+/// and whose gradients are not caller-owned. Only an adopted block has such parameters.
 std::size_t whole_gradient_elements(FlatLayout const& layout, std::size_t bucket);
 
 /// @brief Returns the part of them that belongs to the parameter of a piece: all if this is its

@@ -85,7 +85,7 @@ public:
     using LayoutMaker = FlatLayout (*)(int stage, std::size_t world, std::span<AnyParameter const>,
                                        Options const&, std::span<std::size_t const> unit_order);
 
-    /// @brief Allocates everything and takes over the initial values. Collective; waits.
+    /// @brief Allocates everything and sets the initial values. Collective; waits.
     /// @param number stage number, 0 to 3
     /// @throws InvalidArgument (nothing was sent), LayoutMismatch, CommunicatorError, and whatever
     /// `Parameter::initialise` throws; the other ranks then get Aborted
@@ -310,7 +310,7 @@ public:
     /// and in registration order. Collective; stages 0 to 2 send nothing. Memory: one unit. Waits.
     ///
     /// Stage 3 gathers a unit once if the model registers unit after unit, and again each time its
-    /// parameters continue behind those of another unit.
+    /// parameters continue after those of another unit.
     template <class Visitor>
     void for_each_full_parameter(Visitor&& visit);
 
@@ -410,7 +410,7 @@ public:
     [[nodiscard]] ReductionSchedule schedule() const noexcept { return _schedule; }
 
     /// @brief Returns whether a step has one micro-step: as `reduction.one_micro_step` says, or
-    /// because gradients beside an adopted block are reduced in place, once per step.
+    /// because the gradients of an adopted block are reduced in place, once per step.
     [[nodiscard]] bool has_one_micro_step() const {
         return _options.reduction.one_micro_step
                || (_schedule == ReductionSchedule::boundary && has_gradient_block(_layout));

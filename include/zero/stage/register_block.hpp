@@ -23,7 +23,7 @@ namespace ZERO_NAMESPACE {
 /// @param gradients first element of the gradients, in the same order; null: they lie in the
 /// engine's buckets
 /// @param sizes elements of each parameter; a wrong one shifts all later parameters, and
-/// `describe(engine)` tells elements of the block that lie in none
+/// `describe(engine)` reports elements of the block that lie in none
 /// @param names one per parameter, in the same order; any sized list of texts
 /// @throws InvalidArgument if there are not as many names as sizes
 template <class T, class G, class Names>

@@ -51,7 +51,8 @@ ZERO_COLD_INLINE GroupSources::GroupSources(FlatLayout const& layout,
                                             ManifestScalars const& own, std::size_t groups)
     : stored(groups) {
     Manifest const& manifest = checkpoint.manifest();
-    // One parameter of each pair of groups. Frozen ones decide nothing beside trainable ones.
+    // One parameter of each pair of groups. Frozen ones decide nothing where there are trainable
+    // ones.
     using Pairs = std::map<std::uint64_t, std::string>;
     std::vector<Pairs> sources(groups);   // by group of the engine: group there, parameter
     std::vector<Pairs> frozen(groups);    // the same of frozen parameters

@@ -58,7 +58,7 @@ struct SafetensorsHeader {
     [[nodiscard]] std::string to_json(std::string const& file) const;
 
     /// @brief Reads and checks a JSON text.
-    /// @param file for messages, @param data_bytes number of bytes behind the header
+    /// @param file for messages, @param data_bytes number of bytes after the header
     /// @throws CheckpointError unless the tensors cover the data without gap and overlap, and have
     /// the sizes of their shapes
     [[nodiscard]] static SafetensorsHeader from_json(std::string_view json, std::string const& file,

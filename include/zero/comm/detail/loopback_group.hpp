@@ -53,7 +53,7 @@ public:
     /// @brief Aborts all groups; see `Rendezvous`.
     void abort(std::string_view cause, bool is_provisional) noexcept;
 
-    /// @brief Aborts all groups if this one has failed. A rank that left is no failure.
+    /// @brief Aborts all groups if this one has failed. The departure of a rank is not a failure.
     void spread(Rendezvous const& member) noexcept;
 
 private:
@@ -119,7 +119,7 @@ public:
     }
 
     /// @brief Aborts this group, and no other, because the communicator of the rank is destroyed.
-    /// @param is_unwinding whether an exception destroys it: its handler may tell the cause
+    /// @param is_unwinding whether an exception destroys it: its handler may report the cause
     void leave(std::size_t rank, bool is_unwinding) noexcept;
 
     /// @brief Throws if a rank failed inside the collective. @throws Aborted
@@ -155,7 +155,7 @@ struct LoopbackEventGroup : LoopbackGroup {
 };
 
 /// @brief The frame of every collective of one rank: show the call to the peers, meet them, compare
-/// the calls, let the collective read the peers, part. Used by `Loopback`; owns the tables of
+/// the calls, let the collective read the peers, leave. Used by `Loopback`; owns the tables of
 /// pointers that its commands read.
 template <class B>
 class LoopbackFrame {

@@ -291,8 +291,8 @@ namespace ZERO_NAMESPACE::host::detail {
 /// Elements become doubles by moving bits: exponent and significand move to their places in a
 /// double, and the two bits above the exponent (one of which was the sign) are set. The result is
 /// |x| * 2^-128. Only zeros and subnormal numbers are wrong. A zero becomes 2^-127; its square is
-/// lost beside the square of any element of at least 2^-87, because a double has 53 bits. Smaller
-/// elements are left to the caller.
+/// lost when added to the square of any element of at least 2^-87, because a double has 53 bits.
+/// Smaller elements are left to the caller.
 class ExactSquares {
 public:
     static constexpr std::size_t elements = 512;

@@ -75,8 +75,8 @@ struct Round {
 };
 
 /// @brief The peers of one rank: sends and receives without blocking, polls with the deadline and
-/// the failures of the family in one loop, exchanges heartbeats, and parts from the peers so
-/// that no transfer stays pending. Owns its MPI_Comm. `Collectives` uses it.
+/// the failures of the family in one loop, exchanges heartbeats, and leaves the group so that no
+/// transfer stays pending. Owns its MPI_Comm. `Collectives` uses it.
 ///
 /// Every transfer of data ends in one of three ways: it completes; after a failure the peer
 /// receives and discards it, which it does until this rank has said goodbye; or the peer is silent
@@ -94,7 +94,7 @@ public:
 
     ~Peers() { (void)close(); }
 
-    /// @brief Parts from the peers and frees the MPI_Comm; waits for them at most
+    /// @brief Leaves the group and frees the MPI_Comm; waits for the peers at most
     /// `Options::finish_time_out`, less what a failure has waited before. Returns false if a
     /// transfer stays pending: then the memory that it uses must not be freed. A no-op the second
     /// time.
@@ -160,7 +160,7 @@ private:
 
     static constexpr unsigned turns_at_once = 16; ///< the first polls, without the clock
 
-    /// The time noted for a peer whose data arrived without a look at the clock. The next wait
+    /// The time noted for a peer whose data arrived while the clock was not read. The next wait
     /// replaces it with the time of its own start.
     static constexpr Clock::time_point before_next_wait = Clock::time_point::max();
 

@@ -102,7 +102,7 @@ ZERO_INLINE void Peers::begin(zero::detail::CallSignature::Words const& call) {
     hash ^= hash >> 32U;
     // Ranks that call different collectives do not receive one another's data.
     _tag = 1 + static_cast<int>(hash % static_cast<std::uint64_t>(_largest_tag));
-    if (_number % 8 == 0) { // as often as in a wait: a look costs as much as a small transfer
+    if (_number % 8 == 0) { // as often as in a wait: polling costs as much as a small transfer
         receive_messages();
     }
     throw_if_final();
@@ -213,7 +213,7 @@ ZERO_INLINE void Peers::end(Round& round, Clock::time_point now) noexcept {
     round.is_reducing = false;
 }
 
-/// Gives the core to other threads. A rank that has waited for a while sleeps between its looks at
+/// Yields the core to other threads. A rank that has waited for a while sleeps between two polls of
 /// the network, because its peers may need the core to compute. MPI's own sums take many steps,
 /// each in a poll, so a rank does not sleep in them.
 ZERO_INLINE void Peers::pause(Clock::duration waited, bool is_reducing) {

@@ -39,8 +39,8 @@ struct OrderAgreement {
         numbers[2] = order.is_changed ? 1 : 0;
     }
 
-    /// @brief Returns whether all ranks acquired and gathered units in the same order: the least
-    /// hash is the greatest.
+    /// @brief Returns whether all ranks acquired and gathered units in the same order: the smallest
+    /// hash equals the largest.
     [[nodiscard]] ZERO_HOST_DEVICE constexpr bool is_same() const noexcept {
         return numbers[0] == ~numbers[1];
     }

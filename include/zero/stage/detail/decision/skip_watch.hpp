@@ -40,7 +40,7 @@ namespace ZERO_NAMESPACE::detail {
 [[noreturn, gnu::cold]] void throw_exhausted(FlatLayout const& layout, StepReport const& report,
                                              int rank);
 
-/// @brief Answers steps that were skipped in a row: throws at `skip_limit`, and tells `on_skip` of
+/// @brief Answers steps that were skipped in a row: throws at `skip_limit`, and calls `on_skip` for
 /// the first one. `StepControl` owns it.
 ///
 /// The decision keeps to the limit where it runs (`DecideStep`), so nothing waits for the step that
@@ -84,8 +84,8 @@ public:
 
     void forget_events() noexcept { _end.reset(); }
 
-    /// @brief Looks at a report if one is due, at the beginning of a step. Waits for its step,
-    /// which is not the last one.
+    /// @brief Reads a report if one is due, at the beginning of a step. Waits for its step, which
+    /// is not the last one.
     /// @param serial number of the last step
     /// @throws TooManySkips on every rank; the count then starts again
     void answer(std::uint64_t serial) {
@@ -131,7 +131,7 @@ private:
     typename Config::Communicator* _communicator;
     Queue _queue;
     StepState<Config>* _state;
-    std::uint64_t _watched = no_step; ///< the step whose report is looked at next
+    std::uint64_t _watched = no_step; ///< the step whose report is read next
     std::optional<Event> _end{};      ///< its end, once it is enqueued
 };
 

@@ -96,13 +96,13 @@ public:
     [[nodiscard]] G* callers(std::size_t parameter) const noexcept { return _callers[parameter]; }
 
     /// @brief Whether a gradient in the engine's memory lies in several buckets, so that it is
-    /// written as a whole behind the last of them, and copied into each before its reduction.
+    /// written as a whole after the last of them, and copied into each before its reduction.
     [[nodiscard]] bool is_whole(std::size_t parameter) const noexcept {
         return !_wholes.empty() && _wholes[parameter] != 0;
     }
 
     /// @brief The memory to which the backward pass adds a parameter's gradient: caller-owned, or a
-    /// piece of an open bucket, or behind it. Null if the parameter is frozen or empty.
+    /// piece of an open bucket, or after it. Null if the parameter is frozen or empty.
     [[nodiscard]] G* gradient(std::size_t parameter) const {
         auto const& spec = _layout->parameter(parameter);
         if (_callers[parameter] != nullptr || !spec.trainable || spec.elements == 0) {
@@ -166,7 +166,7 @@ public:
     template <class Chosen>
     void clear(std::size_t bucket, Queue writer, PieceIndices pieces, Chosen const& is_chosen) {
         auto const all = _layout->pieces(bucket);
-        std::size_t next = 0; // index behind the last chosen piece
+        std::size_t next = 0; // index after the last chosen piece
         Range pending{};
         for (std::size_t number = 0; number < pieces.size(); ++number) {
             Piece const& piece = all[pieces[number]];
@@ -245,7 +245,7 @@ public:
               [&](std::size_t parameter) { return !is_written(parameter); });
     }
 
-    /// @brief Takes over the source of a bucket: reduces it, or adds it to the accumulation buffer
+    /// @brief Consumes the source of a bucket: reduces it, or adds it to the accumulation buffer
     /// and reduces that in the last micro-step.
     void take(std::size_t bucket, bool is_first, bool is_last) {
         [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
@@ -283,7 +283,7 @@ private:
     }
 
     /// With poison: fills the memory of a bucket with NaN, which stays in the padding.
-    /// @param further elements behind those of the bucket
+    /// @param further elements after those of the bucket
     void poison_source(std::size_t bucket, Queue writer, G* memory, std::size_t further = 0) {
         if (_poison) {
             Backend::fill(writer, memory, _layout->elements(bucket) + further,
@@ -333,7 +333,7 @@ private:
         Backend::fill(_queue, _copied.data(), _copied.size(), G{});
     }
 
-    /// Lays whole gradients one behind the other, after the elements of their last buckets.
+    /// Places whole gradients one after the other, after the elements of their last buckets.
     [[gnu::cold]] void find_wholes() {
         for (std::size_t bucket = 0; bucket < _layout->trainable_buckets(); ++bucket) {
             std::size_t end = padded_size(_layout->elements(bucket));

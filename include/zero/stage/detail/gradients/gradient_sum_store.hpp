@@ -164,7 +164,7 @@ public:
     }
 
     /// @brief Sums `source` over the ranks into the accumulation buffer: the whole bucket if
-    /// `is_whole` and gradients are replicated, otherwise the own extent. Collective.
+    /// `is_whole` and gradients are replicated, otherwise this rank's extent. Collective.
     template <class From>
     void reduce(std::size_t bucket, From* source, bool is_first, bool is_whole) {
         auto const cuts = _cuts.of(_layout->cuts(bucket));

@@ -192,7 +192,7 @@ public:
     /// again only after the next acquisition.
     [[nodiscard]] std::size_t next_ahead() noexcept;
 
-    /// @brief Starts the search of `next_ahead` behind the last acquisition again.
+    /// @brief Restarts the search of `next_ahead` after the last acquisition.
     void restart_ahead() noexcept { _ahead = _position == none ? 0 : _position + 1; }
     /// @}
 
@@ -258,7 +258,7 @@ public:
     /// recorded one.
     [[nodiscard, gnu::cold]] std::string acquisition_text(std::size_t unit) const;
 
-    /// @brief Takes over what does not depend on the layout: the order and the counts.
+    /// @brief Copies what does not depend on the layout: the order and the counts.
     void continue_from(GatherSchedule& other);
     /// @}
 

@@ -224,8 +224,8 @@ public:
         }
     }
 
-    /// @brief Takes over what does not depend on the layout: readers, the order of acquisitions and
-    /// its counts. The next step then allocates no more than it would have under `other`.
+    /// @brief Copies what does not depend on the layout: readers, the order of acquisitions and its
+    /// counts. The next step then allocates no more than it would have under `other`.
     void continue_from(ParameterScheduler& other) {
         _readers = std::move(other._readers);
         _schedule.continue_from(other._schedule);
@@ -287,8 +287,8 @@ private:
     }
 
     /// Gathers a bucket again that the last acquisition used and still holds: a rank that has
-    /// released it gathers it now. It receives the bits that it has, in the same place, and no
-    /// holder reads meanwhile.
+    /// released it gathers it now. It receives the bits that it has, in the same place; the readers
+    /// of its holders wait for it.
     void gather_again(std::size_t bucket, char const* context) {
         for (Holder const& holder : _holders) {
             Backend::wait(_queue, Backend::record(holder.queue), Fence::weights_read);

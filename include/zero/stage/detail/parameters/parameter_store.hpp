@@ -384,8 +384,8 @@ private:
     PlacedBuffer<T> _placed;
     List<T*> _full; ///< per parameter: replicated values
     CutList _cuts;  ///< cuts of the bucket that is sent
-    /// Pieces and own slices of buckets that are copied between a lease and caller-owned memory,
-    /// because they cannot be communicated in place.
+    /// Pieces of buckets, and this rank's slices, that are copied between a lease and caller-owned
+    /// memory because they cannot be communicated in place.
     BucketCopies<T, Backend> _pieces;
     BucketCopies<T, Backend> _owned;
     SetUpBacklog<Backend> _backlog;

@@ -85,7 +85,7 @@ struct HeldArray {
 /// stored in: master weights, split or block-scaled, in memory of the host or of a device.
 ///
 /// A view of the arrays of one layout. It depends on no element type, so it is compiled once.
-/// `TrainingState` and checkpoints use it. Nothing may use the memory meanwhile.
+/// `TrainingState` and checkpoints use it. Nothing else may use the memory during a call.
 class StateTable {
 public:
     /// Copies bytes between the host and the memory of the state, and waits: `(to, from, bytes)`.
