@@ -17,7 +17,7 @@ namespace ZERO_NAMESPACE {
 /// collectives take them.
 class Cuts {
 public:
-    /// @brief The cuts of no ranks.
+    /// @brief An empty list of offsets.
     constexpr Cuts() = default;
 
     /// @brief The listed offsets, at least one.

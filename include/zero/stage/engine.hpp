@@ -200,7 +200,7 @@ public:
     /// Registered gradients are read from here on. A call that comes before the backward pass has
     /// written them is refused in stage 3 if the unit was neither acquired since the last
     /// micro-step nor leased, and found by the next `begin_step` if it is the first step and all
-    /// gradients are zero. Otherwise it is not noticed: old values are reduced, also if a second
+    /// gradients are zero. Otherwise it is not detected: old values are reduced, even if a second
     /// call follows in time.
     ///
     /// Enqueues the reduction of complete buckets: in stages 0 to 2 every bucket up to the first
@@ -380,7 +380,7 @@ public:
 
     /// @brief Replaces all trackers of the loss scaler, from the next `begin_step` on. Pass the
     /// same state on every rank.
-    /// @throws InvalidArgument if its scale is not positive and finite, is below 2^-126, or lies
+    /// @throws InvalidArgument if its scale is not positive and finite, is below 2^-126, or is
     /// outside the scaler's bounds (without a scaler: is not 1), or if predivide over it is 0 or
     /// infinite as a float
     void set_loss_scaler_state(typename Config::LossScaler::State const& state);
@@ -421,7 +421,7 @@ public:
     [[nodiscard]] MemoryPlan memory_plan() const;
 
     /// @brief Returns the memory plan as a text, and which units and parameters set the size of the
-    /// leases, by name (`describe_leases`). If all parameters lie in one unit, it says what that
+    /// leases, by name (`describe_leases`). If all parameters are in one unit, it says what that
     /// costs. Plans the leases again: O(n log n) in the parameters for usual unit orders.
     [[nodiscard]] std::string describe_memory() const;
 
@@ -433,7 +433,7 @@ public:
 
     /// @brief Returns the options that were set and that this stage does not use, as
     /// `zero::describe(engine)` lists them: "gather.prefetch_elements (stage 3 uses it)".
-    /// Elements of an adopted block that lie in no parameter count as one.
+    /// Elements of an adopted block that are in no parameter count as one.
     [[nodiscard]] std::vector<std::string> unused_options() const;
 
     /// @brief Returns the timeline that a `Timed` communicator records; null if it records none.

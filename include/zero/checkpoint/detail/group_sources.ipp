@@ -99,7 +99,7 @@ ZERO_COLD_INLINE GroupSources::GroupSources(FlatLayout const& layout,
             }
         }
     }
-    // Groups of frozen parameters alone: settings that are not surely theirs are not taken.
+    // A group of frozen parameters alone takes settings only if they are certainly its own.
     for (std::size_t group = 0; group < groups; ++group) {
         for (auto const& [source, parameter] : frozen[group]) {
             users[source].emplace(group, parameter);

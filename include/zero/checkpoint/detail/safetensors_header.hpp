@@ -18,7 +18,7 @@ inline constexpr std::string_view block_checksums = "xxh3_blocks";
 /// @brief The last tensor: checksums of blocks of that tensor's data.
 inline constexpr std::string_view group_checksums = "xxh3_groups";
 
-/// @brief The metadata of a file whose checksums lie beside it: the checksum of its index, in which
+/// @brief The metadata of a file whose checksums are beside it: the checksum of its index, in which
 /// these digits are zeros.
 inline constexpr char const* index_checksum_key = "xxh3_index";
 
@@ -48,7 +48,7 @@ struct SafetensorsHeader {
     }
 
     /// @brief Computes the offsets from types and shapes, and appends the tensors of checksums
-    /// unless these lie in another file.
+    /// unless these are in another file.
     /// @throws CheckpointError for an unknown type, a name that occurs twice or is reserved
     void place(std::string const& file, ChecksumPlace checksums);
 

@@ -93,7 +93,7 @@ public:
     /// last one is 0, so it can carry a number.
     static Words of_compared(CollectiveTag const& tag) noexcept;
 
-    /// @brief Compares the signatures of all ranks, which lie in rank order. Returns a text about
+    /// @brief Compares the signatures of all ranks, which are in rank order. Returns a text about
     /// the first one that differs from rank 0's; empty if all are equal.
     static std::string first_difference(std::span<std::uint64_t const> signatures);
 

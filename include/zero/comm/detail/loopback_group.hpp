@@ -249,7 +249,7 @@ private:
         return _group->events[rank];
     }
 
-    /// The only thread in a call of a rank.
+    /// Refuses a second thread while one is in a call of the rank.
     class SoleThread {
     public:
         SoleThread(LoopbackSlot& slot, CollectiveTag const& tag) : _is_in_use(slot.is_in_use) {
@@ -331,8 +331,8 @@ void LoopbackFrame<B>::collective(CollectiveCall const& call, void const* send, 
             second();
         });
     }
-    // Also after a failure: some of the commands that read the peers may have been enqueued, and
-    // the peers have enqueued theirs.
+    // This runs even after a failure: some of the commands that read the peers may have been
+    // enqueued, and the peers have enqueued theirs.
     record(events(_rank).done, queue, failure);
     own.has_failed = failure != nullptr;
     if (failure != nullptr) {

@@ -158,7 +158,7 @@ ZERO_COLD_INLINE LeasePlan copied_gradients(FlatLayout const& layout, std::size_
     return plan;
 }
 
-/// @brief Returns the bytes of a buffer that holds several parameters at once because they all lie
+/// @brief Returns the bytes of a buffer that holds several parameters at once because they are all
 /// in one unit; 0 for other buffers.
 ZERO_COLD_INLINE std::size_t one_unit_bytes(FlatLayout const& layout, LeasePlan const& plan,
                                             std::size_t element_bytes) {

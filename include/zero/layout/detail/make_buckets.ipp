@@ -206,7 +206,7 @@ public:
                  std::size_t world)
         : _parameters(parameters), _offsets(offsets), _world(world) {}
 
-    /// @brief Returns where a parameter lies in the block.
+    /// @brief Returns where a parameter is in the block.
     [[nodiscard]] Range range(std::size_t index) const {
         return {_offsets[index], _offsets[index] + _parameters[index].elements};
     }

@@ -106,7 +106,7 @@ public:
     [[nodiscard]] std::shared_ptr<Family> const& family() const noexcept { return _family; }
     [[nodiscard]] Round& round(std::size_t number) noexcept { return _rounds[number % 2]; }
 
-    /// @brief Gives the memory into which unwanted data are received; as large as any transfer.
+    /// @brief Sets the memory into which unwanted data is received; as large as any transfer.
     void discard_into(void* memory, std::size_t bytes) noexcept;
 
     /// @brief Begins a collective. @throws CommunicatorError if there was a failure
@@ -132,7 +132,7 @@ public:
     /// @brief Throws if there is a final failure. @throws Aborted, CollectiveMismatch
     void rethrow_failure();
 
-    /// @brief Promises the peers that nothing more is sent here. Does not wait; `close` does.
+    /// @brief Promises the peers that this rank sends nothing more. Does not wait; `close` does.
     void say_goodbye() noexcept;
 
     /// @brief Ends after the current exception: informs the peers, and waits until no transfer is

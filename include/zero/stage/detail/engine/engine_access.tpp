@@ -136,7 +136,7 @@ template <class Config>
     }
 }
 
-/// Asks the caller where its memory lies now.
+/// Asks the caller where its memory is now.
 template <class Config>
 [[gnu::cold]] void Engine<Config>::check_current_memory() const {
     for (std::size_t index = 0; index < _layout.parameters().size(); ++index) {

@@ -154,7 +154,7 @@ public:
                                   char const* asked) const;
 
     /// @brief Returns the index of the first parameter without a gradient in this micro-step; the
-    /// number of parameters if there is none. In a unit with registered gradients, one that lies in
+    /// number of parameters if there is none. In a unit with registered gradients, one that is in
     /// the engine's memory must also have been asked for or handed over: its registration was
     /// probably forgotten.
     [[nodiscard]] std::size_t first_unused(Readiness const& readiness,

@@ -95,7 +95,7 @@ public:
     /// @brief The caller-owned memory of a parameter's gradient, or null.
     [[nodiscard]] G* callers(std::size_t parameter) const noexcept { return _callers[parameter]; }
 
-    /// @brief Whether a gradient in the engine's memory lies in several buckets, so that it is
+    /// @brief Whether a gradient in the engine's memory is in several buckets, so that it is
     /// written as a whole after the last of them, and copied into each before its reduction.
     [[nodiscard]] bool is_whole(std::size_t parameter) const noexcept {
         return !_wholes.empty() && _wholes[parameter] != 0;
@@ -134,7 +134,7 @@ public:
     }
 
     /// @brief The address of element `index` of a bucket of reduced gradients. Unless they are
-    /// replicated, it must lie in this rank's extent.
+    /// replicated, it must be in this rank's extent.
     [[nodiscard]] A* reduced(std::size_t bucket, std::size_t index) const noexcept {
         return _sums.at(bucket, index);
     }
@@ -152,7 +152,7 @@ public:
 
     void close(std::size_t bucket, Event last_use) { _pool.close(bucket, std::move(last_use)); }
 
-    /// @brief Ends a step, whose update reads the sums until `updated`. Where they lie in the
+    /// @brief Ends a step, whose update reads the sums until `updated`. Where they are in the
     /// leases, the backward pass of the next step waits for it.
     void end_step(Event const& updated) {
         if (_sums_in_leases) {

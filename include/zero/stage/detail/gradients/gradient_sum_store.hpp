@@ -146,7 +146,7 @@ public:
     }
 
     /// @brief The address of element `index` of a bucket of reduced gradients. Unless they are
-    /// replicated, it must lie in this rank's extent.
+    /// replicated, it must be in this rank's extent.
     [[nodiscard]] A* at(std::size_t bucket, std::size_t index) const noexcept {
         return _sums_in_sources ? _sources[bucket] + index : _sum.at(bucket, index);
     }

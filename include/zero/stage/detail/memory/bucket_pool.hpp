@@ -2,7 +2,7 @@
 
 /// @file
 /// @brief Leases the memory that buckets in flight share. `layout/lease_plan.hpp` decides how much
-/// memory that is and where each bucket lies; a pool decides who has it now.
+/// memory that is and where each bucket is; a pool decides who has it now.
 
 #include "../../../backend/fence.hpp"
 #include "../../../core/buffer.hpp"

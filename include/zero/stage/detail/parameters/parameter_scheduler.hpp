@@ -123,9 +123,9 @@ public:
         }
     }
 
-    /// @brief Gathers in advance what an acquisition put off because the unit before it was held.
-    /// Other ranks may have released that unit earlier, and gathered then. So it is called before
-    /// anything else is sent, and the gathers of all ranks have one order. Collective.
+    /// @brief Gathers in advance what an acquisition postponed because the unit before it was held.
+    /// Other ranks may have released that unit earlier, and gathered then. It is therefore called
+    /// before anything else is sent, so the gathers of all ranks have one order. Collective.
     void gather_deferred() {
         if (std::exchange(_is_deferred, false)) {
             _schedule.restart_ahead();
@@ -144,7 +144,8 @@ public:
         if (_row.shards_parameters()) {
             forget_holder(unit, reader);
             for (std::size_t const bucket : _layout->unit_buckets(unit)) {
-                // While gathers are put off, the last unit keeps its memory, as on the other ranks.
+                // While gathers are postponed, the last unit keeps its memory, as on the other
+                // ranks.
                 bool const is_over =
                     _schedule.release(bucket) && !(_is_deferred && _schedule.is_last(bucket));
                 if (_schedule.is_used(bucket)) {
