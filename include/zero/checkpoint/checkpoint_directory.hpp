@@ -53,8 +53,8 @@ public:
     }
 
     /// @brief Returns the checkpoint that the file "latest" names: the one with the largest step
-    /// count, and of several such the one that was published last.
-    /// Without that file, the last of `complete()`; empty if there is none.
+    /// count, or of several with that count the one that was published last. Without that file, the
+    /// last of `complete()`; empty if there is none.
     /// @throws CheckpointError that lists the others, if the file names no complete checkpoint: a
     /// program would otherwise start from scratch, or from another one, without noticing it
     [[nodiscard]] std::optional<std::string> latest() const;

@@ -36,8 +36,8 @@ struct GroupSources {
 
     std::vector<std::optional<std::uint64_t>> stored; ///< by group; empty: none, or several
     std::vector<std::string> differences; ///< groups that were merged or divided and differ
-    std::vector<std::string>
-        kept; ///< such groups of frozen parameters alone: they keep the settings of the engine
+    std::vector<std::string> kept;        ///< groups of frozen parameters alone that were merged or
+                                   ///< divided and differ: they keep the settings of the engine
     std::vector<std::string> replaced; ///< groups whose settings are not those of the engine
 };
 
