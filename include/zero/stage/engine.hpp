@@ -103,13 +103,13 @@ public:
     /// @{
 
     /// @brief Starts a step and captures the loss scale with which its gradients are unscaled.
-    /// @throws InvalidArgument if `StageOptions::current_memory` names other memory than was
-    /// registered (nothing was changed); NoGradients on every rank if all gradients of the first
-    /// step lay in caller-owned memory, which `gradients` cleared or which was reported without it,
-    /// and were exactly zero. To check this, the second call waits for the first step.
+    /// @throws InvalidArgument if `StageOptions::current_memory` names memory that differs from the
+    /// registered one (nothing was changed); NoGradients on every rank if all gradients of the
+    /// first step lay in caller-owned memory, which `gradients` cleared or which was reported
+    /// without it, and were exactly zero. To check this, the second call waits for the first step.
     /// CollectiveMismatch in stage 3 if the ranks acquired or gathered units in different orders in
-    /// the last step; that step changed nothing. To check this, a rank that recorded an order or
-    /// gathered other units than before in the last step waits for that step. The other ranks get
+    /// the last step; that step changed nothing. To check this, a rank that recorded an order in
+    /// the last step, or gathered different units in it, waits for that step. The other ranks get
     /// Aborted. TooManySkips on every rank if the last step but one reached `skip_limit`: it and
     /// the last step changed nothing. The engine remains usable, and the count starts again.
     void begin_step();

@@ -66,8 +66,8 @@ public:
         zero::OwnedSlice<typename Base::Composition::EngineConfig,
                          typename Base::Composition::EngineConfig::template TypesAt<0>>;
 
-    /// @brief Refuses a communicator of another type than the stage's, with one sentence instead of
-    /// a list of constructors.
+    /// @brief Refuses a communicator whose type differs from the stage's, with one sentence instead
+    /// of a list of constructors.
     template <class Other>
         requires(detail::is_accepted<N, Policies...>() && !std::is_convertible_v<Other&, Group&>)
     ZeroStage(Other&, List parameters, typename Base::Options const& options = {})

@@ -36,7 +36,7 @@ void* Engine<Config>::gradient_address(std::size_t unit, std::size_t parameter,
     return address;
 }
 
-/// @throws InvalidArgument if the parameter has another type than the one asked for
+/// @throws InvalidArgument if the parameter has a different type from the requested one
 template <class Config>
 void Engine<Config>::require_type(std::size_t parameter, std::size_t type) const {
     if (std::size_t const own = _layout.parameter(parameter).type; own != type) {

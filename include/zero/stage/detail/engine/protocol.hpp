@@ -76,7 +76,7 @@ public:
     void require_gradient_call(char const* call) const;
 
     /// @param is_only whether a step must have one micro-step
-    /// @param reduction says whether that is so because of `one_micro_step`
+    /// @param reduction says whether `one_micro_step` is the reason
     void require_may_begin_micro_step(bool is_only,
                                       GradientReductionOptions const& reduction) const;
 

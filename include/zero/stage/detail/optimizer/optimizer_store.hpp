@@ -297,8 +297,7 @@ public:
         round_masters();
     }
 
-    /// @brief Makes the slices name parameters instead of groups. Nothing may be enqueued that uses
-    /// them.
+    /// @brief Makes the slices name parameters instead of groups. No pending command may use them.
     [[gnu::cold]] void count_by_parameter(MemoryResource& memory) {
         List<Slice> slices(as_span(_slices.slices()));
         for (std::size_t index = 0; index < slices.size(); ++index) {
