@@ -89,8 +89,8 @@ public:
     /// @brief Returns the words of a call.
     static Words of(CollectiveCall const& call) noexcept;
 
-    /// @brief Returns the words of a call that ranks compare by an all-gather of these words. The
-    /// last one is 0, so it can carry a number.
+    /// @brief Returns the words that ranks gather to compare a call. The last one is 0, so it can
+    /// carry a number.
     static Words of_compared(CollectiveTag const& tag) noexcept;
 
     /// @brief Compares the signatures of all ranks, which are in rank order. Returns a text about
