@@ -40,7 +40,7 @@ TESTS = {
     "group_place": ["comm/arguments", "comm/split"], "load_plan": ["checkpoint/reshard", "checkpoint/resume"], "loopback_group": ["comm/abort", "comm/split"],
     "make_buckets": ["layout/bucketer", "layout/sizes", "layout/adopted", "layout/gather_plan"], "place_in_bucket": ["layout/partitioner", "layout/cuts"],
     "place_leases": ["layout/lease_plan", "layout/lease_plan_random"], "read_manifest": ["checkpoint/manifest"], "rendezvous": ["comm/time_out", "comm/abort", "comm/run_ranks"],
-    "report_store": ["stage/report_figures"], "require_agreement": ["stage/agreement"], "run_threads": ["comm/run_ranks", "comm/run_rank"],
+    "figure_store": ["stage/report_figures"], "require_agreement": ["stage/agreement"], "run_threads": ["comm/run_ranks", "comm/run_rank"],
     "safetensors_header": ["checkpoint/safetensors_reader", "checkpoint/safetensors_writer"], "skip_watch": ["stage/skip_limit"],
     "state_table": ["stage/training_state", "stage/training_state_errors"], "step_control": ["stage/no_gradients", "stage/loss_scaler_steps", "stage/skip_limit"],
     "validate_parameters": ["layout/bad_input"], "validate_arguments": ["stage/bad_input", "stage/messages"],
