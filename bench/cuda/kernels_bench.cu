@@ -12,7 +12,7 @@
 #include <vector>
 
 // The passes of a step over the tensors of models with 16 million to 1.5 billion parameters. Each
-// stands beside a twin that only moves the same bytes, and beside the algorithm of CUB that does
+// is compared with a twin that only moves the same bytes, and with the algorithm of CUB that does
 // most of the same work.
 namespace zero { // after a using-directive, cuda could be zero's or the toolkit's namespace
 
@@ -198,7 +198,7 @@ void update(benchmark::State& state) {
     bench::add("update/cuda_two_states/twin",
                copy_twin<float>); // fewer bytes, so compared by bytes per second
     bench::add("update/cuda_two_states/adamw", update<>);
-    // Memory of the caller that begins one element behind an alignment of 16 bytes.
+    // Memory of the caller that begins one element after an alignment of 16 bytes.
     bench::add("flatten/cuda_bfloat16_odd/twin", copy_twin<bfloat16>);
     bench::add("flatten/cuda_bfloat16_odd/zero", flatten<bfloat16, bfloat16, true, 1>);
     bench::add("norm/cuda_float32_odd/twin", norm_twin<float>);

@@ -14,7 +14,7 @@
 #include <vector>
 
 // A step of stage 2 with clipping on the tensors of models with 16 million to 1.5 billion
-// parameters and one rank, bfloat16 parameters and float gradients. It stands beside its parts,
+// parameters and one rank, bfloat16 parameters and float gradients. It is compared with its parts,
 // each in one launch: a copy of the gradients (the reduction over one rank), the norm and the
 // update. The counter `host_us` is the time of the host in `step`, which must be short compared
 // with the device's.

@@ -120,7 +120,7 @@ TEST_CASE("A claim that is given up leaves the memory and its last use as they w
 }
 
 TEST_CASE("A bucket that moves waits for its own last use, so its memory waits for both") {
-    // Bucket 0 lies in the spare place and later in its own. Each use ends on another queue. Bucket
+    // Bucket 0 is in the spare place and later in its own. Each use ends on another queue. Bucket
     // 2 gets the spare place after both: it knows only the last use of bucket 0.
     Pools pools({.places = {{0, 64}, {0, 64}, {0, 64}}, .spares = {64}, .elements = 128});
     REQUIRE(pools.open(1, pools.communication) != nullptr);

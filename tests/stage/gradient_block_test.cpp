@@ -23,7 +23,7 @@ namespace {
 
 constexpr int world = 2;
 
-/// Sizes that lie across the cuts: no parameter starts at a multiple of 128 elements but the first.
+/// Sizes that are across the cuts: no parameter starts at a multiple of 128 elements but the first.
 std::vector<std::size_t> const sizes{1000, 7, 513, 2048, 1};
 constexpr std::size_t total = 3569;
 

@@ -43,7 +43,7 @@ struct CopyPack {
 /// @brief Copies one pack of a table, to a bucket or from it. Consecutive packs are next to each
 /// other in memory, so a warp accesses whole sectors.
 ///
-/// If the memory of a slice is not aligned, each call moves elements that lie apart, and
+/// If the memory of a slice is not aligned, each call moves elements that are not adjacent, and
 /// consecutive calls move neighbouring elements. Hidden, so that CUB's launchers for it are hidden
 /// too.
 template <bool to_bucket, class Tensor, class InBucket>
