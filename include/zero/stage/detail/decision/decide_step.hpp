@@ -12,7 +12,7 @@
 #include "../../../policy/master_weights_policy.hpp"
 #include "../../step_report.hpp"
 #include "../common/step_state.hpp"
-#include "figure_store.hpp"
+#include "report_store.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -23,7 +23,7 @@
 #include "../common/stores_by_type.hpp"
 #include "../optimizer/optimizer_store.hpp"
 #include "decide_step.hpp"
-#include "figure_store.hpp"
+#include "report_store.hpp"
 #include "skip_watch.hpp"
 #include "step_settings.hpp"
 
@@ -274,8 +274,8 @@ public:
           _settings(layout, options.groups.size()), _state(memory, 1, BufferKind::control),
           _groups(memory, _settings.group_count(), BufferKind::control),
           _counts(layout, queue, memory, options.unused_parameters == UnusedParameters::leave),
-          _figures(options.report, options.leaves_out_groups(), _settings.group_count(),
-                   _counts.size(), memory),
+          _report(options.report, options.leaves_out_groups(), _settings.group_count(),
+                  _counts.size(), memory),
           _skips(options, layout, communicator, queue, _state.data()), _drain(queue) {
         set_initial_state();
     }
@@ -325,7 +325,7 @@ public:
         bool const skips =
             Config::LossScaler::skips_overflow || _options->non_finite != NonFinite::step;
         bool const is_inspected =
-            skips || _options->gradient_clipping.has_value() || _figures.is_any();
+            skips || _options->gradient_clipping.has_value() || _report.is_any();
         learning_rate += 0.0; // -0 is the same rate as 0
         StepState<Config>* const state = _state.data();
         if (weight) {
@@ -337,13 +337,13 @@ public:
         Backend::run(_queue, ClearInspection<Config>{state, evidence, order});
         auto* values = reinterpret_cast<std::int64_t*>(&state->integers);
         std::size_t sums = StepIntegers::sums;
-        auto* const unused = _counts.note_unused(used, _figures.figures().unused());
+        auto* const unused = _counts.note_unused(used, _report.figures().unused());
         std::size_t const minima =
             StepIntegers::minima(order.is_compared || !used.empty()) + used.size();
-        if (_figures.is_exchanged()) {
-            _figures.measure(_queue, shard, state, is_inspected);
-            values = _figures.figures().exchanged;
-            sums = _figures.figures().summed();
+        if (_report.is_exchanged()) {
+            _report.measure(_queue, shard, state, is_inspected);
+            values = _report.figures().exchanged;
+            sums = _report.figures().summed();
         } else if (is_inspected) {
             shard.each([&](auto const& store) { store.inspect(&state->integers.inspection); });
         }
@@ -357,7 +357,7 @@ public:
                 state, _groups.data(), group_count(), ++_serial, learning_rate,
                 weight ? 0.0 : divisor(micro_steps), predivide,
                 _options->gradient_clipping.value_or(std::numeric_limits<float>::infinity()),
-                is_inspected, skips, order.is_compared, _figures.figures(), _options->skip_limit});
+                is_inspected, skips, order.is_compared, _report.figures(), _options->skip_limit});
         _counts.decide(state, _groups.data(), unused, learning_rate);
     }
 
@@ -380,7 +380,7 @@ public:
     }
     [[nodiscard]] std::uint64_t serial() const noexcept { return _serial; }
     [[nodiscard]] std::size_t size_bytes() const noexcept {
-        return _state.size_bytes() + _groups.size_bytes() + _figures.size_bytes()
+        return _state.size_bytes() + _groups.size_bytes() + _report.size_bytes()
                + _counts.size_bytes();
     }
 
@@ -462,7 +462,7 @@ public:
         if (found.serial != serial || _serial - serial >= StepState<Config>::reports_kept) {
             throw_report_overwritten(serial, StepState<Config>::reports_kept);
         }
-        return {found, _figures.norms_of(serial)};
+        return {found, _report.norms_of(serial)};
     }
 
     /// @brief Returns the report of the last decided step; all zero before the first. Waits.
@@ -471,7 +471,7 @@ public:
         Backend::rethrow_failure(_queue);
         StepFigures const& last =
             state.reports[state.last_serial % StepState<Config>::reports_kept];
-        return {last, last.serial == 0 ? std::vector<double>{} : _figures.norms_of(last.serial)};
+        return {last, last.serial == 0 ? std::vector<double>{} : _report.norms_of(last.serial)};
     }
 
     /// @brief Throws if no rank delivered a gradient in the last step. Waits for its decision only
@@ -584,7 +584,7 @@ private:
     Buffer<StepState<Config>> _state;
     Buffer<Group> _groups;
     UpdateCounts<Config> _counts;
-    FigureStore<Config> _figures;
+    ReportStore<Config> _report;
     SkipWatch<Config> _skips;
     std::optional<Event> _captured; ///< empty at first and after `forget_events`
     RateText _rate_text;

@@ -122,14 +122,14 @@ struct UnpackFigures {
 /// for, and enqueues the passes that measure them. Without an option it allocates and enqueues
 /// nothing. `StepControl` owns it.
 template <class Config>
-class FigureStore {
+class ReportStore {
 public:
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
 
     /// @param leaves_out whether a group is left out of clipping, which needs the norms of groups
     /// @param parameters how many have a minimum of their own; 0 unless unused ones are left
-    [[gnu::cold]] FigureStore(ReportOptions const& options, bool leaves_out, std::size_t groups,
+    [[gnu::cold]] ReportStore(ReportOptions const& options, bool leaves_out, std::size_t groups,
                               std::size_t parameters, MemoryResource& memory)
         : _options(options), _leaves_out(leaves_out),
           _groups(memory, group_count(groups), BufferKind::control),
