@@ -235,6 +235,9 @@ private:
                       "zero: NcclCommunicator needs a backend whose queue is a pointer, as a "
                       "cudaStream_t is.");
         B::rethrow_failure(queue);
+        if constexpr (requires { B::require_device(0, ""); }) {
+            B::require_device(_session->device(), "a communicator");
+        }
         if (size() == 1) {
             _session->check(call.tag.what);
             B::copy_bytes(queue, receive, send, bytes);

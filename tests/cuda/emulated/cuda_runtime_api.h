@@ -63,11 +63,17 @@ enum cudaDeviceAttr {
     cudaDevAttrConcurrentManagedAccess = 89,
     cudaDevAttrMemoryPoolsSupported = 115
 };
-enum cudaMemoryType { cudaMemoryTypeUnregistered = 0, cudaMemoryTypeDevice = 2 };
+enum cudaMemoryType {
+    cudaMemoryTypeUnregistered = 0,
+    cudaMemoryTypeHost = 1,
+    cudaMemoryTypeDevice = 2
+};
 struct cudaPointerAttributes {
     cudaMemoryType type;
     int device;
+    void* devicePointer;
 };
+#define CUDART_VERSION 13000
 constexpr unsigned cudaEventDefault = 0;
 constexpr unsigned cudaEventDisableTiming = 2;
 constexpr unsigned cudaEventWaitDefault = 0;
@@ -185,15 +191,18 @@ public:
         return found == mappings().end() ? 0 : found->second.second - page;
     }
 
-    static bool holds(void const* memory) {
+    /// Returns the begin of the allocation that holds an address, or null.
+    static void const* begin_of(void const* memory) {
         std::lock_guard const lock(mutex());
         auto const after = mappings().upper_bound(const_cast<void*>(memory));
         if (after == mappings().begin()) {
-            return false;
+            return nullptr;
         }
-        auto const& [base, bytes] = std::prev(after)->second;
-        return memory < static_cast<char*>(base) + bytes;
+        auto const& [begin, mapping] = *std::prev(after);
+        return memory < static_cast<char*>(mapping.first) + mapping.second ? begin : nullptr;
     }
+
+    static bool holds(void const* memory) { return begin_of(memory) != nullptr; }
 
 private:
     static constexpr std::size_t alignment =
@@ -250,10 +259,35 @@ inline std::map<void const*, int>& devices_of_memory() {
     return devices;
 }
 
-inline int device_of(void const* memory) {
+/// The device of memory that every device can access.
+constexpr int every_device = -1;
+
+/// Returns the device of memory, `every_device`, or the current device for memory of no device.
+inline int owner_of(void const* memory) {
     std::lock_guard const lock(devices_mutex);
-    auto const found = devices_of_memory().find(memory);
+    auto const found = devices_of_memory().find(GuardedMemory::begin_of(memory));
     return found == devices_of_memory().end() ? device : found->second;
+}
+
+inline int device_of(void const* memory) {
+    int const owner = owner_of(memory);
+    return owner == every_device ? device : owner;
+}
+
+inline void share_with_every_device(void const* memory) {
+    std::lock_guard const lock(devices_mutex);
+    devices_of_memory()[memory] = every_device;
+}
+
+/// Pairs of a device and another one whose memory it may access.
+inline std::set<std::pair<int, int>>& peers() {
+    static std::set<std::pair<int, int>> all;
+    return all;
+}
+
+inline bool has_peer_access(int from, int to) {
+    std::lock_guard const lock(devices_mutex);
+    return peers().count({from, to}) != 0;
 }
 
 inline void release(void* memory) {
@@ -300,10 +334,29 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
     return cudaSuccess;
 }
 inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, void const* memory) {
-    attributes->type = zero::test::emulated::GuardedMemory::holds(memory)
-                           ? cudaMemoryTypeDevice
-                           : cudaMemoryTypeUnregistered;
-    attributes->device = zero::test::emulated::device_of(memory);
+    using namespace zero::test::emulated;
+    attributes->type = !GuardedMemory::holds(memory)      ? cudaMemoryTypeUnregistered
+                       : owner_of(memory) == every_device ? cudaMemoryTypeHost
+                                                          : cudaMemoryTypeDevice;
+    attributes->device = device_of(memory);
+    bool const is_accessible =
+        attributes->type != cudaMemoryTypeUnregistered
+        && (attributes->device == device || has_peer_access(device, attributes->device));
+    attributes->devicePointer = is_accessible ? const_cast<void*>(memory) : nullptr;
+    return cudaSuccess;
+}
+inline cudaError_t cudaDeviceCanAccessPeer(int* can_access, int device, int peer) {
+    *can_access = device != peer ? 1 : 0;
+    return cudaSuccess;
+}
+inline cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+    std::lock_guard const lock(zero::test::emulated::devices_mutex);
+    zero::test::emulated::peers().insert({zero::test::emulated::device, peer});
+    return cudaSuccess;
+}
+inline cudaError_t cudaDeviceDisablePeerAccess(int peer) {
+    std::lock_guard const lock(zero::test::emulated::devices_mutex);
+    zero::test::emulated::peers().erase({zero::test::emulated::device, peer});
     return cudaSuccess;
 }
 
@@ -346,6 +399,11 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
         }
         event.synchronise();
     }
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
+    *device =
+        zero::test::emulated::runs_at_once(stream) ? zero::test::emulated::device : stream->device;
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
@@ -571,6 +629,7 @@ inline cudaError_t cudaMallocHost(void** memory, std::size_t bytes) {
         using namespace zero::test::emulated;
         page_locked_bytes += GuardedMemory::bytes_of(*memory);
         page_locked_peak = std::max(page_locked_peak, page_locked_bytes);
+        share_with_every_device(*memory);
     }
     return code;
 }
@@ -587,7 +646,11 @@ inline cudaError_t cudaFreeHost(void* memory) {
     return cudaSuccess;
 }
 inline cudaError_t cudaMallocManaged(void** memory, std::size_t bytes) {
-    return cudaMalloc(memory, bytes);
+    cudaError_t const code = cudaMalloc(memory, bytes);
+    if (code == cudaSuccess) {
+        zero::test::emulated::share_with_every_device(*memory);
+    }
+    return code;
 }
 inline cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t) {
     if (!zero::test::emulated::has_pools) {
