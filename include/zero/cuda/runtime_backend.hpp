@@ -10,6 +10,7 @@
 #include "capture_lock.hpp"
 #include "detail/check.hpp"
 #include "detail/clean_up.hpp"
+#include "detail/event_pool.hpp"
 #include "detail/stream_capture.hpp"
 #include "event.hpp"
 #include "owned_stream.hpp"
@@ -45,7 +46,8 @@ struct RuntimeBackend {
 
     static MemoryResource& default_memory() noexcept { return cuda::default_memory(); }
 
-    /// @brief Returns the memory of buffers through which data passes between files and a device.
+    /// @brief Returns host memory that kernels write and the device copies at full speed: the
+    /// reports of steps lie there, and data passes through it between files and a device.
     static MemoryResource& staging_memory() noexcept {
         static PinnedMemory memory;
         return memory;
@@ -149,10 +151,11 @@ struct RuntimeBackend {
     template <class T>
     static T load(T const* value) {
         T result{};
+        detail::SideStream const stream;
         detail::check(
-            cudaMemcpyAsync(&result, value, sizeof(T), cudaMemcpyDeviceToHost, cudaStreamPerThread),
+            cudaMemcpyAsync(&result, value, sizeof(T), cudaMemcpyDeviceToHost, stream.get()),
             "cudaMemcpyAsync");
-        detail::check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
+        detail::check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
         return result;
     }
 

@@ -122,6 +122,10 @@ inline thread_local std::size_t events_made = 0;
 inline thread_local std::size_t page_locked_bytes = 0; ///< page-locked bytes that this thread holds
 inline thread_local std::size_t page_locked_peak = 0;
 
+/// Counts this thread's commands on streams that wait for the legacy stream, or are it, and its
+/// waits for them.
+inline thread_local std::size_t waits_for_legacy = 0;
+
 /// Counts the commands that this thread enqueued.
 inline thread_local std::size_t kernels = 0;
 inline thread_local std::size_t fills = 0;
@@ -224,10 +228,15 @@ inline bool runs_at_once(cudaStream_t stream) {
     return reinterpret_cast<std::uintptr_t>(stream) <= 2;
 }
 
+inline void note_use(cudaStream_t stream) {
+    waits_for_legacy += runs_at_once(stream) ? 1 : 0;
+}
+
 /// Enqueues a command that is too large for a queue's ring, runs it at once, or adds it to the
 /// captured graph.
 template <class Command>
 cudaError_t enqueue(cudaStream_t stream, Command const& command) {
+    note_use(stream);
     if (runs_at_once(stream)) {
         command();
         return cudaSuccess;
@@ -387,6 +396,7 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
         return code;
     }
     ++zero::test::emulated::waits;
+    zero::test::emulated::note_use(stream);
     if (!zero::test::emulated::runs_at_once(stream)) {
         if (zero::test::emulated::spoils(stream->captured)
             || zero::test::emulated::is_forbidden()) {
@@ -460,6 +470,7 @@ inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
     return cudaSuccess;
 }
 inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    zero::test::emulated::note_use(stream);
     event->captured = {};
     event->event = {};
     auto const note_time = [event] {
@@ -652,7 +663,8 @@ inline cudaError_t cudaMallocManaged(void** memory, std::size_t bytes) {
     }
     return code;
 }
-inline cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t) {
+inline cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t stream) {
+    zero::test::emulated::note_use(stream);
     if (!zero::test::emulated::has_pools) {
         return zero::test::emulated::failed(cudaErrorInvalidValue);
     }
@@ -664,6 +676,7 @@ inline cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
         return code;
     }
     note_release(device_of(memory));
+    note_use(stream);
     if (stream == cudaStreamPerThread && device_of(memory) != device) {
         return failed(cudaErrorInvalidValue);
     }

@@ -55,11 +55,12 @@ public:
     using Event = typename Backend::Event;
 
     /// @param state scalars of the step, in backend memory
+    /// @param reports where the host reads them
     SkipWatch(StageOptions<Config> const& options, FlatLayout const& layout,
-              typename Config::Communicator& communicator, Queue queue,
-              StepState<Config>* state) noexcept
+              typename Config::Communicator& communicator, Queue queue, StepState<Config>* state,
+              StepReports* reports) noexcept
         : _options(&options), _layout(&layout), _communicator(&communicator), _queue(queue),
-          _state(state) {
+          _state(state), _reports(reports) {
         expect_after(0, 0);
     }
 
@@ -82,7 +83,9 @@ public:
         }
     }
 
-    void forget_events() noexcept { _end.reset(); }
+    void forget_events() noexcept {
+        _end.reset();
+    }
 
     /// @brief Looks at a report if one is due, at the beginning of a step. Waits for its step,
     /// which is not the last one.
@@ -95,18 +98,23 @@ public:
     }
 
 private:
+    static bool is_in_graph([[maybe_unused]] Event const& event) {
+        if constexpr (requires { event.is_captured(); }) {
+            return event.is_captured();
+        } else {
+            return false;
+        }
+    }
+
     [[gnu::cold]] void look(std::uint64_t serial) {
         Event const end = _end ? *_end : Backend::record(_queue);
-        if constexpr (requires { end.is_captured(); }) {
-            if (end.is_captured()) {
-                return; // while a graph is captured nothing can be read
-            }
+        if (is_in_graph(end)) {
+            return; // while a graph is captured nothing can be read
         }
         Backend::synchronise(end);
         Backend::rethrow_failure(_queue);
         rethrow_failure_of(*_communicator);
-        StepFigures const found =
-            Backend::load(&_state->reports[_watched % StepState<Config>::reports_kept]);
+        StepFigures const found = _reports->of(_watched);
         _end.reset();
         if (found.serial != _watched) { // captured, and not run or overwritten since
             expect_after(serial, 0);
@@ -131,6 +139,7 @@ private:
     typename Config::Communicator* _communicator;
     Queue _queue;
     StepState<Config>* _state;
+    StepReports* _reports;
     std::uint64_t _watched = no_step; ///< the step whose report is looked at next
     std::optional<Event> _end{};      ///< its end, once it is enqueued
 };
