@@ -70,6 +70,9 @@ struct HasOptionsHash : Plain {
 struct HasScratch : Plain {
     std::size_t scratch_bytes(std::size_t) const noexcept;
 };
+struct SharesProcess : Plain {
+    bool shares_process() const noexcept;
+};
 struct ForgetsEvents : Plain {
     void forget_events() noexcept;
 };
@@ -95,6 +98,8 @@ std::string offers() {
         requires(C const& c) { c.scratch_bytes(1); }, 'b');
     add(
         requires(C& c) { c.forget_events(); }, 'f');
+    add(
+        requires(C const& c) { c.shares_process(); }, 'p');
     return result;
 }
 
@@ -112,15 +117,15 @@ TEMPLATE_TEST_CASE(
     "A decorated communicator has an optional operation exactly if the other one has "
     "it",
     "", Plain, Accumulates, ReducesTogether, ComparesCalls, IsChecked, Rethrows, Synchronises,
-    HasOptionsHash, HasScratch, ForgetsEvents, LoopbackCommunicator) {
+    HasOptionsHash, HasScratch, ForgetsEvents, SharesProcess, LoopbackCommunicator) {
     std::string const offered = offers<TestType>();
-    CHECK((offered == std::string(9, '-')) == std::is_same_v<TestType, Plain>);
+    CHECK((offered == std::string(10, '-')) == std::is_same_v<TestType, Plain>);
     CHECK(offers<Recording<TestType>>() == offered);
     CHECK(offers<Timed<TestType>>() == offered);
-    CHECK(offers<Checked<TestType>>() == with(offered, "--ck---b-"));
-    CHECK(offers<Recording<Checked<TestType>>>() == with(offered, "--ck---b-"));
+    CHECK(offers<Checked<TestType>>() == with(offered, "--ck---b--"));
+    CHECK(offers<Recording<Checked<TestType>>>() == with(offered, "--ck---b--"));
     // Two levels have a hash, memory and events of their own, and pass failures on.
-    std::string const of_two_levels = "----rsobf";
+    std::string const of_two_levels = "----rsobfp";
     CHECK(offers<Hierarchical<TestType, TestType>>() == with(offered, of_two_levels));
     CHECK(offers<Hierarchical<Plain, TestType>>() == of_two_levels);
     CHECK(offers<Hierarchical<TestType, Plain>>() == of_two_levels);

@@ -156,6 +156,10 @@ namespace ZERO_NAMESPACE {
 /// `BufferKind::communicator` that the communicator holds if no reduction is larger than
 /// `largest_bucket_bytes`, its decorators included. The memory plan shows them in a row of their
 /// own.
+/// - optional, `shares_process()`, const and noexcept: whether ranks of the group are threads of
+/// one process, each with a device of its own. An engine then waits, when a step begins, for the
+/// step before the last one: the host must not fill the launch queue of a device while another
+/// device waits for a launch.
 /// - optional, `forget_events()`, noexcept: drops the events that the communicator keeps. Call it
 /// when all earlier commands of this rank are ordered before all later ones, as for the capture of
 /// a graph, where kept events are invalid.

@@ -200,6 +200,11 @@ public:
     /// @throws TimedOut, NcclError, Aborted
     void synchronise() { _session->synchronise(); }
 
+    /// @brief See `Communicator`: true for groups of `make_group`, and their parts. The library
+    /// does not know whether the caller's own communicators, or ranks that joined by a unique id,
+    /// are threads; such threads wait themselves (`StepTicket::wait`).
+    [[nodiscard]] bool shares_process() const noexcept { return _session->shares_process(); }
+
     /// @brief Returns whether an abort, of any cause, has freed NCCL's communicator; every call
     /// throws then. Thread-safe.
     [[nodiscard]] bool is_aborted() const noexcept { return _session->handle() == nullptr; }

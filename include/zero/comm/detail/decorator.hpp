@@ -121,6 +121,12 @@ public:
         _inner->synchronise();
     }
 
+    [[nodiscard]] bool shares_process() const noexcept
+        requires requires(C const& inner) { inner.shares_process(); }
+    {
+        return _inner->shares_process();
+    }
+
     void forget_events() noexcept
         requires requires(C& inner) { inner.forget_events(); }
     {

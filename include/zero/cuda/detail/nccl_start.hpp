@@ -223,6 +223,9 @@ inline std::unique_ptr<NcclSession> split_group(NcclSession& parent, int color, 
         session =
             std::make_unique<NcclSession>(interfaces, part.handle, true, rank, world,
                                           parent.device(), parent.options(), std::move(part.cause));
+        if (parent.shares_process()) {
+            session->share_process();
+        }
         session->open("the start of a part of the group");
     } catch (...) {
         zero::detail::report_failure(
@@ -353,6 +356,9 @@ start_group(NcclInterface interfaces, std::span<int const> devices, NcclOptions 
         NcclResult const result = nccl->init_rank(handle, world, id, rank, options.mode);
         sessions.push_back(std::make_unique<NcclSession>(interfaces, handle, true, rank, world,
                                                          device, options, cause));
+        if (world > 1) {
+            sessions.back()->share_process();
+        }
         require_success(
             *nccl, result,
             zero::detail::text({"ncclCommInitRankConfig on rank ", rank, " of ", world}));

@@ -7,6 +7,7 @@
 #include "../../step_report.hpp"
 #include "../common/step_state.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -47,6 +48,10 @@ namespace ZERO_NAMESPACE::detail {
 /// has just been enqueued. The watch looks at the report of the step before it, which is equal on
 /// every rank, so all ranks throw in the same `begin_step`. Without `on_skip` it looks only at a
 /// step that can have reached the limit: once in as many steps while none is skipped.
+///
+/// The watch also keeps the host from running ahead where ranks share a process: before a step it
+/// waits for the step before the last one. Otherwise the full launch queue of one device could
+/// block the launch for which another device waits.
 template <class Config>
 class SkipWatch {
 public:
@@ -78,6 +83,9 @@ public:
 
     /// @brief Notes the end of a step.
     void end_step(std::uint64_t serial, Event const& done) {
+        if (shares_process(*_communicator)) {
+            _ends[serial % 2] = done;
+        }
         if (serial == _watched) {
             _end = done;
         }
@@ -85,6 +93,7 @@ public:
 
     void forget_events() noexcept {
         _end.reset();
+        _ends = {};
     }
 
     /// @brief Looks at a report if one is due, at the beginning of a step. Waits for its step,
@@ -92,6 +101,9 @@ public:
     /// @param serial number of the last step
     /// @throws TooManySkips on every rank; the count then starts again
     void answer(std::uint64_t serial) {
+        if (Event const& before_last = _ends[(serial + 1) % 2]; !is_in_graph(before_last)) {
+            Backend::synchronise(before_last);
+        }
         if (serial > _watched) {
             look(serial);
         }
@@ -142,6 +154,7 @@ private:
     StepReports* _reports;
     std::uint64_t _watched = no_step; ///< the step whose report is looked at next
     std::optional<Event> _end{};      ///< its end, once it is enqueued
+    std::array<Event, 2> _ends{}; ///< of the last two steps; complete unless ranks share a process
 };
 
 } // namespace ZERO_NAMESPACE::detail
