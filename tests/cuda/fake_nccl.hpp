@@ -13,6 +13,7 @@
 
 #include <zero/core/convert.hpp>
 #include <zero/core/storage_types.hpp>
+#include <zero/cuda/nccl_options.hpp>
 #include <zero/host/queue.hpp>
 
 #include <algorithm>
@@ -65,7 +66,7 @@ public:
     }
 
     Result init_rank(Handle& handle, int world, cuda::NcclUniqueId const& id, int rank,
-                     cuda::NcclMode mode) noexcept override {
+                     cuda::NcclOptions const& options) noexcept override {
         std::uint64_t number = 0;
         std::memcpy(&number, id.bytes.data(), sizeof(number));
         std::lock_guard const lock(_mutex);
@@ -73,7 +74,7 @@ public:
         if (group == nullptr) {
             group = std::make_shared<Group>(world);
         }
-        auto* const comm = new Comm(group, rank, mode == cuda::NcclMode::non_blocking);
+        auto* const comm = new Comm(group, rank, options.mode == cuda::NcclMode::non_blocking);
         ++live;
         {
             std::lock_guard const group_lock(group->mutex);

@@ -323,7 +323,7 @@ int main() {
             "cudaGetDevice failed", [&] { (void)Communicator::from_unique_id(id, 0, 1, options); });
         zero::cuda::NcclHandle handle = nullptr;
         auto const result = zero::cuda::linked_nccl().nccl->init_rank(
-            handle, 1, zero::cuda::make_unique_id(zero::cuda::linked_nccl()), 0, options.mode);
+            handle, 1, zero::cuda::make_unique_id(zero::cuda::linked_nccl()), 0, options);
         expect(result == zero::cuda::NcclResult::unhandled_cuda_error && handle == nullptr,
                "NCCL makes nothing");
         expect_error<zero::CommunicatorError>("cudaGetDeviceCount failed", [&] {

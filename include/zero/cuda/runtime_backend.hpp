@@ -28,7 +28,11 @@ namespace ZERO_NAMESPACE::cuda {
 struct RuntimeBackend {
     using Queue = cudaStream_t;
     using Event = cuda::Event;
-    using OwnedQueue = OwnedStream; ///< an engine owns one for its communication
+    /// @brief The stream that an engine owns for its communication. A collective that is ready
+    /// starts before further blocks of the model: other ranks wait for it.
+    struct OwnedQueue : OwnedStream {
+        OwnedQueue() : OwnedStream(StreamPriority::highest) {}
+    };
 
     /// @brief Slices in device memory; `range(first, count)` is the argument of `inspect`, `update`
     /// and the other operations on slices.
@@ -39,7 +43,7 @@ struct RuntimeBackend {
     static constexpr bool copies_arguments =
         true; ///< a table of pointers may change as soon as the operation is enqueued
 
-    static Queue handle(OwnedQueue& stream) noexcept { return stream.get(); }
+    static Queue handle(OwnedStream& stream) noexcept { return stream.get(); }
 
     /// @brief Returns no stream: the caller must name the stream on which the model runs.
     static Queue default_compute_queue() noexcept { return unset_stream(); }

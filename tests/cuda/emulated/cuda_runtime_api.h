@@ -85,6 +85,7 @@ struct CUstream_st {
           device(of) {}
     zero::host::DelayingQueue queue;
     int device;
+    int priority = 0; ///< smaller numbers go first
     std::mutex mutex; ///< any thread may enqueue on a stream, but only one at a time on a queue
     zero::test::emulated::CapturePoint captured{};
 };
@@ -373,6 +374,21 @@ inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
     std::lock_guard const lock(zero::test::emulated::streams_mutex);
     *stream = new CUstream_st(zero::test::emulated::streams().size(), zero::test::emulated::device);
     zero::test::emulated::streams().insert(*stream);
+    return cudaSuccess;
+}
+inline cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags,
+                                                int priority) {
+    cudaError_t const code = cudaStreamCreateWithFlags(stream, flags);
+    (*stream)->priority = priority;
+    return code;
+}
+inline cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+    *priority = stream->priority;
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {

@@ -134,6 +134,33 @@ inline void check_options(NcclOptions const& options) {
     }
 }
 
+/// @brief Checks how collectives are launched. @throws InvalidArgument naming the option
+inline void check_launches(NcclLibrary& nccl, NcclOptions const& options) {
+    bool const is_range = options.min_ctas >= 0
+                          && (options.max_ctas == 0
+                              || (options.max_ctas > 0 && options.min_ctas <= options.max_ctas));
+    if (!is_range) {
+        zero::detail::throw_error<InvalidArgument>(
+            {"zero: NcclOptions::min_ctas is ", options.min_ctas, " and max_ctas ",
+             options.max_ctas, "; they are at least 1, or 0 for NCCL's choice, and in order."});
+    }
+    if (options.cluster_size && (*options.cluster_size < 0 || *options.cluster_size > 8)) {
+        zero::detail::throw_error<InvalidArgument>({"zero: NcclOptions::cluster_size is ",
+                                                    *options.cluster_size,
+                                                    "; it must be from 0 to 8."});
+    }
+    int const least = options.cta_policy == NcclCtaPolicy::library ? 0
+                      : options.cta_policy == NcclCtaPolicy::zero  ? 22800
+                                                                   : 22700;
+    if (nccl.header_version() < least) {
+        zero::detail::throw_error<InvalidArgument>(
+            {"zero: NcclOptions::cta_policy needs NCCL ", nccl_version_text(least),
+             ", and the program was compiled with the header of NCCL ",
+             nccl_version_text(nccl.header_version()),
+             "; leave it as it is, or compile with a newer one."});
+    }
+}
+
 /// @brief Performs the checks that precede every way to start. @throws InvalidArgument,
 /// NcclVersionMismatch
 inline void check_start(NcclInterface interfaces, NcclOptions const& options) {
@@ -145,6 +172,7 @@ inline void check_start(NcclInterface interfaces, NcclOptions const& options) {
 /// NCCL_COMM_BLOCKING to the requested mode. @throws InvalidArgument, NcclVersionMismatch
 inline void check_making(NcclInterface interfaces, NcclOptions const& options) {
     check_start(interfaces, options);
+    check_launches(*interfaces.nccl, options);
     bool const is_blocking = options.mode == NcclMode::blocking;
     char const* const variable = interfaces.system->variable("NCCL_COMM_BLOCKING");
     if (variable != nullptr && std::string_view(variable) == (is_blocking ? "0" : "1")) {
@@ -257,7 +285,7 @@ inline std::unique_ptr<NcclSession> join_group(NcclInterface interfaces, NcclUni
     check_rank(rank, world);
     int const device = current_device(*interfaces.system);
     NcclHandle handle = nullptr;
-    NcclResult const result = interfaces.nccl->init_rank(handle, world, id, rank, options.mode);
+    NcclResult const result = interfaces.nccl->init_rank(handle, world, id, rank, options);
     auto session = std::make_unique<NcclSession>(interfaces, handle, true, rank, world, device,
                                                  options, std::make_shared<NcclAbortCause>());
     require_success(
@@ -353,7 +381,7 @@ start_group(NcclInterface interfaces, std::span<int const> devices, NcclOptions 
         require_success(*system, system->set_device(device),
                         zero::detail::text({"cudaSetDevice(", device, ")"}));
         NcclHandle handle = nullptr;
-        NcclResult const result = nccl->init_rank(handle, world, id, rank, options.mode);
+        NcclResult const result = nccl->init_rank(handle, world, id, rank, options);
         sessions.push_back(std::make_unique<NcclSession>(interfaces, handle, true, rank, world,
                                                          device, options, cause));
         if (world > 1) {
