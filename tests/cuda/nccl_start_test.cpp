@@ -285,6 +285,32 @@ TEST_CASE("Devices that are missing or named twice are refused before NCCL is ca
     CHECK(script.journal.take().empty());
 }
 
+TEST_CASE(
+    "A device may be named for several ranks from NCCL 2.30 on if NCCL's variable allows it") {
+    Script script;
+    auto const start = [&] {
+        return Communicator::make_group(script.interfaces(), std::array{1, 1}, script.options)
+            .size();
+    };
+    auto const refused = [&](char const* text) {
+        CHECK_THAT(message_of<InvalidArgument>([&] { (void)start(); }), contains_text(text));
+        CHECK(script.journal.take().empty());
+    };
+    script.system.variables["NCCL_MULTI_RANK_GPU_ENABLE"] = "1";
+    refused(
+        "CUDA device 1 is named for several ranks, which NCCL allows from version 2.30 on if the "
+        "environment variable NCCL_MULTI_RANK_GPU_ENABLE is 1 (this is NCCL 2.28.9, and the "
+        "variable is 1)");
+    script.nccl.library = 23000;
+    CHECK(start() == 2);
+    auto const lines = script.journal.take();
+    CHECK(std::count(lines.begin(), lines.end(), "set_device 1") == 4);
+    script.system.variables["NCCL_MULTI_RANK_GPU_ENABLE"] = "0";
+    refused("this is NCCL 2.30.0, and the variable is 0");
+    script.system.variables.clear();
+    refused("this is NCCL 2.30.0, and the variable is not set");
+}
+
 TEST_CASE("Ranks of one process learn each other's cause") {
     Script script;
     auto ranks = Communicator::make_group(script.interfaces(), std::array{0, 1}, script.options);

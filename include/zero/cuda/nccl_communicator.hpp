@@ -97,9 +97,10 @@ public:
         return BasicNcclCommunicator(detail::join_launched_group(interfaces, options));
     }
 
-    /// @brief Creates a group in this process, one rank per device, in rank order. Leaves the
-    /// current device unchanged.
-    /// @param devices each at most once, for one rank each
+    /// @brief Creates a group in this process, one rank for each named device, in rank order.
+    /// Leaves the current device unchanged.
+    /// @param devices each at most once, except with NCCL 2.30 and later if the environment
+    /// variable NCCL_MULTI_RANK_GPU_ENABLE is 1
     /// @throws InvalidArgument; as `from_unique_id`
     static std::vector<BasicNcclCommunicator> make_group(NcclInterface interfaces,
                                                          std::span<int const> devices,

@@ -331,7 +331,27 @@ inline std::unique_ptr<NcclSession> join_launched_group(NcclInterface interfaces
                           + " (another port can be given in ZERO_NCCL_PORT)");
 }
 
-inline void check_devices(NcclSystem& system, std::span<int const> devices) {
+/// @brief Refuses a device that is named for several ranks, unless NCCL allows it.
+/// @throws InvalidArgument
+inline void check_repeated_device(NcclInterface interfaces, int device) {
+    constexpr int least_version = 23000;
+    char const* const variable = interfaces.system->variable("NCCL_MULTI_RANK_GPU_ENABLE");
+    int version = 0;
+    require_success(*interfaces.nccl, interfaces.nccl->get_version(version), "ncclGetVersion");
+    if (version < least_version || variable == nullptr || std::string_view(variable) != "1") {
+        zero::detail::throw_error<InvalidArgument>(
+            {"zero: CUDA device ", device,
+             " is named for several ranks, which NCCL allows from version 2.30 on if the "
+             "environment "
+             "variable NCCL_MULTI_RANK_GPU_ENABLE is 1 (this is NCCL ",
+             nccl_version_text(version), ", and the variable is ",
+             variable == nullptr ? "not set" : variable,
+             "). Use Loopback<cuda::Backend> for several ranks on one device."});
+    }
+}
+
+inline void check_devices(NcclInterface interfaces, std::span<int const> devices) {
+    NcclSystem& system = *interfaces.system;
     int count = 0;
     require_success(system, system.device_count(count), "cudaGetDeviceCount");
     if (devices.empty()) {
@@ -346,21 +366,18 @@ inline void check_devices(NcclSystem& system, std::span<int const> devices) {
         }
         auto const* const end = devices.data() + rank;
         if (std::find(devices.data(), end, device) != end) {
-            zero::detail::throw_error<InvalidArgument>(
-                {"zero: CUDA device ", device,
-                 " is named for several ranks; NCCL needs a device per rank. Use "
-                 "Loopback<cuda::Backend> for several ranks on one device."});
+            check_repeated_device(interfaces, device);
         }
     }
 }
 
-/// @brief Starts one rank per device in this process, as ncclCommInitAll does. Also creates
-/// non-blocking communicators, which that function cannot.
+/// @brief Starts a rank for each named device in this process, as ncclCommInitAll does. Also
+/// creates non-blocking communicators, which that function cannot.
 inline std::vector<std::unique_ptr<NcclSession>>
 start_group(NcclInterface interfaces, std::span<int const> devices, NcclOptions const& options) {
     auto& [nccl, system] = interfaces;
     check_making(interfaces, options);
-    check_devices(*system, devices);
+    check_devices(interfaces, devices);
     DeviceScope const scope(*system);
     NcclUniqueId id;
     require_success(*nccl, nccl->get_unique_id(id), "ncclGetUniqueId");
