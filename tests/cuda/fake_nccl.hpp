@@ -47,7 +47,8 @@ public:
     std::atomic<int> aborted{0};
     std::atomic<int> destroyed{0};
     std::atomic<int> mismatches{0};
-    std::atomic<int> hanging{0};    ///< kernels that wait for a kernel of another rank
+    std::atomic<std::size_t> most_calls{0}; ///< calls of the kernel that has most
+    std::atomic<int> hanging{0};            ///< kernels that wait for a kernel of another rank
     std::atomic<int> collisions{0}; ///< unjoined jobs that another communicator of the thread met,
                                     ///< or that another thread joined
 
@@ -418,6 +419,7 @@ private:
         Stream const stream = comm.stream;
         {
             std::lock_guard const lock(_mutex);
+            most_calls = std::max(most_calls.load(), comm.waiting.size());
             kernel = &_kernels.emplace_back(
                 Kernel{this, comm.group, comm.is_aborted, comm.rank, std::move(comm.waiting)});
             comm.waiting.clear();

@@ -153,6 +153,19 @@ public:
         run(call, send, receive, call.count * sizeof(T), cuts, queue);
     }
 
+    /// @brief See `Communicator`: the all-gathers that `body` calls on `queue` are one group of
+    /// NCCL.
+    /// @throws what `all_gather` and `body` throw, which aborts the communicator
+    template <class Body>
+    void grouped(Queue queue, Body const& body) {
+        if (size() == 1) {
+            body();
+        } else {
+            require_usable(queue);
+            _session->grouped(queue, body);
+        }
+    }
+
     /// @copydoc reduce_scatter
     template <class T>
     void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
@@ -235,15 +248,19 @@ private:
         return {static_cast<std::size_t>(rank()), static_cast<std::size_t>(size())};
     }
 
+    void require_usable(Queue queue) const {
+        B::rethrow_failure(queue);
+        if constexpr (requires { B::require_device(0, ""); }) {
+            B::require_device(_session->device(), "a communicator");
+        }
+    }
+
     void run(zero::detail::CollectiveCall const& call, void const* send, void* receive,
              std::size_t bytes, std::span<std::size_t const> cuts, Queue queue) {
         static_assert(std::is_convertible_v<Queue, StreamHandle>,
                       "zero: NcclCommunicator needs a backend whose queue is a pointer, as a "
                       "cudaStream_t is.");
-        B::rethrow_failure(queue);
-        if constexpr (requires { B::require_device(0, ""); }) {
-            B::require_device(_session->device(), "a communicator");
-        }
+        require_usable(queue);
         if (size() == 1) {
             _session->check(call.tag.what);
             B::copy_bytes(queue, receive, send, bytes);
