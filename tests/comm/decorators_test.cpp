@@ -70,6 +70,12 @@ struct HasOptionsHash : Plain {
 struct HasScratch : Plain {
     std::size_t scratch_bytes(std::size_t) const noexcept;
 };
+struct SharesProcess : Plain {
+    bool shares_process() const noexcept;
+};
+struct Groups : Plain {
+    void grouped(Queue, auto const&);
+};
 struct ForgetsEvents : Plain {
     void forget_events() noexcept;
 };
@@ -95,13 +101,17 @@ std::string offers() {
         requires(C const& c) { c.scratch_bytes(1); }, 'b');
     add(
         requires(C& c) { c.forget_events(); }, 'f');
+    add(
+        requires(C const& c) { c.shares_process(); }, 'p');
+    add(detail::GroupsGathers<C>, 'g');
     return result;
 }
 
-/// `offers` of a decorator that has the parts in `own` whatever it decorates.
+/// `offers` of a decorator that has the parts in `own` whatever it decorates, and lacks those that
+/// are blank there.
 std::string with(std::string offered, std::string const& own) {
     for (std::size_t part = 0; part < own.size(); ++part) {
-        offered[part] = own[part] == '-' ? offered[part] : own[part];
+        offered[part] = own[part] == '-' ? offered[part] : own[part] == ' ' ? '-' : own[part];
     }
     return offered;
 }
@@ -112,18 +122,18 @@ TEMPLATE_TEST_CASE(
     "A decorated communicator has an optional operation exactly if the other one has "
     "it",
     "", Plain, Accumulates, ReducesTogether, ComparesCalls, IsChecked, Rethrows, Synchronises,
-    HasOptionsHash, HasScratch, ForgetsEvents, LoopbackCommunicator) {
+    HasOptionsHash, HasScratch, ForgetsEvents, SharesProcess, Groups, LoopbackCommunicator) {
     std::string const offered = offers<TestType>();
-    CHECK((offered == std::string(9, '-')) == std::is_same_v<TestType, Plain>);
+    CHECK((offered == std::string(11, '-')) == std::is_same_v<TestType, Plain>);
     CHECK(offers<Recording<TestType>>() == offered);
     CHECK(offers<Timed<TestType>>() == offered);
-    CHECK(offers<Checked<TestType>>() == with(offered, "--ck---b-"));
-    CHECK(offers<Recording<Checked<TestType>>>() == with(offered, "--ck---b-"));
+    CHECK(offers<Checked<TestType>>() == with(offered, "--ck---b-- "));
+    CHECK(offers<Recording<Checked<TestType>>>() == with(offered, "--ck---b-- "));
     // Two levels have a hash, memory and events of their own, and pass failures on.
-    std::string const of_two_levels = "----rsobf";
+    std::string const of_two_levels = "----rsobfp ";
     CHECK(offers<Hierarchical<TestType, TestType>>() == with(offered, of_two_levels));
-    CHECK(offers<Hierarchical<Plain, TestType>>() == of_two_levels);
-    CHECK(offers<Hierarchical<TestType, Plain>>() == of_two_levels);
+    CHECK(offers<Hierarchical<Plain, TestType>>() == with(offers<Plain>(), of_two_levels));
+    CHECK(offers<Hierarchical<TestType, Plain>>() == with(offers<Plain>(), of_two_levels));
     STATIC_REQUIRE(Communicator<Timed<TestType>> && Communicator<Checked<Recording<TestType>>>);
 }
 

@@ -264,4 +264,24 @@ TEST_CASE("The count of zeros and the norms of groups in a report have the bits 
     });
 }
 
+TEST_CASE("The stream that an engine makes for its communication has the highest priority",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    int least = 0;
+    int greatest = 0;
+    cuda::detail::check(cudaDeviceGetStreamPriorityRange(&least, &greatest),
+                        "cudaDeviceGetStreamPriorityRange");
+    auto const priority_of = [](cudaStream_t stream) {
+        int priority = 1;
+        cuda::detail::check(cudaStreamGetPriority(stream, &priority), "cudaStreamGetPriority");
+        return priority;
+    };
+    cuda::Backend::OwnedQueue queue;
+    cuda::OwnedStream const models;
+    CHECK(priority_of(cuda::Backend::handle(queue)) == greatest);
+    CHECK(priority_of(models.get()) == least);
+}
+
 } // namespace zero::test::engine_test

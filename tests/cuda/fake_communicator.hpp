@@ -45,8 +45,7 @@ public:
         cuda::NcclOptions const nccl_options{.time_out = options.time_out,
                                              .finish_time_out = std::chrono::seconds(20),
                                              .watch_interval = std::chrono::milliseconds(5),
-                                             .mode = mode,
-                                             .native_all_reduce = false};
+                                             .mode = mode};
         std::vector<FakeNcclCommunicator> ranks;
         for (auto& rank : Base::make_group({&fakes->nccl, &fakes->system}, devices, nccl_options)) {
             ranks.push_back(FakeNcclCommunicator(fakes, std::move(rank)));

@@ -13,6 +13,7 @@
 
 #include <zero/core/convert.hpp>
 #include <zero/core/storage_types.hpp>
+#include <zero/cuda/nccl_options.hpp>
 #include <zero/host/queue.hpp>
 
 #include <algorithm>
@@ -46,7 +47,8 @@ public:
     std::atomic<int> aborted{0};
     std::atomic<int> destroyed{0};
     std::atomic<int> mismatches{0};
-    std::atomic<int> hanging{0};    ///< kernels that wait for a kernel of another rank
+    std::atomic<std::size_t> most_calls{0}; ///< calls of the kernel that has most
+    std::atomic<int> hanging{0};            ///< kernels that wait for a kernel of another rank
     std::atomic<int> collisions{0}; ///< unjoined jobs that another communicator of the thread met,
                                     ///< or that another thread joined
 
@@ -65,7 +67,7 @@ public:
     }
 
     Result init_rank(Handle& handle, int world, cuda::NcclUniqueId const& id, int rank,
-                     cuda::NcclMode mode) noexcept override {
+                     cuda::NcclOptions const& options) noexcept override {
         std::uint64_t number = 0;
         std::memcpy(&number, id.bytes.data(), sizeof(number));
         std::lock_guard const lock(_mutex);
@@ -73,7 +75,7 @@ public:
         if (group == nullptr) {
             group = std::make_shared<Group>(world);
         }
-        auto* const comm = new Comm(group, rank, mode == cuda::NcclMode::non_blocking);
+        auto* const comm = new Comm(group, rank, options.mode == cuda::NcclMode::non_blocking);
         ++live;
         {
             std::lock_guard const group_lock(group->mutex);
@@ -417,6 +419,7 @@ private:
         Stream const stream = comm.stream;
         {
             std::lock_guard const lock(_mutex);
+            most_calls = std::max(most_calls.load(), comm.waiting.size());
             kernel = &_kernels.emplace_back(
                 Kernel{this, comm.group, comm.is_aborted, comm.rank, std::move(comm.waiting)});
             comm.waiting.clear();

@@ -1,7 +1,8 @@
 // The communicator over the real NCCL, compiled by the host compiler alone. Without a device it
 // links, compares versions, makes an id, and fails to start with typed errors. With devices it
 // starts a rank on each (threads of this process) and moves data: one device is enough to call
-// NCCL, several move data between ranks.
+// NCCL, several move data between ranks. With --ranks-per-device N one device has several ranks and
+// runs NCCL's kernels (NCCL 2.30 and later, NCCL_MULTI_RANK_GPU_ENABLE=1).
 
 #include <zero/core/buffer.hpp>
 #include <zero/core/host_memory_resource.hpp>
@@ -16,7 +17,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <future>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -239,9 +239,11 @@ void run_rank(Communicator& communicator, int device) {
     }
 }
 
-void check_devices(int count, NcclOptions const& options) {
-    std::vector<int> devices(static_cast<std::size_t>(count));
-    std::iota(devices.begin(), devices.end(), 0);
+void check_devices(int count, int ranks_per_device, NcclOptions const& options) {
+    std::vector<int> devices;
+    for (int rank = 0; rank < count * ranks_per_device; ++rank) {
+        devices.push_back(rank / ranks_per_device);
+    }
     auto ranks = Communicator::make_group(devices, options);
     std::vector<std::thread> threads;
     for (Communicator& rank : ranks) {
@@ -292,7 +294,16 @@ void check_bounded_runs() {
 
 } // namespace
 
-int main() {
+int main(int count, char** arguments) {
+    int ranks_per_device = 1;
+    if (count == 3 && std::strcmp(arguments[1], "--ranks-per-device") == 0) {
+        ranks_per_device = std::atoi(arguments[2]);
+    }
+    if ((count != 1 && count != 3) || ranks_per_device < 1
+        || (count == 3 && std::strcmp(arguments[1], "--ranks-per-device") != 0)) {
+        std::fprintf(stderr, "usage: %s [--ranks-per-device N]\n", arguments[0]);
+        return 2;
+    }
     ::unsetenv("WORLD_SIZE");
     ::unsetenv("RANK");
     int devices = 0;
@@ -313,9 +324,9 @@ int main() {
         for (auto const mode :
              {zero::cuda::NcclMode::non_blocking, zero::cuda::NcclMode::blocking}) {
             options.mode = mode;
-            std::printf("%d devices, %s\n", devices,
+            std::printf("%d devices, %d ranks on each, %s\n", devices, ranks_per_device,
                         mode == zero::cuda::NcclMode::blocking ? "blocking" : "non-blocking");
-            check_devices(devices, options);
+            check_devices(devices, ranks_per_device, options);
         }
     } else {
         std::printf("skipped: no CUDA device: everything that moves data\n");
@@ -323,7 +334,7 @@ int main() {
             "cudaGetDevice failed", [&] { (void)Communicator::from_unique_id(id, 0, 1, options); });
         zero::cuda::NcclHandle handle = nullptr;
         auto const result = zero::cuda::linked_nccl().nccl->init_rank(
-            handle, 1, zero::cuda::make_unique_id(zero::cuda::linked_nccl()), 0, options.mode);
+            handle, 1, zero::cuda::make_unique_id(zero::cuda::linked_nccl()), 0, options);
         expect(result == zero::cuda::NcclResult::unhandled_cuda_error && handle == nullptr,
                "NCCL makes nothing");
         expect_error<zero::CommunicatorError>("cudaGetDeviceCount failed", [&] {

@@ -191,4 +191,42 @@ TEST_CASE("Bad arguments are refused before any call, and the communicator stays
     CHECK(script.journal.take() == Lines{"broadcast 0 -> 0, 3 float32 from 2", "record"});
 }
 
+TEST_CASE(
+    "A group of all-gathers is one group of NCCL with one event, also where cuts are uneven, and "
+    "an error inside closes it before the abort") {
+    Script script;
+    auto communicator = script.communicator();
+    std::vector<std::size_t> const even{0, 2, 4, 6};
+    std::vector<std::size_t> const uneven{0, 1, 1, 3};
+    auto const gather = [&](std::vector<std::size_t> const& cuts) {
+        communicator.all_gather(script.at<float>(0), script.at<float>(100), cuts, script.queue());
+    };
+    communicator.grouped(script.queue(), [&] {
+        gather(even);
+        gather({0, 0, 0, 0});
+        gather(uneven);
+    });
+    auto lines = script.journal.take();
+    CHECK(std::count(lines.begin(), lines.end(), "group_start") == 1);
+    CHECK(std::count(lines.begin(), lines.end(), "group_end") == 1);
+    CHECK(lines.front() == "group_start");
+    CHECK(lines[1] == "all_gather 0 -> 100, 2 float32");
+    CHECK(lines.size() == 6); // two broadcasts
+    CHECK(lines[4] == "group_end");
+    CHECK(lines[5] == "record");
+    gather(even); // afterwards each call stands for itself again
+    CHECK(script.journal.take() == Script::Lines{"all_gather 0 -> 100, 2 float32", "record"});
+    script.nccl.results["broadcast"] = cuda::NcclResult::system_error;
+    CHECK_THROWS_AS(communicator.grouped(script.queue(),
+                                         [&] {
+                                             gather(even);
+                                             gather(uneven);
+                                         }),
+                    cuda::NcclError);
+    lines = script.journal.take();
+    REQUIRE(lines.size() >= 3);
+    CHECK(lines[lines.size() - 2] == "group_end");
+    CHECK(lines.back() == "abort");
+}
+
 } // namespace zero::test::nccl_calls_test

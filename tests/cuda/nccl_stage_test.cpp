@@ -361,4 +361,33 @@ TEST_CASE(
     CHECK_THAT(refused.ranks[0].message, contains_text("rank 1 acquires unit 2 as number 1"));
 }
 
+TEST_CASE(
+    "The all-gathers at the end of a step in stages 1 and 2 are one group of NCCL, and give the "
+    "bits of single ones") {
+    auto const run = []<int N>(std::integral_constant<int, N>) {
+        using Stage = ZeroStage<N, NonBlocking, Half>;
+        std::size_t buckets = 0;
+        std::size_t most_calls = 0;
+        run_nccl_ranks<NonBlocking>(3, [&](NonBlocking& communicator) {
+            typename Stage::Options options;
+            options.bucketer.bucket_bytes = 128;
+            Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
+            for (std::uint64_t step = 0; step < 2; ++step) {
+                (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step);
+            }
+            (void)engine.step_count(); // waits
+            if (communicator.rank() == 0) {
+                buckets = engine.layout().trainable_buckets();
+                most_calls = communicator.fakes->nccl.most_calls;
+            }
+        });
+        CAPTURE(N, buckets);
+        CHECK(buckets > 2);
+        CHECK(most_calls >= buckets); // more if a bucket is cut unevenly
+        CHECK(train_on<N, NonBlocking, Half>(3) == train_on<N, LoopbackCommunicator, Half>(3));
+    };
+    run(std::integral_constant<int, 1>());
+    run(std::integral_constant<int, 2>());
+}
+
 } // namespace zero::test::nccl_stage_test

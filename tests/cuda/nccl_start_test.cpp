@@ -145,6 +145,50 @@ TEST_CASE("Ranks and options out of range are refused before NCCL is called") {
     CHECK(script.journal.take().empty());
 }
 
+TEST_CASE(
+    "The number of blocks, the cluster size and the policy of collectives reach NCCL, and values "
+    "out of range are refused") {
+    Script script;
+    script.options.min_ctas = 2;
+    script.options.max_ctas = 16;
+    script.options.cluster_size = 4;
+    script.options.cta_policy = cuda::NcclCtaPolicy::zero;
+    CHECK(failure<InvalidArgument>(script) == "nothing was thrown");
+    CHECK(script.journal.take()[0] == "init_rank 1 of 3 id 0 ctas 2 to 16 cluster 4 policy 3");
+    auto const refused = [](auto const& change, char const* text) {
+        Script other;
+        change(other);
+        CHECK_THAT(failure<InvalidArgument>(other), contains_text(text));
+        CHECK_THROWS_AS(
+            Communicator::make_group(other.interfaces(), std::array{0, 1}, other.options),
+            InvalidArgument);
+        CHECK(other.journal.take().empty());
+    };
+    refused([](Script& of) { of.options.min_ctas = -1; }, "min_ctas is -1 and max_ctas 0");
+    refused([](Script& of) { of.options.max_ctas = -1; }, "min_ctas is 0 and max_ctas -1");
+    refused(
+        [](Script& of) {
+            of.options.min_ctas = 9;
+            of.options.max_ctas = 8;
+        },
+        "min_ctas is 9 and max_ctas 8");
+    refused([](Script& of) { of.options.cluster_size = 9; }, "cluster_size is 9");
+    refused([](Script& of) { of.options.cluster_size = -1; }, "cluster_size is -1");
+    refused(
+        [](Script& of) {
+            of.nccl.header = 22707;
+            of.options.cta_policy = cuda::NcclCtaPolicy::zero;
+        },
+        "cta_policy needs NCCL 2.28.0, and the program was compiled with the header of NCCL "
+        "2.27.7");
+    refused(
+        [](Script& of) {
+            of.nccl.header = 22602;
+            of.options.cta_policy = cuda::NcclCtaPolicy::efficiency;
+        },
+        "cta_policy needs NCCL 2.27.0");
+}
+
 TEST_CASE("Header and library must match, and the error names both versions") {
     Script script;
     SECTION("an older library") {
@@ -239,6 +283,32 @@ TEST_CASE("Devices that are missing or named twice are refused before NCCL is ca
     CHECK_THROWS_AS(start({-1}), InvalidArgument);
     CHECK_THROWS_WITH(start({1, 2, 1}), contains_text("Loopback<cuda::Backend>"));
     CHECK(script.journal.take().empty());
+}
+
+TEST_CASE(
+    "A device may be named for several ranks from NCCL 2.30 on if NCCL's variable allows it") {
+    Script script;
+    auto const start = [&] {
+        return Communicator::make_group(script.interfaces(), std::array{1, 1}, script.options)
+            .size();
+    };
+    auto const refused = [&](char const* text) {
+        CHECK_THAT(message_of<InvalidArgument>([&] { (void)start(); }), contains_text(text));
+        CHECK(script.journal.take().empty());
+    };
+    script.system.variables["NCCL_MULTI_RANK_GPU_ENABLE"] = "1";
+    refused(
+        "CUDA device 1 is named for several ranks, which NCCL allows from version 2.30 on if the "
+        "environment variable NCCL_MULTI_RANK_GPU_ENABLE is 1 (this is NCCL 2.28.9, and the "
+        "variable is 1)");
+    script.nccl.library = 23000;
+    CHECK(start() == 2);
+    auto const lines = script.journal.take();
+    CHECK(std::count(lines.begin(), lines.end(), "set_device 1") == 4);
+    script.system.variables["NCCL_MULTI_RANK_GPU_ENABLE"] = "0";
+    refused("this is NCCL 2.30.0, and the variable is 0");
+    script.system.variables.clear();
+    refused("this is NCCL 2.30.0, and the variable is not set");
 }
 
 TEST_CASE("Ranks of one process learn each other's cause") {

@@ -96,14 +96,15 @@ public:
         return note("get_unique_id");
     }
     Result init_rank(Handle& handle, int ranks, cuda::NcclUniqueId const& id, int own,
-                     cuda::NcclMode mode) noexcept override {
+                     cuda::NcclOptions const& options) noexcept override {
         handle = result_of("init_rank") == Result::success
                          || result_of("init_rank") == Result::in_progress
                      ? this
                      : nullptr;
         return note("init_rank", std::to_string(own) + " of " + std::to_string(ranks) + " id "
                                      + std::to_string(std::to_integer<int>(id.bytes[0]))
-                                     + (mode == cuda::NcclMode::blocking ? " blocking" : ""));
+                                     + (options.mode == cuda::NcclMode::blocking ? " blocking" : "")
+                                     + launches(options));
     }
     bool can_split = true;
     bool has_split() noexcept override { return can_split; }
@@ -185,6 +186,21 @@ public:
     Result deregister_memory(Handle, void*) noexcept override { return note("deregister_memory"); }
 
 private:
+    static std::string launches(cuda::NcclOptions const& options) {
+        std::string text;
+        if (options.min_ctas != 0 || options.max_ctas != 0) {
+            text += " ctas " + std::to_string(options.min_ctas) + " to "
+                    + std::to_string(options.max_ctas);
+        }
+        if (options.cluster_size) {
+            text += " cluster " + std::to_string(*options.cluster_size);
+        }
+        if (options.cta_policy != cuda::NcclCtaPolicy::library) {
+            text += " policy " + std::to_string(static_cast<int>(options.cta_policy));
+        }
+        return text;
+    }
+
     Result result_of(char const* function) {
         auto const found = results.find(function);
         return found == results.end() ? Result::success : found->second;
@@ -318,8 +334,7 @@ struct Script {
     cuda::NcclOptions options{.time_out = std::chrono::milliseconds(100),
                               .finish_time_out = std::chrono::milliseconds(50),
                               .watch_interval = std::chrono::milliseconds(0),
-                              .mode = cuda::NcclMode::non_blocking,
-                              .native_all_reduce = false};
+                              .mode = cuda::NcclMode::non_blocking};
     std::byte memory[1024]{};
 
     Script() { nccl.base = memory; }

@@ -101,6 +101,8 @@ void acquire_in_stage_3(LoopbackCommunicator& communicator) {
 void loss_scale(LoopbackCommunicator& communicator) {
     using Config = detail::StageConfig<2, Parameters<bfloat16>, DynamicLossScaler>::EngineConfig;
     detail::StepState<Config> state{};
+    detail::StepReports reports{};
+    state.reports = &reports;
     state.scaler = DynamicLossScaler::initial(state.scaler_options);
     state.captured_scale = state.scaler.scale;
     detail::GroupState<AdamW> group{};

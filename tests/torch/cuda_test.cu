@@ -71,10 +71,7 @@ template <class Zero, class Body>
 std::vector<double> train(Body const& body) {
     std::vector<double> losses;
     zero::run_ranks<Communicator>(1, [&](Communicator& communicator) {
-        zero::torch::CachingAllocator allocator;
-        zero::cuda::AllocatorMemory memory(allocator, c10::cuda::getCurrentCUDAStream().stream());
         typename Zero::Options options;
-        options.memory = &memory;
         Model model;
         model->to(at::kCUDA);
         body(communicator, model, options, losses);

@@ -55,6 +55,10 @@ public:
                + detail::scratch_bytes_of(this->inner(), largest_bucket_bytes);
     }
 
+    /// @brief Hides the operation: each call is compared, which waits.
+    template <class Body>
+    void grouped(Queue queue, Body const& body) = delete;
+
 private:
     /// Does not check the arguments: the inner communicator does.
     template <class T, class Forward>

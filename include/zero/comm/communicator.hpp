@@ -81,6 +81,11 @@ concept ReducesIntegersTogether = requires(C& communicator, std::int64_t* intege
     communicator.all_reduce_integers(integers, std::size_t{}, std::size_t{}, queue, tag);
 };
 
+/// @brief Whether all-gathers may start together: the optional `grouped` of a `Communicator`.
+template <class C>
+concept GroupsGathers = requires(C& communicator, typename C::Backend::Queue queue,
+                                 void (*const body)()) { communicator.grouped(queue, body); };
+
 /// @brief Whether ranks whose calls differ learn it from the transport: the optional
 /// `compares_calls` of a `Communicator`.
 template <class C>
@@ -145,6 +150,9 @@ namespace ZERO_NAMESPACE {
 /// - optional, `static constexpr bool compares_calls = true`: ranks that make different calls, or
 /// the same with different tags, get CollectiveMismatch. Without it an engine compares its calls
 /// between steps by one more all-gather each.
+/// - optional, `grouped(queue, body)`: calls `body()`, which calls `all_gather` on `queue` any
+/// number of times and does nothing else with the queue. The transport may start them together when
+/// `body` returns. An engine publishes updated buckets so.
 /// - optional, `rethrow_failure()`: throws an error that the transport detected after its calls
 /// returned. Call it after waiting for the queue, before using a collective's result
 /// (`detail::wait_for_collectives`).
@@ -156,6 +164,10 @@ namespace ZERO_NAMESPACE {
 /// `BufferKind::communicator` that the communicator holds if no reduction is larger than
 /// `largest_bucket_bytes`, its decorators included. The memory plan shows them in a row of their
 /// own.
+/// - optional, `shares_process()`, const and noexcept: whether ranks of the group are threads of
+/// one process, each with a device of its own. An engine then waits, when a step begins, for the
+/// step before the last one: the host must not fill the launch queue of a device while another
+/// device waits for a launch.
 /// - optional, `forget_events()`, noexcept: drops the events that the communicator keeps. Call it
 /// when all earlier commands of this rank are ordered before all later ones, as for the capture of
 /// a graph, where kept events are invalid.

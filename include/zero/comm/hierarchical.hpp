@@ -264,6 +264,11 @@ public:
     }
 
     /// @brief See `Communicator`.
+    [[nodiscard]] bool shares_process() const noexcept {
+        return detail::shares_process(*_intra) || detail::shares_process(*_inter);
+    }
+
+    /// @brief See `Communicator`.
     void forget_events() noexcept {
         _used = {};
         if constexpr (requires { _intra->forget_events(); }) {

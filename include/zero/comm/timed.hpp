@@ -38,6 +38,26 @@ public:
     /// @brief Returns the timeline; null if nothing is recorded.
     [[nodiscard]] Timeline* timeline() const noexcept { return _timeline; }
 
+    /// @brief Records one span for all collectives of a group.
+    template <class Body>
+        requires detail::GroupsGathers<C>
+    void grouped(Queue queue, Body const& body) {
+        Region const region(queue, TimelinePhase::publish, "group of buckets", Region::no_index);
+        _group = region.span();
+        _is_grouping = true;
+        try {
+            Base::grouped(queue, body);
+        } catch (...) {
+            _is_grouping = false;
+            throw;
+        }
+        _is_grouping = false;
+        if (_group != nullptr) {
+            _group->is_collective = true;
+            _group->call_stops_model = !is_on_device;
+        }
+    }
+
 private:
     using Region = detail::TimedRegion<typename C::Backend>;
 
@@ -46,6 +66,13 @@ private:
 
     template <class T, class Forward>
     void around(detail::DecoratedCall const& call, Queue queue, Forward const& forward) {
+        if (_is_grouping) {
+            if (_group != nullptr) {
+                _group->bytes += call.count * sizeof(T);
+            }
+            forward();
+            return;
+        }
         // The index of an all-reduce of integers may be a hash.
         bool const has_index = call.kind != CollectiveKind::integers;
         Region const region(queue, phase_of(call), call.tag.what,
@@ -78,6 +105,8 @@ private:
     }
 
     Timeline* _timeline;
+    TimelineSpan* _group = nullptr; ///< of the group in progress; null: not recorded
+    bool _is_grouping = false;
     TimelineScope _scope;
 };
 

@@ -4,6 +4,7 @@
 #include "../core/memory_resource.hpp"
 #include "detail/check.hpp"
 #include "detail/clean_up.hpp"
+#include "detail/event_pool.hpp"
 #include "detail/stream_capture.hpp"
 
 #include <concepts>
@@ -120,14 +121,45 @@ struct PoolAllocator {
 };
 static_assert(DeviceAllocator<PoolAllocator>);
 
+} // namespace ZERO_NAMESPACE::cuda
+
+namespace ZERO_NAMESPACE::cuda::detail {
+
+/// @brief Memory of the current device from a stateless allocator, in the order of the library's
+/// own stream of that device.
+template <DeviceAllocator A>
+class SideStreamMemory final : public MemoryResource {
+public:
+    [[nodiscard]] void* allocate(std::size_t bytes, BufferKind kind) override {
+        SideStream const stream;
+        return AllocatorMemory<A>(_allocator, stream.get()).allocate(bytes, kind);
+    }
+
+    void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override {
+        CleanUp clean_up;
+        clean_up.use_device_of(memory);
+        try {
+            SideStream const stream;
+            AllocatorMemory<A>(_allocator, stream.get()).deallocate(memory, bytes, kind);
+        } catch (...) { // no stream can be made, and nothing else throws
+            AllocatorMemory<A>(_allocator, cudaStreamPerThread).deallocate(memory, bytes, kind);
+        }
+    }
+
+private:
+    A _allocator;
+};
+
+} // namespace ZERO_NAMESPACE::cuda::detail
+
+namespace ZERO_NAMESPACE::cuda {
+
 /// @brief Returns the memory resource of engines for which the options name no other:
 /// stream-ordered, from the pool of the current device, or that of `PlainAllocator` if the current
-/// device has no pools.
+/// device has no pools. It does not wait for the legacy stream.
 inline MemoryResource& default_memory() noexcept {
-    static PoolAllocator pools;
-    static PlainAllocator plain;
-    static AllocatorMemory<PoolAllocator> pool_memory(pools, cudaStreamPerThread);
-    static AllocatorMemory<PlainAllocator> plain_memory(plain, cudaStreamPerThread);
+    static detail::SideStreamMemory<PoolAllocator> pool_memory;
+    static detail::SideStreamMemory<PlainAllocator> plain_memory;
     if (PlainAllocator::is_needed()) {
         return plain_memory;
     }

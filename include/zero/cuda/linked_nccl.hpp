@@ -2,6 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "nccl_library.hpp"
+#include "nccl_options.hpp"
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -15,6 +16,10 @@ static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0),
               "zero: NcclCommunicator needs NCCL 2.19 or later (non-blocking communicators, "
               "ncclMemAlloc, ncclCommRegister).");
 static_assert(sizeof(NcclUniqueId) == sizeof(ncclUniqueId));
+#ifdef NCCL_CTA_POLICY_ZERO
+static_assert(NCCL_CTA_POLICY_DEFAULT == 0 && NCCL_CTA_POLICY_EFFICIENCY == 1
+              && NCCL_CTA_POLICY_ZERO == 2 && static_cast<int>(NcclCtaPolicy::zero) == 3);
+#endif
 static_assert(static_cast<int>(NcclResult::success) == ncclSuccess
               && static_cast<int>(NcclResult::unhandled_cuda_error) == ncclUnhandledCudaError
               && static_cast<int>(NcclResult::system_error) == ncclSystemError
@@ -45,11 +50,19 @@ public:
     }
 
     NcclResult init_rank(NcclHandle& handle, int world, NcclUniqueId const& id, int rank,
-                         NcclMode mode) noexcept override {
+                         NcclOptions const& options) noexcept override {
         ncclUniqueId theirs{};
         std::memcpy(&theirs, id.bytes.data(), sizeof(theirs));
         ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-        config.blocking = mode == NcclMode::blocking ? 1 : 0;
+        config.blocking = options.mode == NcclMode::blocking ? 1 : 0;
+        config.minCTAs = options.min_ctas != 0 ? options.min_ctas : config.minCTAs;
+        config.maxCTAs = options.max_ctas != 0 ? options.max_ctas : config.maxCTAs;
+        config.cgaClusterSize = options.cluster_size.value_or(config.cgaClusterSize);
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+        if (options.cta_policy != NcclCtaPolicy::library) { // NCCL's numbers begin with 0
+            config.CTAPolicy = static_cast<int>(options.cta_policy) - 1;
+        }
+#endif
         ncclComm_t made = nullptr;
         NcclResult const result = of(ncclCommInitRankConfig(&made, world, theirs, rank, &config));
         handle = made;

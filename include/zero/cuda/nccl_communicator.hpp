@@ -97,9 +97,10 @@ public:
         return BasicNcclCommunicator(detail::join_launched_group(interfaces, options));
     }
 
-    /// @brief Creates a group in this process, one rank per device, in rank order. Leaves the
-    /// current device unchanged.
-    /// @param devices each at most once, for one rank each
+    /// @brief Creates a group in this process, one rank for each named device, in rank order.
+    /// Leaves the current device unchanged.
+    /// @param devices each at most once, except with NCCL 2.30 and later if the environment
+    /// variable NCCL_MULTI_RANK_GPU_ENABLE is 1
     /// @throws InvalidArgument; as `from_unique_id`
     static std::vector<BasicNcclCommunicator> make_group(NcclInterface interfaces,
                                                          std::span<int const> devices,
@@ -152,6 +153,19 @@ public:
         run(call, send, receive, call.count * sizeof(T), cuts, queue);
     }
 
+    /// @brief See `Communicator`: the all-gathers that `body` calls on `queue` are one group of
+    /// NCCL.
+    /// @throws what `all_gather` and `body` throw, which aborts the communicator
+    template <class Body>
+    void grouped(Queue queue, Body const& body) {
+        if (size() == 1) {
+            body();
+        } else {
+            require_usable(queue);
+            _session->grouped(queue, body);
+        }
+    }
+
     /// @copydoc reduce_scatter
     template <class T>
     void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
@@ -200,6 +214,11 @@ public:
     /// @throws TimedOut, NcclError, Aborted
     void synchronise() { _session->synchronise(); }
 
+    /// @brief See `Communicator`: true for groups of `make_group`, and their parts. The library
+    /// does not know whether the caller's own communicators, or ranks that joined by a unique id,
+    /// are threads; such threads wait themselves (`StepTicket::wait`).
+    [[nodiscard]] bool shares_process() const noexcept { return _session->shares_process(); }
+
     /// @brief Returns whether an abort, of any cause, has freed NCCL's communicator; every call
     /// throws then. Thread-safe.
     [[nodiscard]] bool is_aborted() const noexcept { return _session->handle() == nullptr; }
@@ -229,12 +248,19 @@ private:
         return {static_cast<std::size_t>(rank()), static_cast<std::size_t>(size())};
     }
 
+    void require_usable(Queue queue) const {
+        B::rethrow_failure(queue);
+        if constexpr (requires { B::require_device(0, ""); }) {
+            B::require_device(_session->device(), "a communicator");
+        }
+    }
+
     void run(zero::detail::CollectiveCall const& call, void const* send, void* receive,
              std::size_t bytes, std::span<std::size_t const> cuts, Queue queue) {
         static_assert(std::is_convertible_v<Queue, StreamHandle>,
                       "zero: NcclCommunicator needs a backend whose queue is a pointer, as a "
                       "cudaStream_t is.");
-        B::rethrow_failure(queue);
+        require_usable(queue);
         if (size() == 1) {
             _session->check(call.tag.what);
             B::copy_bytes(queue, receive, send, bytes);

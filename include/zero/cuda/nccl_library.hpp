@@ -47,6 +47,8 @@ enum class NcclType : std::uint8_t { float32, bfloat16, float16, int64, uint8 };
 /// the watchdog. NCCL does not promise to survive such an abort.
 enum class NcclMode : std::uint8_t { non_blocking, blocking };
 
+struct NcclOptions;
+
 using NcclHandle = void*;   ///< an ncclComm_t
 using StreamHandle = void*; ///< a cudaStream_t
 
@@ -79,9 +81,9 @@ public:
     /// is set, the id is that address.
     virtual NcclResult get_unique_id(NcclUniqueId& id) noexcept = 0;
     /// @brief Joins a group with the current device; collective. If this fails, `handle` is null or
-    /// must be aborted.
+    /// must be aborted. @param options the mode, and how collectives are launched
     virtual NcclResult init_rank(NcclHandle& handle, int world, NcclUniqueId const& id, int rank,
-                                 NcclMode mode) noexcept = 0;
+                                 NcclOptions const& options) noexcept = 0;
     /// @brief Returns whether `split` exists. Optional: without it communicators cannot be split.
     virtual bool has_split() noexcept { return false; }
     /// @brief Makes the communicator of the ranks of the same color, with the mode of `handle`;

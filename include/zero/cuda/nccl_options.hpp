@@ -5,13 +5,25 @@
 #include "nccl_system.hpp"
 
 #include <chrono>
+#include <cstdint>
+#include <optional>
 
 namespace ZERO_NAMESPACE::cuda {
 
-/// @brief Time-outs and modes of a communicator over NCCL.
+/// @brief How NCCL weighs the speed of collectives against the multiprocessors that they take from
+/// the model.
+enum class NcclCtaPolicy : std::uint8_t {
+    library,    ///< the choice of NCCL, or of its environment variables
+    fastest,    ///< NCCL_CTA_POLICY_DEFAULT: the fastest collectives (NCCL 2.27)
+    efficiency, ///< NCCL_CTA_POLICY_EFFICIENCY: fewer multiprocessors (NCCL 2.27)
+    zero        ///< NCCL_CTA_POLICY_ZERO: none where copy engines can do the work (NCCL 2.28)
+};
+
+/// @brief Time-outs, modes and launches of a communicator over NCCL.
 ///
-/// All ranks of a group must choose the same `native_all_reduce`; engines of stage 0 compare it. A
-/// time of `std::chrono::milliseconds::max()` means no limit.
+/// All ranks of a group must choose the same `native_all_reduce`, which engines of stage 0 compare,
+/// and the same CTAs, cluster size and policy, which nothing compares. These hold for communicators
+/// that this library makes. A time of `std::chrono::milliseconds::max()` means no limit.
 struct NcclOptions {
     /// The longest time to wait for peers, above 0: during the start, in a call, and for an
     /// enqueued collective, counted from the end of the previous one.
@@ -27,6 +39,15 @@ struct NcclOptions {
     std::chrono::milliseconds watch_interval = std::chrono::milliseconds(500);
     /// Mode of the communicators that this library creates.
     NcclMode mode = NcclMode::non_blocking;
+    /// The least number of CTAs (blocks) of a collective, which is also its number of
+    /// multiprocessors; 0: NCCL's choice.
+    int min_ctas = 0;
+    /// The greatest number of CTAs of a collective; 0: NCCL's choice.
+    int max_ctas = 0;
+    /// The number of CTAs in a cluster, from 0 to 8, on devices of compute capability 9.0 and
+    /// later; empty: NCCL's choice.
+    std::optional<int> cluster_size{};
+    NcclCtaPolicy cta_policy = NcclCtaPolicy::library; ///< see `NcclCtaPolicy`
     /// Sums with NCCL's own all-reduce. It is faster for small messages but adds in another order
     /// than NCCL's reduce-scatter, so stage 0 no longer equals stages 1 to 3 bit for bit.
     bool native_all_reduce = false;

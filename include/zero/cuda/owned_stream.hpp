@@ -9,15 +9,24 @@
 
 namespace ZERO_NAMESPACE::cuda {
 
+/// @brief Which stream's blocks a device starts first.
+enum class StreamPriority : std::uint8_t { normal, highest };
+
 /// @brief Owns a stream of the device that is current when it is constructed. The stream does not
-/// synchronise with the legacy default stream. An engine owns one for its communication.
+/// synchronise with the legacy default stream.
 class OwnedStream {
 public:
     /// @brief Creates a stream of the current device. @throws CudaError
-    OwnedStream() {
+    explicit OwnedStream(StreamPriority priority = StreamPriority::normal) {
         detail::check(cudaGetDevice(&_device), "cudaGetDevice");
-        detail::check(cudaStreamCreateWithFlags(&_stream, cudaStreamNonBlocking),
-                      "cudaStreamCreateWithFlags");
+        int least = 0;
+        int greatest = 0;
+        detail::check(cudaDeviceGetStreamPriorityRange(&least, &greatest),
+                      "cudaDeviceGetStreamPriorityRange");
+        detail::check(
+            cudaStreamCreateWithPriority(&_stream, cudaStreamNonBlocking,
+                                         priority == StreamPriority::highest ? greatest : least),
+            "cudaStreamCreateWithPriority");
     }
     OwnedStream(OwnedStream const&) = delete;
     OwnedStream& operator=(OwnedStream const&) = delete;

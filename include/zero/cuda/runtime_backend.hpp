@@ -2,6 +2,7 @@
 
 #include "../backend/fence.hpp"
 #include "../core/detail/namespace.hpp"
+#include "../core/detail/text.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 #include "../core/memory_resource.hpp"
@@ -9,6 +10,7 @@
 #include "capture_lock.hpp"
 #include "detail/check.hpp"
 #include "detail/clean_up.hpp"
+#include "detail/event_pool.hpp"
 #include "detail/stream_capture.hpp"
 #include "event.hpp"
 #include "owned_stream.hpp"
@@ -17,6 +19,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <string>
 
 namespace ZERO_NAMESPACE::cuda {
 
@@ -25,7 +28,11 @@ namespace ZERO_NAMESPACE::cuda {
 struct RuntimeBackend {
     using Queue = cudaStream_t;
     using Event = cuda::Event;
-    using OwnedQueue = OwnedStream; ///< an engine owns one for its communication
+    /// @brief The stream that an engine owns for its communication. A collective that is ready
+    /// starts before further blocks of the model: other ranks wait for it.
+    struct OwnedQueue : OwnedStream {
+        OwnedQueue() : OwnedStream(StreamPriority::highest) {}
+    };
 
     /// @brief Slices in device memory; `range(first, count)` is the argument of `inspect`, `update`
     /// and the other operations on slices.
@@ -36,14 +43,15 @@ struct RuntimeBackend {
     static constexpr bool copies_arguments =
         true; ///< a table of pointers may change as soon as the operation is enqueued
 
-    static Queue handle(OwnedQueue& stream) noexcept { return stream.get(); }
+    static Queue handle(OwnedStream& stream) noexcept { return stream.get(); }
 
     /// @brief Returns no stream: the caller must name the stream on which the model runs.
     static Queue default_compute_queue() noexcept { return unset_stream(); }
 
     static MemoryResource& default_memory() noexcept { return cuda::default_memory(); }
 
-    /// @brief Returns the memory of buffers through which data passes between files and a device.
+    /// @brief Returns host memory that kernels write and the device copies at full speed: the
+    /// reports of steps lie there, and data passes through it between files and a device.
     static MemoryResource& staging_memory() noexcept {
         static PinnedMemory memory;
         return memory;
@@ -68,29 +76,72 @@ struct RuntimeBackend {
         }
     }
 
-    /// @brief Returns whether kernels can access this memory: device memory, managed memory,
-    /// page-locked memory, or any memory if the device shares the host's page tables. @throws
-    /// CudaError
-    static bool is_accessible(void const* memory) {
+    /// @brief Returns why kernels on the current device cannot access this memory, and the remedy;
+    /// an empty text if they can. They access memory of the device, memory of another device with
+    /// peer access, managed memory, page-locked memory, and any memory if the device shares the
+    /// host's page tables. @throws CudaError
+    static std::string reason_against(void const* memory) {
         cudaPointerAttributes attributes{};
         detail::check(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
-        int device = 0;
-        int shares_page_tables = 0;
-        detail::check(cudaGetDevice(&device), "cudaGetDevice");
-        detail::check(
-            cudaDeviceGetAttribute(&shares_page_tables, cudaDevAttrPageableMemoryAccess, device),
-            "cudaDeviceGetAttribute");
-        return attributes.type != cudaMemoryTypeUnregistered || shares_page_tables != 0;
+        int const device = current_device();
+        if (attributes.type == cudaMemoryTypeUnregistered) {
+            int shares_page_tables = 0;
+            detail::check(cudaDeviceGetAttribute(&shares_page_tables,
+                                                 cudaDevAttrPageableMemoryAccess, device),
+                          "cudaDeviceGetAttribute");
+            return shares_page_tables != 0
+                       ? ""
+                       : "host memory, which kernels cannot use; give device memory";
+        }
+        if (attributes.type != cudaMemoryTypeDevice || attributes.device == device) {
+            return "";
+        }
+        int has_peer_access = 0;
+        detail::check(cudaDeviceCanAccessPeer(&has_peer_access, device, attributes.device),
+                      "cudaDeviceCanAccessPeer");
+        if (has_peer_access != 0 && attributes.devicePointer != nullptr) {
+            return ""; // the pointer is null as long as the program has not enabled peer access
+        }
+        return zero::detail::text({"memory of CUDA device ", attributes.device,
+                                   ", which kernels on the current device of this thread, device ",
+                                   device, ", cannot use; call cudaSetDevice(", attributes.device,
+                                   ") at the beginning of the rank's thread, enable peer access"});
+    }
+
+    /// @brief Refuses a missing stream, and a stream of another device than the current one. Before
+    /// CUDA 12.8 the runtime cannot tell the device of a stream; the first event on it then fails.
+    /// @throws InvalidArgument naming both devices; CudaError
+    static void require_queue(Queue queue) {
+        require_set(queue);
+#if CUDART_VERSION >= 12080
+        bool const is_special =
+            queue == nullptr || queue == cudaStreamLegacy || queue == cudaStreamPerThread;
+        if (!is_special) { // those are streams of the current device
+            int device = 0;
+            detail::check(cudaStreamGetDevice(queue, &device), "cudaStreamGetDevice");
+            require_device(device, "a stream");
+        }
+#endif
+    }
+
+    /// @brief Refuses to use something of another device than the current one.
+    /// @param what that which belongs to `device`, for the message
+    /// @throws InvalidArgument naming both devices; CudaError
+    static void require_device(int device, char const* what) {
+        int const current = current_device();
+        if (device != current) {
+            zero::detail::throw_error<InvalidArgument>(
+                {"zero: ", what, " of CUDA device ", device,
+                 " is used by a thread whose current device is ", current, "; call cudaSetDevice(",
+                 device,
+                 ") at the beginning of the rank's thread, before it creates streams and memory."});
+        }
     }
 
     /// @brief Throws if work that was enqueued earlier is known to have failed.
     /// @throws CudaError; InvalidArgument without a stream
     static void rethrow_failure(Queue queue) {
-        if (queue == unset_stream()) {
-            zero::detail::throw_error<InvalidArgument>(
-                {"zero: no compute queue was given; set the option compute_queue to the stream "
-                 "on which the model runs."});
-        }
+        require_set(queue);
         cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
         cudaError_t const code = detail::query_capture(
             queue, status); // legal during a capture, and reports failures of earlier work
@@ -104,10 +155,11 @@ struct RuntimeBackend {
     template <class T>
     static T load(T const* value) {
         T result{};
+        detail::SideStream const stream;
         detail::check(
-            cudaMemcpyAsync(&result, value, sizeof(T), cudaMemcpyDeviceToHost, cudaStreamPerThread),
+            cudaMemcpyAsync(&result, value, sizeof(T), cudaMemcpyDeviceToHost, stream.get()),
             "cudaMemcpyAsync");
-        detail::check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
+        detail::check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
         return result;
     }
 
@@ -118,6 +170,21 @@ struct RuntimeBackend {
             CaptureLock const lock(queue);
             detail::check(cudaMemcpyAsync(out, in, bytes, cudaMemcpyDefault, queue),
                           "cudaMemcpyAsync");
+        }
+    }
+
+private:
+    static int current_device() {
+        int device = 0;
+        detail::check(cudaGetDevice(&device), "cudaGetDevice");
+        return device;
+    }
+
+    static void require_set(Queue queue) {
+        if (queue == unset_stream()) {
+            zero::detail::throw_error<InvalidArgument>(
+                {"zero: no compute queue was given; set the option compute_queue to the stream "
+                 "on which the model runs."});
         }
     }
 };

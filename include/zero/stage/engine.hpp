@@ -503,7 +503,8 @@ private:
     /// The part of a step that precedes every update. Collective.
     void decide(double learning_rate, std::optional<std::int64_t> weight);
     [[nodiscard]] bool waits_for_update();
-    void publish_all();
+    template <class Update>
+    void publish_all(Update const& update);
     StepTicket<Engine> end_step();
     void compare_call(char const* call);
     template <class Visitor>
@@ -560,7 +561,6 @@ private:
     /// @}
 
     void remember(Event const& point);
-
     /// Whether commands run in threads of this process, and `step` therefore waits for those that
     /// use memory of the caller.
     static constexpr bool is_host = std::is_same_v<Queue, host::Queue*>;

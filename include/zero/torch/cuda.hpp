@@ -8,6 +8,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
+#include "../core/memory_resource.hpp"
 #include "../cuda/allocator_memory.hpp"
 #include "../cuda/owned_stream.hpp"
 #include "../cuda/runtime_backend.hpp"
@@ -21,6 +22,50 @@
 #include <type_traits>
 
 namespace ZERO_NAMESPACE::torch {
+
+/// @brief LibTorch's caching allocator, for a `cuda::AllocatorMemory`. Stateless.
+struct CachingAllocator {
+    /// @brief Allocates on the current device. @throws c10::OutOfMemoryError
+    static void* allocate(std::size_t bytes, cudaStream_t stream) {
+        return c10::cuda::CUDACachingAllocator::raw_alloc_with_stream(bytes, stream);
+    }
+
+    /// @brief Returns memory to the pool, in the order of the stream that allocated it.
+    static void deallocate(void* memory, std::size_t, cudaStream_t) {
+        c10::cuda::CUDACachingAllocator::raw_delete(memory);
+    }
+};
+static_assert(cuda::DeviceAllocator<CachingAllocator>);
+
+/// @brief Memory from LibTorch's caching allocator, in the order of LibTorch's current stream. The
+/// default of `Sharded` and `Replicated` on a device, so that engine and model share one pool: what
+/// one of them has freed, the other can use.
+class CachingMemory final : public MemoryResource {
+public:
+    /// @brief Allocates on the current device, and waits for the current stream.
+    /// @throws c10::OutOfMemoryError; CudaError
+    [[nodiscard]] void* allocate(std::size_t bytes, BufferKind kind) override {
+        return in_order_of(c10::cuda::getCurrentCUDAStream().stream()).allocate(bytes, kind);
+    }
+
+    /// @brief Returns memory to the pool, in the order of the stream that allocated it.
+    void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override {
+        in_order_of(nullptr).deallocate(memory, bytes, kind); // LibTorch knows the stream
+    }
+
+    /// @brief Returns the one object that engines use.
+    static CachingMemory& instance() noexcept {
+        static CachingMemory one;
+        return one;
+    }
+
+private:
+    cuda::AllocatorMemory<CachingAllocator> in_order_of(cudaStream_t stream) noexcept {
+        return {_allocator, stream};
+    }
+
+    CachingAllocator _allocator;
+};
 
 /// @brief The current CUDA device. LibTorch computes on its current stream.
 template <class Backend>
@@ -41,6 +86,11 @@ struct DeviceOf<Backend> {
         return current;
     }
 
+    /// @brief Returns the memory of an engine: by default that of LibTorch.
+    static MemoryResource* memory(MemoryResource* given) noexcept {
+        return given != nullptr ? given : &CachingMemory::instance();
+    }
+
     /// @brief Requires that LibTorch's current stream is the one of the construction.
     /// @throws OutOfOrder
     static void require_current(cudaStream_t queue) {
@@ -51,25 +101,5 @@ struct DeviceOf<Backend> {
         }
     }
 };
-
-/// @brief LibTorch's caching allocator, so that the engine and LibTorch share one pool:
-///
-///     zero::torch::CachingAllocator allocator;
-///     zero::cuda::AllocatorMemory memory(allocator, c10::cuda::getCurrentCUDAStream());
-///     options.memory = &memory;
-///
-/// Stateless.
-struct CachingAllocator {
-    /// @brief Allocates on the current device. @throws c10::OutOfMemoryError
-    static void* allocate(std::size_t bytes, cudaStream_t stream) {
-        return c10::cuda::CUDACachingAllocator::raw_alloc_with_stream(bytes, stream);
-    }
-
-    /// @brief Returns memory to the pool, in the order of the stream that allocated it.
-    static void deallocate(void* memory, std::size_t, cudaStream_t) {
-        c10::cuda::CUDACachingAllocator::raw_delete(memory);
-    }
-};
-static_assert(cuda::DeviceAllocator<CachingAllocator>);
 
 } // namespace ZERO_NAMESPACE::torch

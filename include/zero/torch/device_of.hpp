@@ -3,6 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
+#include "../core/memory_resource.hpp"
 #include "../core/storage_types.hpp"
 #include "../host/host_backend.hpp"
 #include "../host/inline_queue.hpp"
@@ -39,6 +40,9 @@ struct DeviceOf<Backend> {
         }
         return given;
     }
+
+    /// @brief Returns the memory of an engine: the given one, or null for the backend's own.
+    static MemoryResource* memory(MemoryResource* given) noexcept { return given; }
 
     /// @brief Requires that LibTorch computes on the queue, which it always does here.
     static void require_current(Queue /*queue*/) {}

@@ -86,6 +86,7 @@ public:
         }
         options.storage = Storage::scattered;
         options.compute_queue = _queue;
+        options.memory = Device::memory(options.memory);
         options.unit_names = _tensors.unit_names();
         options.backward_call = "backward(loss) of the Replicated module";
         _engine.emplace(communicator,

@@ -91,6 +91,7 @@ public:
           _queue(Device::compute_queue(options.compute_queue)),
           _leaves_unused(options.unused_parameters == UnusedParameters::leave) {
         options.compute_queue = _queue;
+        options.memory = Device::memory(options.memory);
         options.unit_names = _tensors.unit_names();
         options.backward_call = "backward(loss) of the Sharded module";
         _engine.emplace(communicator,

@@ -63,11 +63,17 @@ enum cudaDeviceAttr {
     cudaDevAttrConcurrentManagedAccess = 89,
     cudaDevAttrMemoryPoolsSupported = 115
 };
-enum cudaMemoryType { cudaMemoryTypeUnregistered = 0, cudaMemoryTypeDevice = 2 };
+enum cudaMemoryType {
+    cudaMemoryTypeUnregistered = 0,
+    cudaMemoryTypeHost = 1,
+    cudaMemoryTypeDevice = 2
+};
 struct cudaPointerAttributes {
     cudaMemoryType type;
     int device;
+    void* devicePointer;
 };
+#define CUDART_VERSION 13000
 constexpr unsigned cudaEventDefault = 0;
 constexpr unsigned cudaEventDisableTiming = 2;
 constexpr unsigned cudaEventWaitDefault = 0;
@@ -79,6 +85,7 @@ struct CUstream_st {
           device(of) {}
     zero::host::DelayingQueue queue;
     int device;
+    int priority = 0; ///< smaller numbers go first
     std::mutex mutex; ///< any thread may enqueue on a stream, but only one at a time on a queue
     zero::test::emulated::CapturePoint captured{};
 };
@@ -115,6 +122,10 @@ inline thread_local std::size_t allocations = 0;
 inline thread_local std::size_t events_made = 0;
 inline thread_local std::size_t page_locked_bytes = 0; ///< page-locked bytes that this thread holds
 inline thread_local std::size_t page_locked_peak = 0;
+
+/// Counts this thread's commands on streams that wait for the legacy stream, or are it, and its
+/// waits for them.
+inline thread_local std::size_t waits_for_legacy = 0;
 
 /// Counts the commands that this thread enqueued.
 inline thread_local std::size_t kernels = 0;
@@ -185,15 +196,18 @@ public:
         return found == mappings().end() ? 0 : found->second.second - page;
     }
 
-    static bool holds(void const* memory) {
+    /// Returns the begin of the allocation that holds an address, or null.
+    static void const* begin_of(void const* memory) {
         std::lock_guard const lock(mutex());
         auto const after = mappings().upper_bound(const_cast<void*>(memory));
         if (after == mappings().begin()) {
-            return false;
+            return nullptr;
         }
-        auto const& [base, bytes] = std::prev(after)->second;
-        return memory < static_cast<char*>(base) + bytes;
+        auto const& [begin, mapping] = *std::prev(after);
+        return memory < static_cast<char*>(mapping.first) + mapping.second ? begin : nullptr;
     }
+
+    static bool holds(void const* memory) { return begin_of(memory) != nullptr; }
 
 private:
     static constexpr std::size_t alignment =
@@ -215,10 +229,15 @@ inline bool runs_at_once(cudaStream_t stream) {
     return reinterpret_cast<std::uintptr_t>(stream) <= 2;
 }
 
+inline void note_use(cudaStream_t stream) {
+    waits_for_legacy += runs_at_once(stream) ? 1 : 0;
+}
+
 /// Enqueues a command that is too large for a queue's ring, runs it at once, or adds it to the
 /// captured graph.
 template <class Command>
 cudaError_t enqueue(cudaStream_t stream, Command const& command) {
+    note_use(stream);
     if (runs_at_once(stream)) {
         command();
         return cudaSuccess;
@@ -250,10 +269,35 @@ inline std::map<void const*, int>& devices_of_memory() {
     return devices;
 }
 
-inline int device_of(void const* memory) {
+/// The device of memory that every device can access.
+constexpr int every_device = -1;
+
+/// Returns the device of memory, `every_device`, or the current device for memory of no device.
+inline int owner_of(void const* memory) {
     std::lock_guard const lock(devices_mutex);
-    auto const found = devices_of_memory().find(memory);
+    auto const found = devices_of_memory().find(GuardedMemory::begin_of(memory));
     return found == devices_of_memory().end() ? device : found->second;
+}
+
+inline int device_of(void const* memory) {
+    int const owner = owner_of(memory);
+    return owner == every_device ? device : owner;
+}
+
+inline void share_with_every_device(void const* memory) {
+    std::lock_guard const lock(devices_mutex);
+    devices_of_memory()[memory] = every_device;
+}
+
+/// Pairs of a device and another one whose memory it may access.
+inline std::set<std::pair<int, int>>& peers() {
+    static std::set<std::pair<int, int>> all;
+    return all;
+}
+
+inline bool has_peer_access(int from, int to) {
+    std::lock_guard const lock(devices_mutex);
+    return peers().count({from, to}) != 0;
 }
 
 inline void release(void* memory) {
@@ -300,10 +344,29 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
     return cudaSuccess;
 }
 inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, void const* memory) {
-    attributes->type = zero::test::emulated::GuardedMemory::holds(memory)
-                           ? cudaMemoryTypeDevice
-                           : cudaMemoryTypeUnregistered;
-    attributes->device = zero::test::emulated::device_of(memory);
+    using namespace zero::test::emulated;
+    attributes->type = !GuardedMemory::holds(memory)      ? cudaMemoryTypeUnregistered
+                       : owner_of(memory) == every_device ? cudaMemoryTypeHost
+                                                          : cudaMemoryTypeDevice;
+    attributes->device = device_of(memory);
+    bool const is_accessible =
+        attributes->type != cudaMemoryTypeUnregistered
+        && (attributes->device == device || has_peer_access(device, attributes->device));
+    attributes->devicePointer = is_accessible ? const_cast<void*>(memory) : nullptr;
+    return cudaSuccess;
+}
+inline cudaError_t cudaDeviceCanAccessPeer(int* can_access, int device, int peer) {
+    *can_access = device != peer ? 1 : 0;
+    return cudaSuccess;
+}
+inline cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+    std::lock_guard const lock(zero::test::emulated::devices_mutex);
+    zero::test::emulated::peers().insert({zero::test::emulated::device, peer});
+    return cudaSuccess;
+}
+inline cudaError_t cudaDeviceDisablePeerAccess(int peer) {
+    std::lock_guard const lock(zero::test::emulated::devices_mutex);
+    zero::test::emulated::peers().erase({zero::test::emulated::device, peer});
     return cudaSuccess;
 }
 
@@ -311,6 +374,21 @@ inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
     std::lock_guard const lock(zero::test::emulated::streams_mutex);
     *stream = new CUstream_st(zero::test::emulated::streams().size(), zero::test::emulated::device);
     zero::test::emulated::streams().insert(*stream);
+    return cudaSuccess;
+}
+inline cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags,
+                                                int priority) {
+    cudaError_t const code = cudaStreamCreateWithFlags(stream, flags);
+    (*stream)->priority = priority;
+    return code;
+}
+inline cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+    *priority = stream->priority;
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
@@ -334,6 +412,7 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
         return code;
     }
     ++zero::test::emulated::waits;
+    zero::test::emulated::note_use(stream);
     if (!zero::test::emulated::runs_at_once(stream)) {
         if (zero::test::emulated::spoils(stream->captured)
             || zero::test::emulated::is_forbidden()) {
@@ -346,6 +425,11 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
         }
         event.synchronise();
     }
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
+    *device =
+        zero::test::emulated::runs_at_once(stream) ? zero::test::emulated::device : stream->device;
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
@@ -402,6 +486,7 @@ inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
     return cudaSuccess;
 }
 inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    zero::test::emulated::note_use(stream);
     event->captured = {};
     event->event = {};
     auto const note_time = [event] {
@@ -571,6 +656,7 @@ inline cudaError_t cudaMallocHost(void** memory, std::size_t bytes) {
         using namespace zero::test::emulated;
         page_locked_bytes += GuardedMemory::bytes_of(*memory);
         page_locked_peak = std::max(page_locked_peak, page_locked_bytes);
+        share_with_every_device(*memory);
     }
     return code;
 }
@@ -587,9 +673,14 @@ inline cudaError_t cudaFreeHost(void* memory) {
     return cudaSuccess;
 }
 inline cudaError_t cudaMallocManaged(void** memory, std::size_t bytes) {
-    return cudaMalloc(memory, bytes);
+    cudaError_t const code = cudaMalloc(memory, bytes);
+    if (code == cudaSuccess) {
+        zero::test::emulated::share_with_every_device(*memory);
+    }
+    return code;
 }
-inline cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t) {
+inline cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t stream) {
+    zero::test::emulated::note_use(stream);
     if (!zero::test::emulated::has_pools) {
         return zero::test::emulated::failed(cudaErrorInvalidValue);
     }
@@ -601,6 +692,7 @@ inline cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
         return code;
     }
     note_release(device_of(memory));
+    note_use(stream);
     if (stream == cudaStreamPerThread && device_of(memory) != device) {
         return failed(cudaErrorInvalidValue);
     }

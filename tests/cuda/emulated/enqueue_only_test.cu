@@ -74,6 +74,55 @@ TEST_CASE("Between begin_step and step the host does not wait for a device, allo
     });
 }
 
+TEST_CASE("Reading a report enqueues nothing, and nothing that an engine does waits for the legacy "
+          "stream",
+          "[cuda]") {
+    in_every_stage([&]<int N>() {
+        using Stage = ZeroStage<N, Parameters<bfloat16>, Loopback<cuda::Backend>>;
+        auto const ranks =
+            on_ranks<std::array<std::size_t, 3>, typename Stage::Communicator>(2, [](auto& of) {
+                std::size_t const legacy = emulated::waits_for_legacy;
+                std::size_t copies = 0;
+                std::size_t norms = 0;
+                {
+                    cuda::OwnedStream const stream;
+                    typename Stage::Options options;
+                    options.gradient_clipping = 0.5F;
+                    options.report.group_norms = true;
+                    options.skip_limit = 2;
+                    options.compute_queue = stream.get();
+                    Stage engine(of, registration<bfloat16>(toy_specs()), options);
+                    auto const rank = static_cast<std::uint64_t>(of.rank());
+                    auto const step = [&](std::uint64_t number) {
+                        return run_device_step(engine, stream.get(), rank, number, 2, 0.01, 4);
+                    };
+                    auto const first = step(0);
+                    (void)step(1);
+                    std::size_t const before = emulated::copies;
+                    norms = first.report().group_norms.size() + engine.last_report().serial;
+                    copies = emulated::copies - before;
+                    engine.begin_step();
+                    (void)static_cast<float>(engine.loss_scale());
+                    engine.cancel_step();
+                    (void)engine.step_count();
+                }
+                return std::array{copies, emulated::waits_for_legacy - legacy, norms};
+            });
+        for (auto const& [copies, legacy, norms] : ranks) {
+            CHECK(copies == 0);
+            CHECK(legacy == 0);
+            CHECK(norms == 2 + 2); // two groups, two steps
+        }
+    });
+}
+
+TEST_CASE("Marking the begin of a timeline does not wait for the legacy stream", "[cuda]") {
+    std::size_t const before = emulated::waits_for_legacy;
+    cuda::detail::EventClock clock(1);
+    clock.clear();
+    CHECK(emulated::waits_for_legacy == before);
+}
+
 TEST_CASE("An engine over NCCL that references no event after a join creates none in its next step",
           "[cuda]") {
     in_every_stage([&]<int N>() {

@@ -69,4 +69,45 @@ TEST_CASE("A replayed step over a blocking NCCL gives the bits of eager steps", 
     check_mode<cuda::NcclMode::blocking>();
 }
 
+TEST_CASE("Where ranks share a process, a step begins when the step before the last one has ended, "
+          "and engines in processes of their own do not wait",
+          "[cuda]") {
+    constexpr auto mode = cuda::NcclMode::non_blocking;
+    using Stage = ZeroStage<2, Parameters<bfloat16>,
+                            FakeNcclCommunicator<mode, cuda::Backend, EmulatedWorld>>;
+    using Waits = std::vector<std::size_t>;
+    auto const waits_of = [](int world) {
+        std::vector<Waits> ranks(static_cast<std::size_t>(world));
+        run_nccl_ranks<Stage::Communicator>(world, [&](auto& communicator) {
+            cuda::detail::check(cudaSetDevice(communicator.rank()), "cudaSetDevice");
+            cuda::OwnedStream const stream;
+            Stage::Options options;
+            options.compute_queue = stream.get();
+            Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
+            auto const rank = static_cast<std::size_t>(communicator.rank());
+            std::vector<decltype(engine.step(0.01))> tickets;
+            for (std::uint64_t step = 0; step < 6; ++step) {
+                std::size_t const before = emulated::waits;
+                engine.begin_step();
+                ranks[rank].push_back(emulated::waits - before);
+                if (world > 1 && (step == 2 || step == 3)) {
+                    ranks[rank].back() += tickets[step - 2].done().is_complete() ? 0 : 100;
+                }
+                for (auto const micro_step : engine.micro_steps(1)) {
+                    run_device_micro_step(engine, stream.get(), rank, step, micro_step, 4);
+                }
+                tickets.push_back(engine.step(0.01));
+                if (step == 3) {
+                    engine.join(); // forgets every event, as a capture needs
+                }
+            }
+        });
+        return ranks;
+    };
+    CHECK(waits_of(1)[0] == Waits{0, 0, 0, 0, 0, 0});
+    for (Waits const& waits : waits_of(2)) {
+        CHECK(waits == Waits{0, 0, 1, 1, 0, 0});
+    }
+}
+
 } // namespace zero::test::nccl_graph_test

@@ -95,15 +95,15 @@ struct MutantBackend : HostBackend {
     static void run(Queue queue, F const& functor) {
         HostBackend::run(queue, functor);
         if constexpr (requires {
-                          functor.state->reports[functor.serial];
+                          functor.state->reports->of(functor.serial);
                           // This functor decides on the step.
                       }) {
             if (is_active(Mutation::norm_off_by_an_ulp)
                 || is_active(Mutation::coefficient_off_by_an_ulp)) {
                 bool const is_norm = is_active(Mutation::norm_off_by_an_ulp);
-                queue->enqueue([reports = &functor.state->reports, serial = functor.serial,
+                queue->enqueue([reports = functor.state->reports, serial = functor.serial,
                                 is_norm] {
-                    StepFigures& report = (*reports)[serial % reports->size()];
+                    StepFigures& report = reports->of(serial);
                     report.gradient_norm =
                         is_norm ? std::nextafter(report.gradient_norm, 0.0) : report.gradient_norm;
                     report.clip_coefficient = is_norm

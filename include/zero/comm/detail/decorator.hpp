@@ -76,6 +76,12 @@ public:
                 [&] { _inner->all_gather(send, receive, cuts, queue, tag); });
     }
 
+    template <class Body>
+        requires GroupsGathers<C>
+    void grouped(Queue queue, Body const& body) {
+        _inner->grouped(queue, body);
+    }
+
     template <class T>
     void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                     CollectiveTag tag = {}) {
@@ -119,6 +125,12 @@ public:
         requires requires(C& inner) { inner.synchronise(); }
     {
         _inner->synchronise();
+    }
+
+    [[nodiscard]] bool shares_process() const noexcept
+        requires requires(C const& inner) { inner.shares_process(); }
+    {
+        return _inner->shares_process();
     }
 
     void forget_events() noexcept

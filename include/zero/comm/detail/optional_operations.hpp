@@ -45,6 +45,17 @@ void synchronise_collectives(Communicator& communicator) {
     }
 }
 
+/// @brief Returns whether ranks are threads of one process with a device each; false for transports
+/// that do not say so.
+template <class Communicator>
+[[nodiscard]] bool shares_process(Communicator const& communicator) noexcept {
+    if constexpr (requires { communicator.shares_process(); }) {
+        return communicator.shares_process();
+    } else {
+        return false;
+    }
+}
+
 /// @brief Returns the bytes of scratch memory of a communicator; 0 if it has none.
 template <class Communicator>
 [[nodiscard]] std::size_t scratch_bytes_of(Communicator const& communicator,

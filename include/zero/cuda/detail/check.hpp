@@ -40,6 +40,10 @@ namespace ZERO_NAMESPACE::cuda::detail {
                                "nor read its results.",
                          where, static_cast<int>(code));
     }
+    if (code == cudaErrorInvalidResourceHandle) {
+        text += "; a stream or event of another device than the thread's current one? Call "
+                "cudaSetDevice at the beginning of the rank's thread";
+    }
     if (code == cudaErrorMemoryAllocation) {
         text += "; choose a later stage, smaller buckets or fewer leases, or give the stage "
                 "another memory resource";

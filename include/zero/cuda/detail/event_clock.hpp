@@ -5,6 +5,7 @@
 #include "../../core/timeline.hpp"
 #include "check.hpp"
 #include "clean_up.hpp"
+#include "event_pool.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -67,12 +68,12 @@ public:
 
     /// Any device may be current.
     void clear() override {
-        CurrentDevice const device(
-            _device); // cudaStreamPerThread is a stream of the current device
+        CurrentDevice const device(_device);
+        SideStream const stream;
         for (std::size_t mark = 0; mark < 2 * _capacity; ++mark) {
             _marks[mark].is_recorded = false;
         }
-        check(cudaEventRecord(_origin, cudaStreamPerThread), "cudaEventRecord");
+        check(cudaEventRecord(_origin, stream.get()), "cudaEventRecord");
         check(cudaEventSynchronize(_origin), "cudaEventSynchronize");
         _origin_time = Timeline::now();
     }

@@ -23,10 +23,10 @@ struct EventNode {
     EventNode* next = nullptr; ///< next free node of the device
 };
 
-/// @brief Owns the CUDA events of the process. Unreferenced events are recorded again, so a program
-/// in its steady state creates none.
+/// @brief Owns the CUDA events of the process, and a stream per device for `SideStream`.
+/// Unreferenced events are recorded again, so a program in its steady state creates none.
 ///
-/// All events are destroyed together with the last `Event` and the last `KeptEvents` of the
+/// All of them are destroyed together with the last `Event`, `KeptEvents` and `SideStream` of the
 /// process: no CUDA object outlives its users or is left to the end of the process. An event may be
 /// recorded again while a stream still waits for its old point: the stream keeps waiting for that
 /// point.
@@ -56,6 +56,23 @@ public:
         ++_users;
         node->handles.store(1, std::memory_order_relaxed);
         return node;
+    }
+
+    /// @brief Returns the stream of the current device. The caller keeps the pool. @throws
+    /// CudaError
+    [[nodiscard]] cudaStream_t side_stream() {
+        int device = 0;
+        check(cudaGetDevice(&device), "cudaGetDevice");
+        auto const index = static_cast<std::size_t>(device);
+        std::lock_guard const lock(_mutex);
+        if (_streams.size() <= index) {
+            _streams.resize(index + 1, nullptr);
+        }
+        if (_streams[index] == nullptr) {
+            check(cudaStreamCreateWithFlags(&_streams[index], cudaStreamNonBlocking),
+                  "cudaStreamCreateWithFlags");
+        }
+        return _streams[index];
     }
 
     void give_back(EventNode* node) noexcept {
@@ -106,11 +123,19 @@ private:
                 delete node;
             }
         }
+        for (std::size_t device = 0; device < _streams.size(); ++device) {
+            if (cudaStream_t const stream = std::exchange(_streams[device], nullptr);
+                stream != nullptr) {
+                CleanUp clean_up(static_cast<int>(device));
+                clean_up.check(cudaStreamDestroy(stream), "cudaStreamDestroy");
+            }
+        }
     }
 
     std::mutex _mutex;
-    std::vector<EventNode*> _free; ///< first free node per device
-    std::size_t _users = 0;        ///< references by events and by `KeptEvents`
+    std::vector<EventNode*> _free;      ///< first free node per device
+    std::vector<cudaStream_t> _streams; ///< per device, or null
+    std::size_t _users = 0; ///< references by events, by `KeptEvents` and by `SideStream`
 };
 
 /// @brief While an object lives, the pool keeps unreferenced events for reuse. Each slice table of
@@ -121,6 +146,21 @@ public:
     KeptEvents(KeptEvents const&) noexcept : KeptEvents() {}
     KeptEvents& operator=(KeptEvents const&) noexcept = default;
     ~KeptEvents() { EventPool::instance().keep_no_more(); }
+};
+
+/// @brief A stream of the current device on which the library reads, allocates and marks times.
+///
+/// All threads share it, and it never has long work. Unlike `cudaStreamPerThread` it does not wait
+/// for the legacy stream, which may hold the work of several steps: LibTorch computes there.
+class SideStream {
+public:
+    /// @throws CudaError
+    SideStream() : _stream(EventPool::instance().side_stream()) {}
+    [[nodiscard]] cudaStream_t get() const noexcept { return _stream; }
+
+private:
+    KeptEvents _keeps_pool; // first: the pool must not destroy the stream
+    cudaStream_t _stream;
 };
 
 } // namespace ZERO_NAMESPACE::cuda::detail

@@ -127,6 +127,10 @@ public:
     [[nodiscard]] int device() const noexcept { return _device; }
     [[nodiscard]] NcclOptions const& options() const noexcept { return _options; }
 
+    /// @brief Notes that ranks of the group are threads of this process.
+    void share_process() noexcept { _shares_process = true; }
+    [[nodiscard]] bool shares_process() const noexcept { return _shares_process; }
+
     /// @brief Takes ownership: the destructor finalises and destroys the handle.
     void own() noexcept { _is_owner = true; }
 
@@ -416,6 +420,7 @@ private:
     }
 
     bool _is_owner;
+    bool _shares_process = false;
     std::shared_ptr<NcclAbortCause> _cause;
     std::exception_ptr _failure; ///< found by the watchdog, not thrown yet
     std::atomic<bool> _call_timed_out{false};

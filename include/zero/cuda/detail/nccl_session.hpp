@@ -103,6 +103,12 @@ public:
     /// that take none.
     void run(CollectiveCall const& call, void const* send, void* receive,
              std::span<std::size_t const> cuts, StreamHandle stream) {
+        if (_lock_of_group != nullptr) {
+            if (call.count != 0) {
+                issue(*_lock_of_group, call, send, receive, cuts, stream);
+            }
+            return;
+        }
         guarded([&](Lock& lock) {
             if (call.count == 0) { // empty on every rank: no rank waits for another, so one
                                    // may have left
@@ -112,6 +118,29 @@ public:
             throw_if_given_up(lock);
             examine(call.tag.what);
             issue(lock, call, send, receive, cuts, stream);
+            _flights.add(stream);
+        });
+    }
+
+    /// @brief Calls `body`, and starts the all-gathers that it calls on `stream` as one group. The
+    /// mutex is held meanwhile: an abort by another thread would free what NCCL has collected.
+    template <class Body>
+    void grouped(StreamHandle stream, Body const& body) {
+        guarded([&](Lock& lock) {
+            throw_if_given_up(lock);
+            examine("a group of all-gathers");
+            NcclGroup group(*_nccl, release_of, this);
+            require(group.start(), {"ncclGroupStart", nullptr});
+            struct Scope {
+                Lock*& lock;
+                ~Scope() { lock = nullptr; }
+            };
+            {
+                Scope const scope{_lock_of_group};
+                _lock_of_group = &lock;
+                body();
+            }
+            settle(lock, group.end(), {"ncclGroupEnd of a group of all-gathers", nullptr});
             _flights.add(stream);
         });
     }
@@ -291,12 +320,19 @@ private:
                         std::span<std::size_t const> cuts, StreamHandle stream) {
         NcclType const type = nccl_type(call.type);
         if (are_even(cuts)) {
-            settle(lock, _nccl->all_gather(send, receive, cuts[1], type, _handle, stream),
-                   {"", &call});
+            NcclResult const result =
+                _nccl->all_gather(send, receive, cuts[1], type, _handle, stream);
+            if (_lock_of_group != nullptr) {
+                require(result, {"", &call});
+            } else {
+                settle(lock, result, {"", &call});
+            }
             return;
         }
         NcclGroup group(*_nccl, release_of, this);
-        require(group.start(), {"ncclGroupStart", &call});
+        if (_lock_of_group == nullptr) {
+            require(group.start(), {"ncclGroupStart", &call});
+        }
         for (int owner = 0; owner < _world; ++owner) {
             auto const extent = extent_of(cuts, owner);
             if (extent.elements != 0) {
@@ -307,7 +343,9 @@ private:
                         {"ncclBroadcast", &call});
             }
         }
-        settle(lock, group.end(), {"ncclGroupEnd", &call});
+        if (_lock_of_group == nullptr) {
+            settle(lock, group.end(), {"ncclGroupEnd", &call});
+        }
     }
 
     struct Extent {
@@ -338,6 +376,7 @@ private:
     static void release_of(void* self) noexcept { static_cast<NcclSession*>(self)->release(); }
 
     std::size_t _splits = 0;
+    Lock* _lock_of_group = nullptr; ///< while `grouped` calls its body; the owner's thread uses it
 };
 
 } // namespace ZERO_NAMESPACE::cuda::detail

@@ -134,6 +134,33 @@ inline void check_options(NcclOptions const& options) {
     }
 }
 
+/// @brief Checks how collectives are launched. @throws InvalidArgument naming the option
+inline void check_launches(NcclLibrary& nccl, NcclOptions const& options) {
+    bool const is_range = options.min_ctas >= 0
+                          && (options.max_ctas == 0
+                              || (options.max_ctas > 0 && options.min_ctas <= options.max_ctas));
+    if (!is_range) {
+        zero::detail::throw_error<InvalidArgument>(
+            {"zero: NcclOptions::min_ctas is ", options.min_ctas, " and max_ctas ",
+             options.max_ctas, "; they are at least 1, or 0 for NCCL's choice, and in order."});
+    }
+    if (options.cluster_size && (*options.cluster_size < 0 || *options.cluster_size > 8)) {
+        zero::detail::throw_error<InvalidArgument>({"zero: NcclOptions::cluster_size is ",
+                                                    *options.cluster_size,
+                                                    "; it must be from 0 to 8."});
+    }
+    int const least = options.cta_policy == NcclCtaPolicy::library ? 0
+                      : options.cta_policy == NcclCtaPolicy::zero  ? 22800
+                                                                   : 22700;
+    if (nccl.header_version() < least) {
+        zero::detail::throw_error<InvalidArgument>(
+            {"zero: NcclOptions::cta_policy needs NCCL ", nccl_version_text(least),
+             ", and the program was compiled with the header of NCCL ",
+             nccl_version_text(nccl.header_version()),
+             "; leave it as it is, or compile with a newer one."});
+    }
+}
+
 /// @brief Performs the checks that precede every way to start. @throws InvalidArgument,
 /// NcclVersionMismatch
 inline void check_start(NcclInterface interfaces, NcclOptions const& options) {
@@ -145,6 +172,7 @@ inline void check_start(NcclInterface interfaces, NcclOptions const& options) {
 /// NCCL_COMM_BLOCKING to the requested mode. @throws InvalidArgument, NcclVersionMismatch
 inline void check_making(NcclInterface interfaces, NcclOptions const& options) {
     check_start(interfaces, options);
+    check_launches(*interfaces.nccl, options);
     bool const is_blocking = options.mode == NcclMode::blocking;
     char const* const variable = interfaces.system->variable("NCCL_COMM_BLOCKING");
     if (variable != nullptr && std::string_view(variable) == (is_blocking ? "0" : "1")) {
@@ -223,6 +251,9 @@ inline std::unique_ptr<NcclSession> split_group(NcclSession& parent, int color, 
         session =
             std::make_unique<NcclSession>(interfaces, part.handle, true, rank, world,
                                           parent.device(), parent.options(), std::move(part.cause));
+        if (parent.shares_process()) {
+            session->share_process();
+        }
         session->open("the start of a part of the group");
     } catch (...) {
         zero::detail::report_failure(
@@ -254,7 +285,7 @@ inline std::unique_ptr<NcclSession> join_group(NcclInterface interfaces, NcclUni
     check_rank(rank, world);
     int const device = current_device(*interfaces.system);
     NcclHandle handle = nullptr;
-    NcclResult const result = interfaces.nccl->init_rank(handle, world, id, rank, options.mode);
+    NcclResult const result = interfaces.nccl->init_rank(handle, world, id, rank, options);
     auto session = std::make_unique<NcclSession>(interfaces, handle, true, rank, world, device,
                                                  options, std::make_shared<NcclAbortCause>());
     require_success(
@@ -300,7 +331,27 @@ inline std::unique_ptr<NcclSession> join_launched_group(NcclInterface interfaces
                           + " (another port can be given in ZERO_NCCL_PORT)");
 }
 
-inline void check_devices(NcclSystem& system, std::span<int const> devices) {
+/// @brief Refuses a device that is named for several ranks, unless NCCL allows it.
+/// @throws InvalidArgument
+inline void check_repeated_device(NcclInterface interfaces, int device) {
+    constexpr int least_version = 23000;
+    char const* const variable = interfaces.system->variable("NCCL_MULTI_RANK_GPU_ENABLE");
+    int version = 0;
+    require_success(*interfaces.nccl, interfaces.nccl->get_version(version), "ncclGetVersion");
+    if (version < least_version || variable == nullptr || std::string_view(variable) != "1") {
+        zero::detail::throw_error<InvalidArgument>(
+            {"zero: CUDA device ", device,
+             " is named for several ranks, which NCCL allows from version 2.30 on if the "
+             "environment "
+             "variable NCCL_MULTI_RANK_GPU_ENABLE is 1 (this is NCCL ",
+             nccl_version_text(version), ", and the variable is ",
+             variable == nullptr ? "not set" : variable,
+             "). Use Loopback<cuda::Backend> for several ranks on one device."});
+    }
+}
+
+inline void check_devices(NcclInterface interfaces, std::span<int const> devices) {
+    NcclSystem& system = *interfaces.system;
     int count = 0;
     require_success(system, system.device_count(count), "cudaGetDeviceCount");
     if (devices.empty()) {
@@ -315,21 +366,18 @@ inline void check_devices(NcclSystem& system, std::span<int const> devices) {
         }
         auto const* const end = devices.data() + rank;
         if (std::find(devices.data(), end, device) != end) {
-            zero::detail::throw_error<InvalidArgument>(
-                {"zero: CUDA device ", device,
-                 " is named for several ranks; NCCL needs a device per rank. Use "
-                 "Loopback<cuda::Backend> for several ranks on one device."});
+            check_repeated_device(interfaces, device);
         }
     }
 }
 
-/// @brief Starts one rank per device in this process, as ncclCommInitAll does. Also creates
-/// non-blocking communicators, which that function cannot.
+/// @brief Starts a rank for each named device in this process, as ncclCommInitAll does. Also
+/// creates non-blocking communicators, which that function cannot.
 inline std::vector<std::unique_ptr<NcclSession>>
 start_group(NcclInterface interfaces, std::span<int const> devices, NcclOptions const& options) {
     auto& [nccl, system] = interfaces;
     check_making(interfaces, options);
-    check_devices(*system, devices);
+    check_devices(interfaces, devices);
     DeviceScope const scope(*system);
     NcclUniqueId id;
     require_success(*nccl, nccl->get_unique_id(id), "ncclGetUniqueId");
@@ -350,9 +398,12 @@ start_group(NcclInterface interfaces, std::span<int const> devices, NcclOptions 
         require_success(*system, system->set_device(device),
                         zero::detail::text({"cudaSetDevice(", device, ")"}));
         NcclHandle handle = nullptr;
-        NcclResult const result = nccl->init_rank(handle, world, id, rank, options.mode);
+        NcclResult const result = nccl->init_rank(handle, world, id, rank, options);
         sessions.push_back(std::make_unique<NcclSession>(interfaces, handle, true, rank, world,
                                                          device, options, cause));
+        if (world > 1) {
+            sessions.back()->share_process();
+        }
         require_success(
             *nccl, result,
             zero::detail::text({"ncclCommInitRankConfig on rank ", rank, " of ", world}));

@@ -68,12 +68,23 @@ static_assert(std::is_standard_layout_v<StepIntegers>
                          == (ops::Inspection::count + 1) * sizeof(std::int64_t),
               "zero: the integers of a step are one array.");
 
+/// @brief The reports of the last steps. `ReportStore` owns them; only `DecideStep` writes them.
+struct StepReports {
+    static constexpr std::size_t kept = 16;
+
+    std::uint64_t last_serial = 0; ///< number of the last report
+    std::array<StepFigures, kept> figures{};
+
+    [[nodiscard]] ZERO_HOST_DEVICE constexpr StepFigures& of(std::uint64_t serial) noexcept {
+        return figures[serial % kept];
+    }
+};
+
 /// @brief The scalars of a step that host and queues share, in backend memory. `StepControl` owns
 /// it; only commands on the communication queue write it.
 template <class Config>
 struct StepState {
-    static constexpr std::size_t reports_kept = 16;
-
+    StepReports* reports = nullptr;
     typename Config::LossScaler::Options scaler_options{};
     typename Config::LossScaler::State scaler{};
     float captured_scale = 1.0F;
@@ -84,8 +95,6 @@ struct StepState {
     [[no_unique_address]] typename Config::MasterWeights::Options master_options{};
     StepIntegers integers{};
     std::int64_t weight = 0; ///< ReductionKind::weighted_mean: the sum of the weights of all ranks
-    std::uint64_t last_serial = 0; ///< number of the last report
-    std::array<StepFigures, reports_kept> reports{};
 };
 
 /// @brief How a rank delivered gradients in a step. Smaller values are better evidence.

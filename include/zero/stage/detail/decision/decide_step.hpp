@@ -42,7 +42,7 @@ ZERO_HOST_DEVICE inline double norm_of(ops::Inspection const& inspection, double
 /// hyper-parameters, next loss scale and report.
 ///
 /// `StepControl::decide` enqueues it after the norm and the overflow count are reduced over all
-/// ranks. It runs on the host and on devices, and only updates `*state` and `groups`.
+/// ranks. It runs on the host and on devices, and only updates `*state`, its reports and `groups`.
 template <class Config>
 struct DecideStep {
     StepState<Config>* state;
@@ -132,8 +132,8 @@ struct DecideStep {
                 report_group_norms(base);
             }
         }
-        s.last_serial = serial;
-        s.reports[serial % s.reports.size()] = report;
+        s.reports->last_serial = serial;
+        s.reports->of(serial) = report;
     }
 
 private:
@@ -151,7 +151,7 @@ private:
     }
 
     ZERO_HOST_DEVICE void report_group_norms(double factor) const {
-        double* const norms = figures.norms + serial % state->reports.size() * figures.group_count;
+        double* const norms = figures.norms + serial % StepReports::kept * figures.group_count;
         for (std::size_t group = 0; group < figures.group_count; ++group) {
             ops::Inspection inspection;
             for (std::size_t i = 0; i < ReportedFigures::sums; ++i) {

@@ -30,7 +30,7 @@ struct ReportedFigures {
     std::int64_t* exchanged = nullptr;
     ops::NormSum* groups = nullptr; ///< sums of the groups on this rank; null unless measured
     double* norms = nullptr;        ///< norms of the groups, for each report that is kept; null
-                                    ///< without `group_norms`
+                                    ///< without `group_norms`. The host reads them
     std::size_t group_count = 0;    ///< 0 unless groups are measured: `group_norms`, or a group is
                                     ///< left out of clipping
     bool leaves_out = false;        ///< a group is left out of clipping
@@ -118,9 +118,13 @@ struct UnpackFigures {
     }
 };
 
-/// @brief Owns the memory of the figures that `ReportOptions` and `UnusedParameters::leave` ask
-/// for, and enqueues the passes that measure them. Without an option it allocates and enqueues
-/// nothing. `StepControl` owns it.
+/// @brief Owns the reports of the last steps, and the memory of the figures that `ReportOptions`
+/// and `UnusedParameters::leave` ask for, and enqueues the passes that measure them. Without an
+/// option it enqueues nothing. `StepControl` owns it.
+///
+/// Reports lie where the host reads them: on a device in page-locked memory, which the decision
+/// writes directly. So reading one needs the event of its step and no copy, which would wait for
+/// whatever was enqueued since.
 template <class Config>
 class ReportStore {
 public:
@@ -132,14 +136,20 @@ public:
     [[gnu::cold]] ReportStore(ReportOptions const& options, bool leaves_out, std::size_t groups,
                               std::size_t parameters, MemoryResource& memory)
         : _options(options), _leaves_out(leaves_out),
+          _reports(read_by_host(memory), 1, BufferKind::control),
           _groups(memory, group_count(groups), BufferKind::control),
           _exchanged(memory,
                      is_any() || parameters != 0
                          ? ReportedFigures::size_for(group_count(groups), parameters)
                          : 0,
                      BufferKind::control),
-          _norms(memory, options.group_norms ? groups * StepState<Config>::reports_kept : 0,
-                 BufferKind::control) {}
+          _norms(read_by_host(memory), options.group_norms ? groups * StepReports::kept : 0,
+                 BufferKind::control) {
+        *_reports.data() = {};
+    }
+
+    /// @brief Returns the reports, which kernels write and the host reads after an event.
+    [[nodiscard]] StepReports* reports() const noexcept { return _reports.data(); }
 
     /// @brief Returns whether any figure is measured.
     [[nodiscard]] bool is_any() const noexcept { return _options.is_any() || _leaves_out; }
@@ -173,28 +183,42 @@ public:
     /// @brief Returns the norms of a report that is kept. Does not wait.
     [[nodiscard]] std::vector<double> norms_of(std::uint64_t serial) const {
         std::vector<double> norms;
-        std::size_t const kept = serial % StepState<Config>::reports_kept;
+        std::size_t const kept = serial % StepReports::kept;
         std::size_t const groups = _options.group_norms ? _groups.size() : 0;
         for (std::size_t group = 0; group < groups; ++group) {
-            norms.push_back(Backend::load(_norms.data() + kept * _groups.size() + group));
+            norms.push_back(_norms.data()[kept * _groups.size() + group]);
         }
         return norms;
     }
 
+    /// @brief Returns the bytes of the engine's memory.
     [[nodiscard]] std::size_t size_bytes() const noexcept {
-        return _groups.size_bytes() + _exchanged.size_bytes() + _norms.size_bytes();
+        return _groups.size_bytes() + _exchanged.size_bytes()
+               + (has_staging ? 0 : _reports.size_bytes() + _norms.size_bytes());
     }
 
 private:
+    static constexpr bool has_staging = requires { Backend::staging_memory(); };
+
+    static MemoryResource& read_by_host(MemoryResource& memory) {
+        if constexpr (has_staging) {
+            return Backend::staging_memory();
+        } else {
+            return memory;
+        }
+    }
+
     [[nodiscard]] std::size_t group_count(std::size_t groups) const noexcept {
         return _options.group_norms || _leaves_out ? groups : 0;
     }
 
     ReportOptions _options;
     bool _leaves_out;
+    Buffer<StepReports> _reports;
     Buffer<ops::NormSum> _groups;    ///< sums of the groups on this rank
     Buffer<std::int64_t> _exchanged; ///< integers that the ranks reduce
-    Buffer<double> _norms;           ///< norms of all groups, for each report that is kept
+    Buffer<double> _norms;           ///< norms of all groups, for each report that is kept, where
+                                     ///< the reports are
 };
 
 } // namespace ZERO_NAMESPACE::detail

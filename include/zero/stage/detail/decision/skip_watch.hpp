@@ -7,6 +7,7 @@
 #include "../../step_report.hpp"
 #include "../common/step_state.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -47,6 +48,10 @@ namespace ZERO_NAMESPACE::detail {
 /// enqueued. The watch reads the report of the step before it, which is equal on every rank, so all
 /// ranks throw in the same `begin_step`. Without `on_skip` it reads only the report of a step that
 /// can have reached the limit: one in every `skip_limit` steps while none is skipped.
+///
+/// The watch also keeps the host from running ahead where ranks share a process: before a step it
+/// waits for the step before the last one. Otherwise the full launch queue of one device could
+/// block the launch for which another device waits.
 template <class Config>
 class SkipWatch {
 public:
@@ -55,11 +60,12 @@ public:
     using Event = typename Backend::Event;
 
     /// @param state scalars of the step, in backend memory
+    /// @param reports where the host reads them
     SkipWatch(StageOptions<Config> const& options, FlatLayout const& layout,
-              typename Config::Communicator& communicator, Queue queue,
-              StepState<Config>* state) noexcept
+              typename Config::Communicator& communicator, Queue queue, StepState<Config>* state,
+              StepReports* reports) noexcept
         : _options(&options), _layout(&layout), _communicator(&communicator), _queue(queue),
-          _state(state) {
+          _state(state), _reports(reports) {
         expect_after(0, 0);
     }
 
@@ -76,36 +82,50 @@ public:
 
     /// @brief Notes the end of a step.
     void end_step(std::uint64_t serial, Event const& done) {
+        if (shares_process(*_communicator)) {
+            _ends[serial % 2] = done;
+        }
         if (serial == _watched) {
             _end = done;
         }
     }
 
-    void forget_events() noexcept { _end.reset(); }
+    void forget_events() noexcept {
+        _end.reset();
+        _ends = {};
+    }
 
     /// @brief Reads a report if one is due, at the beginning of a step. Waits for its step, which
     /// is not the last one.
     /// @param serial number of the last step
     /// @throws TooManySkips on every rank; the count then starts again
     void answer(std::uint64_t serial) {
+        if (Event const& before_last = _ends[(serial + 1) % 2]; !is_in_graph(before_last)) {
+            Backend::synchronise(before_last);
+        }
         if (serial > _watched) {
             look(serial);
         }
     }
 
 private:
+    static bool is_in_graph([[maybe_unused]] Event const& event) {
+        if constexpr (requires { event.is_captured(); }) {
+            return event.is_captured();
+        } else {
+            return false;
+        }
+    }
+
     [[gnu::cold]] void look(std::uint64_t serial) {
         Event const end = _end ? *_end : Backend::record(_queue);
-        if constexpr (requires { end.is_captured(); }) {
-            if (end.is_captured()) {
-                return; // while a graph is captured nothing can be read
-            }
+        if (is_in_graph(end)) {
+            return; // while a graph is captured nothing can be read
         }
         Backend::synchronise(end);
         Backend::rethrow_failure(_queue);
         rethrow_failure_of(*_communicator);
-        StepFigures const found =
-            Backend::load(&_state->reports[_watched % StepState<Config>::reports_kept]);
+        StepFigures const found = _reports->of(_watched);
         _end.reset();
         if (found.serial != _watched) { // captured, and not run or overwritten since
             expect_after(serial, 0);
@@ -130,8 +150,10 @@ private:
     typename Config::Communicator* _communicator;
     Queue _queue;
     StepState<Config>* _state;
+    StepReports* _reports;
     std::uint64_t _watched = no_step; ///< the step whose report is read next
     std::optional<Event> _end{};      ///< its end, once it is enqueued
+    std::array<Event, 2> _ends{}; ///< of the last two steps; complete unless ranks share a process
 };
 
 } // namespace ZERO_NAMESPACE::detail

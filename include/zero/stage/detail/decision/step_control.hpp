@@ -276,7 +276,8 @@ public:
           _counts(layout, queue, memory, options.unused_parameters == UnusedParameters::leave),
           _report(options.report, options.leaves_out_groups(), _settings.group_count(),
                   _counts.size(), memory),
-          _skips(options, layout, communicator, queue, _state.data()), _drain(queue) {
+          _skips(options, layout, communicator, queue, _state.data(), _report.reports()),
+          _drain(queue) {
         set_initial_state();
     }
 
@@ -456,21 +457,20 @@ public:
         Backend::synchronise(done);
         Backend::rethrow_failure(_queue);
         rethrow_failure_of(*_communicator);
-        StepFigures const found =
-            Backend::load(&_state.data()->reports[serial % StepState<Config>::reports_kept]);
+        StepFigures const found = _report.reports()->of(serial);
         // A later step, enqueued but not run, writes the norms of groups before its report.
-        if (found.serial != serial || _serial - serial >= StepState<Config>::reports_kept) {
-            throw_report_overwritten(serial, StepState<Config>::reports_kept);
+        if (found.serial != serial || _serial - serial >= StepReports::kept) {
+            throw_report_overwritten(serial, StepReports::kept);
         }
         return {found, _report.norms_of(serial)};
     }
 
     /// @brief Returns the report of the last decided step; all zero before the first. Waits.
     [[nodiscard]] StepReport last_report() const {
-        StepState<Config> const state = settled();
+        Backend::synchronise(Backend::record(_queue));
         Backend::rethrow_failure(_queue);
-        StepFigures const& last =
-            state.reports[state.last_serial % StepState<Config>::reports_kept];
+        StepReports& reports = *_report.reports();
+        StepFigures const last = reports.of(reports.last_serial);
         return {last, last.serial == 0 ? std::vector<double>{} : _report.norms_of(last.serial)};
     }
 
@@ -568,6 +568,7 @@ private:
         state.master_options = _options->master_weights;
         state.scaler = Config::LossScaler::initial(_options->loss_scaler);
         state.captured_scale = state.scaler.scale;
+        state.reports = _report.reports();
         Backend::copy_bytes(_queue, _state.data(), &state, sizeof(state));
         for (std::size_t group = 0; group < group_count(); ++group) {
             _settings.set_initial_factor(group, groups[group].learning_rate_factor);

@@ -186,12 +186,11 @@ auto Engine<Config>::step(double learning_rate, std::optional<std::int64_t> weig
                 [&](auto const& store) { store.update_all(_control.rows(), _control.decision()); });
             _parameters.publish_unsent();
         } else { // in order of use by the next forward pass
-            for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) {
+            publish_all([&](std::size_t bucket) {
                 _optimizer.of_bucket(bucket, [&](auto const& store) {
                     store.update(bucket, _control.rows(), _control.decision());
                 });
-                _parameters.publish(bucket);
-            }
+            });
         }
     } catch (...) {
         fail();
@@ -218,7 +217,7 @@ auto Engine<Config>::step(double learning_rate, Update&& update, std::optional<s
                 store.update_by(update, factor_of, learning_rate, number, numbers);
             });
         }
-        publish_all();
+        publish_all([](std::size_t /*bucket*/) {});
     } catch (...) {
         fail();
     }
@@ -231,10 +230,17 @@ bool Engine<Config>::waits_for_update() {
     return !Backend::load(_control.decision()).skip;
 }
 
+/// Calls `update` for each bucket of a group before the group is published.
 template <class Config>
-void Engine<Config>::publish_all() {
-    for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) {
-        _parameters.publish(bucket);
+template <class Update>
+void Engine<Config>::publish_all(Update const& update) {
+    for (std::size_t end = _layout.trainable_buckets(); end != 0;) {
+        std::size_t const begin = _parameters.first_of_group(end);
+        for (std::size_t bucket = end; bucket-- > begin;) {
+            update(bucket);
+        }
+        _parameters.publish(begin, end);
+        end = begin;
     }
 }
 

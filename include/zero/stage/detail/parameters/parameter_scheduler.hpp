@@ -36,8 +36,9 @@ public:
     using Event = typename Backend::Event;
 
     [[gnu::cold]] explicit ParameterScheduler(EngineContext<Config> const& context)
-        : _layout(context.layout), _queue(context.queue), _rank(context.rank()), _row(context.row),
-          _is_in_place(reads_in_place(context)), _storage(context.options->storage),
+        : _layout(context.layout), _communicator(context.communicator), _queue(context.queue),
+          _rank(context.rank()), _row(context.row), _is_in_place(reads_in_place(context)),
+          _storage(context.options->storage),
           _schedule(*context.layout, context.options->gather, context.rank()),
           _stores(*context.layout,
                   [&]<class Types>(std::size_t type) {
@@ -93,7 +94,7 @@ public:
             broadcast_full();
         } else {
             for (std::size_t bucket = 0; bucket < _layout->trainable_buckets(); ++bucket) {
-                publish(bucket);
+                publish(bucket, bucket + 1);
             }
         }
     }
@@ -191,17 +192,53 @@ public:
         _stores.each([](auto const& store) { store.wait_for_leases(); });
     }
 
-    /// @brief Makes an updated bucket readable on all ranks: the all-gather after the update in
-    /// stages 1 and 2, where it is collective. In stage 0 every rank updated everything, and in
-    /// stage 3 `acquire` gathers.
-    void publish(std::size_t bucket) {
-        if (_layout->elements(bucket) == 0 || _row.shards_parameters()) {
+    /// @brief Returns the first of the buckets up to `end` that are published together: as many as
+    /// the transport starts in one group without delaying the forward pass noticeably.
+    [[nodiscard]] std::size_t first_of_group(std::size_t end) {
+        constexpr std::size_t most_bytes = std::size_t{64} << 20U;
+        std::size_t begin = end - 1;
+        if constexpr (GroupsGathers<typename Config::Communicator>) {
+            std::size_t bytes = bytes_in_place(begin);
+            while (bytes != 0 && begin != 0) {
+                std::size_t const next = bytes_in_place(begin - 1);
+                if (next == 0 || bytes + next > most_bytes) {
+                    break;
+                }
+                bytes += next;
+                --begin;
+            }
+        }
+        return begin;
+    }
+
+    /// @brief Makes the updated buckets [begin, end) of a group readable on all ranks: the
+    /// all-gather after the update in stages 1 and 2, where it is collective. In stage 0 every rank
+    /// updated everything, and in stage 3 `acquire` gathers.
+    void publish(std::size_t begin, std::size_t end) {
+        bool const is_single = end - begin == 1; // only such a bucket can be empty
+        if (_row.shards_parameters() || (is_single && _layout->elements(begin) == 0)) {
             return;
         }
+        auto const gather = [&] {
+            for (std::size_t bucket = end; bucket-- > begin;) {
+                _stores.of_bucket(bucket, [&](auto& store) { store.gather_replicas(bucket); });
+            }
+        };
         if (_row.shards_optimizer()) {
-            _stores.of_bucket(bucket, [&](auto& store) { store.gather_replicas(bucket); });
+            if constexpr (GroupsGathers<typename Config::Communicator>) {
+                if (is_single) {
+                    gather();
+                } else {
+                    _communicator->grouped(_queue, gather);
+                }
+            } else {
+                gather();
+            }
         }
-        _published[bucket] = Backend::record(_queue);
+        Event const done = Backend::record(_queue);
+        for (std::size_t bucket = begin; bucket < end; ++bucket) {
+            _published[bucket] = done;
+        }
     }
 
     /// @brief Whether each bucket is sent after its update.
@@ -258,6 +295,12 @@ public:
     }
 
 private:
+    std::size_t bytes_in_place(std::size_t bucket) {
+        std::size_t bytes = 0;
+        _stores.of_bucket(bucket, [&](auto& store) { bytes = store.bytes_in_place(bucket); });
+        return bytes;
+    }
+
     struct LastReader {
         Queue queue{};
         Event event{};
@@ -382,6 +425,7 @@ private:
     }
 
     FlatLayout const* _layout;
+    typename Config::Communicator* _communicator;
     Queue _queue;
     std::size_t _rank;
     StageRow _row;

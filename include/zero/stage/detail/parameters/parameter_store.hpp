@@ -189,6 +189,12 @@ public:
         _pool.close(bucket, std::move(last_use));
     }
 
+    /// @brief Returns the bytes of a bucket that `gather_replicas` communicates in place, and 0 for
+    /// one that it copies, which cannot be part of a group.
+    [[nodiscard]] std::size_t bytes_in_place(std::size_t bucket) const noexcept {
+        return is_copied(bucket) ? 0 : _layout->elements(bucket) * sizeof(T);
+    }
+
     /// @brief All-gathers the extents of a bucket into the replicas, through a lease if the bucket
     /// cannot be communicated in place. Collective.
     void gather_replicas(std::size_t bucket) {

@@ -89,19 +89,21 @@ namespace ZERO_NAMESPACE::detail {
                                                       std::size_t update_tile_elements);
 
 /// @brief Refuses caller-owned memory that the kernels of the backend cannot use. A no-op for
-/// backends without `is_accessible`. @throws InvalidArgument naming the parameter
+/// backends without `reason_against`. @throws InvalidArgument naming the parameter
 template <class Backend>
 [[gnu::cold]] void require_accessible([[maybe_unused]] std::span<AnyParameter const> parameters,
                                       [[maybe_unused]] Storage storage) {
-    if constexpr (requires { Backend::is_accessible(nullptr); }) {
+    if constexpr (requires { Backend::reason_against(nullptr); }) {
         auto const require = [](AnyParameter const& parameter, void const* memory, char const* what,
                                 char const* remedy) {
-            if (memory != nullptr && parameter.spec.elements != 0
-                && !Backend::is_accessible(memory)) {
-                throw_error<InvalidArgument>(
-                    {"zero: the memory for the ", what, " of parameter '", parameter.spec.name,
-                     "' is host memory, which kernels cannot use; give device memory, or ",
-                     remedy});
+            if (memory == nullptr || parameter.spec.elements == 0) {
+                return;
+            }
+            std::string const reason = Backend::reason_against(memory);
+            if (!reason.empty()) {
+                throw_error<InvalidArgument>({"zero: the memory for the ", what, " of parameter '",
+                                              parameter.spec.name, "' is ", reason, ", or ",
+                                              remedy});
             }
         };
         for (AnyParameter const& parameter : parameters) {
