@@ -181,18 +181,21 @@ has_include() {
 
 # compile OUT COMMAND...: runs a compiler in the background, at most `most_jobs` at once.
 most_jobs=$(jobs)
+running=0
 compile() {
     local out=$1
     shift
-    while [ "$(builtin jobs -rp | wc -l)" -ge "$most_jobs" ]; do wait -n || true; done
+    [ "$running" -lt "$most_jobs" ] || { wait -n; running=$((running - 1)); }
     ( started=$SECONDS; "$@" >"$build/log/$out.build" 2>&1; echo "$? $((SECONDS - started))" >"$build/log/$out.built" ) &
+    running=$((running + 1))
 }
+wait_for_compilers() { wait; running=0; }
 
 build_all() {
     local flags name file extra library_flags program nccl_example benchmark_flags
     flags=(-std=c++20 -Xlinker=-s --expt-relaxed-constexpr "-arch=$arch" "-DZERO_SOURCE_DIR=\"$root\"" "${include[@]}" "-diag-suppress=20014,20011")
     begin_phase build
-    rm -rf "$build"/log/*.built "$build/lib" "$build/programs.txt"
+    rm -rf "$build"/log/*.built "${build:?}/lib" "$build/programs.txt"
     mkdir -p "$build/lib"
     "$cxx" -std=c++20 -O0 -w "${include[@]}" -c "$root/tests/support/main.cpp" -o "$build/main.o" || exit 1
     compile gpu_probe "$nvcc" -std=c++20 "-arch=$arch" -Xlinker=-s "$root/tests/cuda/gpu_probe.cu" -ldl -o "$build/gpu_probe" # first, because a run begins with it
@@ -219,7 +222,7 @@ build_all() {
     compile first "$nvcc" "${flags[@]}" "${library_flags[@]}" -DZERO_LIBRARY=first "$root/tests/cuda/two_libraries/library.cu" -o "$build/libfirst.so"
     compile second "$nvcc" "${flags[@]/-arch=$arch/-gencode=arch=compute_80,code=[sm_80,compute_80]}" "${library_flags[@]}" -DZERO_LIBRARY=second -DCUB_WRAPPED_NAMESPACE=second_cub "$root/tests/cuda/two_libraries/library.cu" \
         -o "$build/libsecond.so"
-    wait
+    wait_for_compilers
     compile two_libraries "$nvcc" "${flags[@]}" "$root/tests/cuda/two_libraries/two_libraries_test.cu" "$build/main.o" -o "$build/two_libraries" -L "$build" -lfirst -lsecond "-Xlinker=-rpath=\$ORIGIN"
 
     if [ -n "$nccl" ]; then
@@ -252,7 +255,7 @@ build_all() {
     for file in "$root"/bench/cuda/*_bench.cu; do
         compile "$(basename "$file" .cu)" "$nvcc" "${flags[@]}" -O2 "${benchmark_flags[@]}" "$file" -lbenchmark_main -lbenchmark -o "$build/$(basename "$file" .cu)"
     done
-    wait
+    wait_for_compilers
 }
 
 # pack: makes the archive: programs that were built, their libraries, the scripts of the run, and the text that trainings read.
@@ -321,7 +324,8 @@ fi
 nvidia-smi -q >"$results/nvidia-smi.txt" 2>/dev/null
 
 # Libraries that the linker does not find by itself: those of the archive, then folders of the toolkit and of Python packages that hold one.
-export LD_LIBRARY_PATH=$(realpath -m "$build/lib")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+LD_LIBRARY_PATH=$(realpath -m "$build/lib")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
 add_library_folders() {
     local program library folder found candidates
     candidates=("$toolkit/lib64" "$toolkit/lib" "${CUDA_HOME:-/usr/local/cuda}/lib64" /usr/local/cuda*/lib64 $(python3 -c 'import glob, nvidia; print(*(f for p in nvidia.__path__ for f in glob.glob(p + "/*/lib")))' 2>/dev/null))
@@ -366,7 +370,7 @@ run() {
     # A process that waits in the driver survives even SIGKILL, so `timeout` may never end: the guard ends the wait.
     timeout -k 3 "$seconds" "$@" >"$log" 2>&1 </dev/null &
     program=$!
-    sleep $((seconds + 8)) >/dev/null 2>&1 </dev/null &
+    sleep $((seconds + 8)) >/dev/null 2>&1 &
     guard=$!
     { wait -n "$program" "$guard"; status=$?; } 2>/dev/null
     if kill -0 "$guard" 2>/dev/null; then
