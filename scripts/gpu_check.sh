@@ -289,8 +289,8 @@ if [ "$phase" != run ]; then
         printf '%s %d %d\n' "$name" "$status" "$seconds" >>"$build/programs.txt"
         row "build of $name" "$([ "$status" -eq 0 ] && echo passed || echo FAILED)" "$seconds" "$([ "$status" -eq 0 ] || echo "see ${file%.built}.build")"
     done
-    pack
     if [ "$phase" = build ]; then
+        pack
         finish
         exit
     fi
