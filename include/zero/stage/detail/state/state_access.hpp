@@ -180,7 +180,7 @@ public:
             if (!_engine->context({}).row.shards_optimizer() && communicator().size() != 1) {
                 broadcast_weights();
             }
-            _engine->publish_all();
+            _engine->publish_all([](std::size_t /*bucket*/) {});
             wait_for_collectives(*_engine->_communicator, _engine->_queue);
         });
     }
