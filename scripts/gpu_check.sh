@@ -493,7 +493,7 @@ fi
 if part bench "benchmark of the step"; then run_bench step_bench; fi
 
 if part peer "PyTorch"; then
-    if ! python3 -c 'import torch' >/dev/null 2>&1; then
+    if ! python3 -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)' >/dev/null 2>&1; then
         row "peer torch_adamw" missing "" "PyTorch is not installed"
     else
         for model in gpt2 gpt2-xl; do
