@@ -92,6 +92,7 @@ root=. # programs hold paths relative to the tree
 results=${results:-$build/results}
 
 failures=0
+run_started=0 # the time of a call counts from the beginning of the script, but for that of a build
 # row WHAT RESULT SECONDS NOTE: prints a row, and appends it to a file, which survives a run that is cut off.
 row() {
     [ "$2" != FAILED ] || failures=$((failures + 1))
@@ -132,7 +133,7 @@ else
 fi
 printf '\n%-44s %-8s %6s  %s\n' what result s note | tee -a "$rows_file"
 
-device=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1)
+device=$(timeout 30 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1)
 [ -n "$arch" ] || { [ -n "$device" ] && arch=native || arch=sm_90; }
 row "device" "$([ -n "$device" ] && echo found || echo missing)" "" "${device:-device tests will say 'skipped: no CUDA device'}"
 
@@ -295,12 +296,12 @@ if [ "$phase" != run ]; then
         exit
     fi
     failures=0 # the run counts programs that were not built once more
+    run_started=$SECONDS
     mkdir -p "$results/log"
     rows_file=$results/rows.txt
 fi
 
 # What earlier calls left: a journal with a line for each row that was begun, and one with its result when it had ended. Rows of another build do not count.
-run_started=$SECONDS
 declare -A result_of=() times_begun=()
 if ! cmp -s "$build/build_id" "$results/build_id"; then
     rm -f "$results/journal.txt"
@@ -321,7 +322,7 @@ if [ "${#result_of[@]}" -gt 0 ]; then
     failures=$(printf '%s\n' "${result_of[@]}" | grep -c FAILED)
     printf '%d rows ended in earlier calls, %d of them failed: %s\n' "${#result_of[@]}" "$failures" "$results/rows.txt"
 fi
-nvidia-smi -q >"$results/nvidia-smi.txt" 2>/dev/null
+timeout 30 nvidia-smi -q >"$results/nvidia-smi.txt" 2>/dev/null
 
 # Libraries that the linker does not find by itself: those of the archive, then folders of the toolkit and of Python packages that hold one.
 LD_LIBRARY_PATH=$(realpath -m "$build/lib")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -493,7 +494,7 @@ fi
 if part bench "benchmark of the step"; then run_bench step_bench; fi
 
 if part peer "PyTorch"; then
-    if ! python3 -c 'import torch' >/dev/null 2>&1; then
+    if ! python3 -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)' >/dev/null 2>&1; then
         row "peer torch_adamw" missing "" "PyTorch is not installed"
     else
         for model in gpt2 gpt2-xl; do

@@ -99,6 +99,25 @@ class Scripts(unittest.TestCase):
         self.refuses(1, "error: ", "slim_fatbin.py", file, out, "sm_90")
         self.refuses(2, "usage: ", "slim_fatbin.py", file, out, "native")
 
+    def test_no_benchmark_of_a_device_times_constant_data(self):
+        def text_of(file):
+            with open(os.path.join(ROOT, "bench/cuda", file), encoding="utf-8") as stream:
+                return stream.read()
+
+        def unfilled(text, names, begin):
+            return [name for name in names if "fill_normal(" not in re.search(rf"(?ms)^{begin} {name}\b.*?^}}", text)[0]]
+
+        passes = text_of("passes.cuh")
+        found = re.findall(r"(?m)^class (\w+Pass)\b", passes)
+        self.assertEqual((len(found), unfilled(passes, found, "class")), (4, []))
+        self.assertEqual(unfilled(passes.replace("fill_normal(", "zeros("), found, "class"), found)  # the check finds one
+        for file, least in (("kernels_bench.cu", 17), ("step_bench.cu", 2)):
+            text = text_of(file)
+            timed = re.findall(r'bench::add\("[^"]+",\s*(\w+)', text)
+            self.assertGreaterEqual(len(timed), least)
+            self.assertEqual(unfilled(text, set(timed) - {"pass", "parts"}, "void"), [])  # these two time passes
+        self.assertIn("if (is_constant(input))", re.search(r"(?s)void time_on_device.*?state.SetIterationTime", text_of("device_time.cuh"))[0])
+
     def test_the_peer_in_pytorch_has_the_data_of_the_benchmarks_of_a_device(self):
         deviations = []
         for file, pattern in (("bench/cuda/device_array.cuh", r"(\w+_deviation) = ([0-9.e-]+)F;"), ("bench/peers/torch_adamw.py", r"(?m)^(\w+_DEVIATION) = ([0-9.e-]+)$")):
