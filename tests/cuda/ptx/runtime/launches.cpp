@@ -78,14 +78,14 @@ std::string ptx_of(u8 const* data) {
 }
 
 /// Changes the text of kernels as ZERO_PTX_MUTANT says, so that a test can show that the fault is
-/// found: `<kernel>;<text>;<other>` or `<kernel>;<text>;<other>;<n>` replaces a text, or only its
+/// found: `<kernel>|<text>|<other>` or `<kernel>|<text>|<other>|<n>` replaces a text, or only its
 /// occurrence n (from 0), in each kernel whose name contains the first word.
 std::string mutated(std::string ptx) {
     char const* const mutant = std::getenv("ZERO_PTX_MUTANT");
     if (mutant == nullptr) {
         return ptx;
     }
-    std::vector<std::string> const parts = split(mutant, ';');
+    std::vector<std::string> const parts = split(mutant, '|');
     std::string const entry = ".entry ";
     int changes = 0;
     for (std::size_t begin = ptx.find(entry); begin != std::string::npos;) {
