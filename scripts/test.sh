@@ -3,24 +3,27 @@
 #
 # usage: scripts/test.sh [option...]
 #   (none)         everything in a release build, then the tests of threads and failures under the address+undefined and the thread sanitizer,
-#                  then those of LibTorch, if Python can install it (1.7 GB below the build root)
+#                  then those of LibTorch, if Python can install it (1.7 GB below the build root), then the device tests in PTX
 #   --quick        the release build only, with fewer random configurations
 #   --release      the release build only: tests, refusals, header checks, examples and benchmarks
 #   --sanitizers   the sanitizer builds only: address+undefined and thread
 #   --clang        the release build with clang++ only
 #   --torch        the tests of zero::torch only, with LibTorch from the Python package torch
+#   --ptx          the device tests as nvcc compiles them, in interpreted PTX without a device; skipped without nvcc
 #   --bare-root    scripts/bare_root.sh only: the demonstration in a bare Debian 12. If it is skipped, that is a failure
 #   --ci           everything, then --bare-root: what continuous integration runs
 #   --help         this text
 # Options may be combined. The last line sums up all runs in the words of CTest. The exit status is 0 only if everything passed.
 #
 # Settings: CXX (compiler, g++), ZERO_JOBS (parallel jobs), ZERO_BUILD_ROOT (folder of the builds, build/),
-# ZERO_ORACLE_CONFIGURATIONS (number of random configurations of the oracle), ZERO_TORCH (folder of LibTorch, otherwise it is installed below the build root).
+# ZERO_ORACLE_CONFIGURATIONS (number of random configurations of the oracle), ZERO_PTX_OPTIONS (options of CMake for --ptx, such as -DZERO_PTX_SEEDS=0;1;2),
+# ZERO_TORCH (folder of LibTorch, otherwise it is installed below the build root).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 # The configurations take the 26 rows of the oracle in turn: 130 are five for each row, which are 15 to 20 runs. Ten of the rows are built here.
 sanitizer_configurations=130
+ptx_configurations=130
 # Tests of threads, lifetimes and failures. Arithmetic has its own tests, and the release build runs the other stage tests. Of the oracle, the executables
 # that build in about 40 s: they cover every kind of partitioner, owner and scale, and the others differ only in types.
 behaviour='^comm/|^host/.*queue|^stage/(.*failure|agreement|overlap|poison|several_queues|no_memory|pending_commands|caller_update|rebuild)_test|^cuda/nccl_failure_test'
@@ -35,13 +38,14 @@ for option in "$@"; do
         --sanitizers) legs+=(asan tsan) ;;
         --clang) legs+=(clang) ;;
         --torch) legs+=(torch) ;;
+        --ptx) legs+=(ptx) ;;
         --bare-root) legs+=(bare) ;;
-        --ci) legs+=(release asan tsan torch bare) ;;
+        --ci) legs+=(release asan tsan torch ptx bare) ;;
         --help) usage; exit 0 ;;
         *) refuse "unknown option '$option'" ;;
     esac
 done
-[ "${#legs[@]}" -gt 0 ] || legs=(release asan tsan torch)
+[ "${#legs[@]}" -gt 0 ] || legs=(release asan tsan torch ptx)
 
 packages=(g++ cmake ninja-build catch2 nlohmann-json3-dev libxxhash-dev)
 optional=(ccache)
@@ -113,11 +117,14 @@ find_torch() {
     ZERO_TORCH=$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/torch
 }
 
+# find_nvcc: prints the path of nvcc.
+find_nvcc() { command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null; }
+
 # find_nvdisasm: sets nvdisasm to CMake's option for the disassembler of CUDA, which some toolkits lack. Installs its Python package below the build root. Without it, a test of figures is skipped.
 nvdisasm=()
 find_nvdisasm() {
     local nvcc folder=$build_root/nvdisasm
-    nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null) || return 0
+    nvcc=$(find_nvcc) || return 0
     ! has nvdisasm && [ ! -x "$(dirname "$nvcc")/nvdisasm" ] || return 0
     if ! ls "$folder"/nvidia/*/bin/nvdisasm >/dev/null 2>&1; then
         has python3 && run_quietly timeout 300 python3 -m pip install --no-deps --target "$folder" nvidia-cuda-nvdisasm==13.2.78 || return 0
@@ -217,6 +224,20 @@ for leg in "${legs[@]}"; do
                 leg_tests=()
             else
                 finish torch "skipped: no LibTorch, because Python with venv and pip could not install it; set ZERO_TORCH to its folder"
+            fi
+            ;;
+        ptx)
+            started=$SECONDS
+            if nvcc=$(find_nvcc); then
+                leg_target=ptx_tests
+                leg_tests=(-L ptx)
+                read -ra ptx_options <<<"${ZERO_PTX_OPTIONS:-}"
+                ZERO_ORACLE_CONFIGURATIONS=${ZERO_ORACLE_CONFIGURATIONS:-$ptx_configurations} run_leg ptx release "-DCMAKE_CXX_COMPILER=$(compiler)" "-DCMAKE_CUDA_COMPILER=$nvcc" -DZERO_PTX_TESTS=ON -DZERO_BUILD_EXAMPLES=OFF \
+                    -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_COMPILED=OFF -DZERO_BUILD_C=OFF -DZERO_MPI=OFF "${ptx_options[@]}"
+                leg_target=all
+                leg_tests=()
+            else
+                finish ptx "skipped: no nvcc, which compiles kernels to PTX"
             fi
             ;;
         bare)

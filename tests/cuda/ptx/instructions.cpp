@@ -15,16 +15,15 @@ namespace {
 /// that is done.
 bool is_ignored(std::string const& modifier) {
     static std::set<std::string> const names{
-        "rn",  "full", "approx",  "sync", "aligned", "volatile", "relaxed", "acquire", "cta",
-        "gpu", "sys",  "nc",      "ca",   "cg",      "cs",       "cv",      "wb",      "wt",
-        "lu",  "gl",   "acq_rel", "sc",   "release", "weak",     "clamp",   "b32",     "lo"};
+        "rn",  "sync", "aligned", "volatile", "relaxed", "acquire", "cta",   "gpu",
+        "sys", "nc",   "ca",      "cg",       "cs",      "cv",      "wb",    "wt",
+        "lu",  "gl",   "acq_rel", "sc",       "release", "weak",    "clamp", "lo"};
     return names.count(modifier) != 0 || modifier.rfind("L1::", 0) == 0
            || modifier.rfind("L2::", 0) == 0;
 }
 
 using Set = std::set<std::string>;
 
-Set const no_modifiers;
 Set const spaces{"global", "shared", "shared::cta", "param", "local", "const", "v2", "v4", "v8"};
 
 /// The modifiers of an instruction that change what it does. @throws std::runtime_error for a name
@@ -34,6 +33,7 @@ Set const& modifiers_of(Opcode const& opcode) {
                                  "hi",  "hs",  "equ", "neu", "ltu", "leu", "gtu", "geu",
                                  "num", "nan", "and", "or",  "xor", "ftz"};
     static Set const flush{"ftz"};
+    static Set const approximate{"ftz", "approx"};
     static Set const atomics{"global", "shared", "shared::cta", "add", "min", "max",
                              "exch",   "cas",    "and",         "or",  "xor"};
     static std::map<std::string, Set> const table{
@@ -51,12 +51,12 @@ Set const& modifiers_of(Opcode const& opcode) {
         {"copysign", {}},
         {"sqrt", flush},
         {"rcp", flush},
-        {"ex2", flush},
-        {"lg2", flush},
-        {"sin", flush},
-        {"cos", flush},
-        {"tanh", {}},
-        {"rsqrt", flush},
+        {"ex2", approximate},
+        {"lg2", approximate},
+        {"sin", approximate},
+        {"cos", approximate},
+        {"tanh", approximate},
+        {"rsqrt", approximate},
         {"and", {}},
         {"or", {}},
         {"xor", {}},
@@ -173,23 +173,17 @@ public:
 
     /// Instructions of a whole warp: the mask comes last.
     void read_warp_wide() {
-        std::string const& name = _opcode.name;
-        if (name == "shfl") {
-            auto const results = split(_operands.at(0), '|');
-            use(0, results.at(0), Width::four);
-            if (results.size() > 1) {
-                use(1, results[1], Width::predicate);
-            }
-            for (std::size_t at = 1; at < _operands.size(); ++at) {
-                use(at + 1, _operands[at], Width::four);
-            }
-            _to.sources = static_cast<u8>(_operands.size());
-        } else {
-            for (std::size_t at = 0; at < _operands.size(); ++at) {
-                use(at, _operands[at], name == "vote" && at == 1 ? Width::predicate : Width::four);
-            }
-            _to.sources = static_cast<u8>(_operands.size() - 1);
+        auto const results = split(_operands.at(0), '|');
+        bool const is_shuffle = _opcode.name == "shfl"; // its second result is operand 1
+        use(0, results.at(0), Width::four);
+        if (is_shuffle && results.size() > 1) {
+            use(1, results[1], Width::predicate);
         }
+        for (std::size_t at = 1; at < _operands.size(); ++at) {
+            bool const is_vote = _opcode.name == "vote" && at == 1;
+            use(is_shuffle ? at + 1 : at, _operands[at], is_vote ? Width::predicate : Width::four);
+        }
+        _to.sources = static_cast<u8>(_operands.size() - (is_shuffle ? 0 : 1));
         _to.kind = Kind::warp_wide;
         _to.execute = warp_wide(_opcode);
         require_known();
@@ -337,10 +331,8 @@ private:
         for (std::size_t at = 0; at < results.size(); ++at) {
             use(at, results[at], Width::predicate);
         }
-        use(2, _operands.at(1), _width);
-        use(3, _operands.at(2), _width);
-        if (_operands.size() > 3) {
-            use(4, _operands[3], Width::predicate);
+        for (std::size_t at = 1; at < _operands.size(); ++at) {
+            use(at + 1, _operands[at], at == 3 ? Width::predicate : _width);
         }
     }
 

@@ -2,6 +2,7 @@
 #include "cuda/ptx/launch.hpp"
 #include "cuda/ptx/program.hpp"
 #include "cuda/ptx/runtime/runtime.hpp"
+#include "cuda/ptx/text.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -76,6 +77,36 @@ std::string ptx_of(u8 const* data) {
     return found;
 }
 
+/// Changes the text of kernels as ZERO_PTX_MUTANT says, so that a test can show that the fault is
+/// found: `<kernel>|<text>|<other>` or `<kernel>|<text>|<other>|<n>` replaces a text, or only its
+/// occurrence n (from 0), in each kernel whose name contains the first word.
+std::string mutated(std::string ptx) {
+    char const* const mutant = std::getenv("ZERO_PTX_MUTANT");
+    if (mutant == nullptr) {
+        return ptx;
+    }
+    std::vector<std::string> const parts = split(mutant, '|');
+    std::string const entry = ".entry ";
+    int changes = 0;
+    for (std::size_t begin = ptx.find(entry); begin != std::string::npos;) {
+        std::size_t end = ptx.find(entry, begin + 1);
+        bool const is_meant = ptx.find(parts.at(0), begin) < ptx.find('\n', begin);
+        int occurrence = 0;
+        for (std::size_t at = ptx.find(parts.at(1), begin); is_meant && at < end;
+             at = ptx.find(parts[1], at + 1)) {
+            if (parts.size() < 4 || occurrence == std::atoi(parts[3].c_str())) {
+                ptx.replace(at, parts[1].size(), parts.at(2));
+                end = ptx.find(entry, begin + 1);
+                ++changes;
+            }
+            ++occurrence;
+        }
+        begin = end;
+    }
+    std::fprintf(stderr, "PTX: %d changes\n", changes);
+    return ptx;
+}
+
 Kernel const* kernel_of(void const* function) {
     auto const found = kernels().find(function);
     if (found == kernels().end()) {
@@ -84,7 +115,7 @@ Kernel const* kernel_of(void const* function) {
     KernelEntry& entry = found->second;
     if (entry.kernel == nullptr) {
         if (entry.binary->module == nullptr) {
-            entry.binary->module = parse(ptx_of(entry.binary->data));
+            entry.binary->module = parse(mutated(ptx_of(entry.binary->data)));
         }
         auto const kernel = entry.binary->module->kernels.find(entry.name);
         if (kernel == entry.binary->module->kernels.end()) {
