@@ -1,4 +1,4 @@
-// Two ranks on one CUDA device train parameters that lie in a vector of Thrust, with the gradients
+// Two ranks on one CUDA device train parameters that are in a vector of Thrust, with the gradients
 // in another one. The engine adopts both: it copies neither.
 
 #include <zero/cuda/backend.cuh>

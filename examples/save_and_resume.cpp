@@ -50,7 +50,7 @@ void train(Zero& engine, std::size_t begin, std::string const& folder) {
             saver.start({.extras = {{"next_step", std::to_string(step + 1)}}, .keep_last = 2});
         saver.poll(); // publishes the checkpoint once all ranks have written
     }
-    saver.wait(); // the last one; an error is thrown here, and not told by the destructor
+    saver.wait(); // the last one; an error is thrown here; the destructor only reports it
 }
 
 /// Loads a checkpoint, and returns the number of the next step.

@@ -40,7 +40,7 @@ typedef enum zero_status {
                                   memory can be read */
     ZERO_CHECKPOINT = 8,       /* a checkpoint is missing, damaged or does not fit */
     ZERO_OUT_OF_MEMORY = 9,    /* memory could not be allocated */
-    ZERO_CALLBACK = 10,        /* a callback of the program returned another value than 0 */
+    ZERO_CALLBACK = 10,        /* a callback of the program returned a value other than 0 */
     ZERO_UNSUPPORTED = 11,     /* this library was built without the feature */
     ZERO_FAILED = 12           /* anything else */
 } zero_status;
@@ -230,8 +230,8 @@ ZERO_C_API zero_status zero_open(zero_engine* engine, size_t unit, float** weigh
 /* Ends zero_open(): reports leased gradients as complete, and releases the unit. */
 ZERO_C_API zero_status zero_close(zero_engine* engine, size_t unit);
 
-/* The memory of a parameter while one of its units is acquired. Null on failure. In stage 3 it is
- * another one after each zero_acquire(). */
+/* The memory of a parameter while one of its units is acquired. Null on failure. In stage 3 each
+ * zero_acquire() may move it. */
 ZERO_C_API void const* zero_weight(zero_engine* engine, size_t unit, size_t parameter);
 
 /* Leases the memory of a unit's gradients until zero_gradients_ready(). It is zero the first time
@@ -255,7 +255,7 @@ ZERO_C_API zero_status zero_loss_scale(zero_engine* engine, float* scale);
 
 /* Ends the last micro-step and the step: norm, clipping, update and, in stages 1 and 2,
  * publication. No unit may be open. A step with an infinite or NaN gradient changes nothing and is
- * no failure; zero_last_report() reports it. Collective; does not wait. */
+ * not a failure; zero_last_report() reports it. Collective; does not wait. */
 ZERO_C_API zero_status zero_step(zero_engine* engine, double learning_rate);
 
 /* A slice of one parameter that this rank updates. A parameter may come in several slices, also on

@@ -67,7 +67,8 @@ chosen() {
             is_quick && /\/[0-9]{8,}(\/|$)/ { next }
             /^$/ { are_all = 1; next }
             are_all { if ($0 in wanted) print "^" $0 "$"; next }
-            { wanted[$0]; $3 = "twin"; wanted[$0] }' \
+            { wanted[$0]; $3 = "twin"; wanted[$0] }
+            $2 ~ /^cuda/ { $1 = "copy"; $2 = "cuda"; wanted[$0] }' \
         | paste -sd '|'
 }
 

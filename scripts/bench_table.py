@@ -4,7 +4,8 @@
 usage: bench_table.py RESULT.json... [--svg PLOT.svg] [--page PAGE] [--goals PAGE]
 
 A benchmark is called operation/case/who/elements. It is compared with the "twin" of the same operation, case, number of elements and threads; the ratio is
-that of the median throughputs. A result that has no place in the table is listed below it, with the reason. --svg draws the ratios over the number of elements. With --page the table replaces the text of the page between the lines
+that of the median throughputs. Without a twin of its own, a case of a device is compared with that device's copy. The time of the host and the memory of a step on a
+device stand below the table. A result that has no place in the table is listed below it, with the reason. --svg draws the ratios over the number of elements. With --page the table replaces the text of the page between the lines
 <!-- table --> and <!-- end of table -->. Without both the table is printed. --goals writes the rows that have a goal, and the machine, into a page in the same way,
 between <!-- goals --> and <!-- end of goals -->.
 """
@@ -17,18 +18,23 @@ import sys
 from bench_plot import Axis, Panel, page, short
 
 GPT2 = 124_439_808
-OPERATIONS = ["flatten", "unflatten", "norm", "update", "sum_ranks", "reduce_scatter", "all_gather", "reduce_scatter_of_1_KB", "step",
+OPERATIONS = ["copy", "flatten", "unflatten", "sum", "norm", "update", "sum_ranks", "reduce_scatter", "all_gather", "reduce_scatter_of_1_KB", "step",
               "tensor_update", "matrix_product"]
+DEVICE_GOALS = {"flatten": 0.95, "unflatten": 0.95, "sum": 0.95, "norm": 0.95, "update": 0.95, "step": 0.9}
+HOST_GOALS = {"host_us": (100, "us of the host in a step"), "collective_us": (10, "us of the host for each collective")}
 MARKS = ("<!-- table -->", "<!-- end of table -->")
 GOAL_MARKS = ("<!-- goals -->", "<!-- end of goals -->")
 
 
 def goal_of(row):
-    """The goal: the least ratio of the host backend at the size of GPT-2 124M, and of the smallest collective; None: no goal."""
+    """The goal: the least ratio at the size of GPT-2 124M, and of the smallest collective; None: no goal. Of a device: the fraction of its copy, and for a step of the
+    sum of its passes."""
     if row.operation == "reduce_scatter_of_1_KB":
         return 1.0
     if row.elements != GPT2:
         return None
+    if row.is_of_device():
+        return DEVICE_GOALS.get(row.operation) if row.who in ("zero", "adamw") and "odd" not in row.case else None
     if row.operation == "update":
         return 0.9 if row.who == "adamw" else None
     if row.operation == "step":
@@ -56,6 +62,7 @@ class Row:
         self.bytes = []
         self.items = []
         self.counters = {}
+        self.runs = []
 
     def add(self, run):
         unit = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}[run["time_unit"]]
@@ -64,6 +71,15 @@ class Row:
             if key in run:
                 values.append(run[key])
         self.counters = run
+        self.runs.append(run)
+
+    def counter(self, name):
+        """The median over all repetitions; None if the benchmark has no such counter."""
+        values = [run[name] for run in self.runs if name in run]
+        return statistics.median(values) if values else None
+
+    def is_of_device(self):
+        return self.case.startswith("cuda")
 
     def pair(self):
         return self.operation, self.case, self.elements, self.threads
@@ -131,12 +147,15 @@ def compare(rows):
     for row in sorted(rows, key=Row.order):
         if not row.is_named_well:
             others.append((row, "its name is not operation/case/who/elements"))
-        elif row.who == "twin" or row.operation == "scaling":  # bench_scaling.py shows it
             continue
-        elif row.pair() not in twins:
+        copy = twins.get(("copy", "cuda", row.elements, row.threads)) if row.is_of_device() else None
+        twin = twins.get(row.pair(), copy)
+        if row.operation == "scaling" or (row.who == "twin" and row is not copy):  # bench_scaling.py shows the first
+            continue
+        if twin is None:
             others.append((row, "no result of its twin"))
         else:
-            pairs.append((row, twins[row.pair()]))
+            pairs.append((row, twin))
     return pairs, others
 
 
@@ -154,6 +173,20 @@ def goal_text(row, ratio):
     return f"{goal:.2f}, {'met' if ratio >= goal else 'missed'}"
 
 
+def beside_the_device(row):
+    """One line for a step on a device: the time of the host, and its memory plan beside what the memory pool of the device handed out and holds."""
+    parts = []
+    for name, (goal, what) in HOST_GOALS.items():
+        value = row.counter(name)
+        if value is not None:
+            met = f" (goal: below {goal}, {'met' if value < goal else 'missed'})" if row.elements == GPT2 else ""
+            parts.append(f"{value:.3g} {what}{met}")
+    planned, used, reserved = (row.counter(name) for name in ("planned_bytes", "pool_used_bytes", "pool_reserved_bytes"))
+    if used is not None:
+        parts.append(f"{planned * 1e-6:.1f} MB planned, {used * 1e-6:.1f} MB taken from the pool, which holds {reserved * 1e-6:.1f} MB")
+    return f"- {row.title()}, {row.elements} elements: {'; '.join(parts)}" if parts else None
+
+
 def table(pairs, others=()):
     head = ["what", "elements", "time", "GB/s", "twin GB/s", "ratio", "spread", "goal"]
     lines = [head]
@@ -167,9 +200,12 @@ def table(pairs, others=()):
         cells = [cell.ljust(width) if column == 0 else cell.rjust(width) for column, (cell, width) in enumerate(zip(line, widths))]
         return "| " + " | ".join(cells) + " |"
     rule = "|" + "|".join("-" * (width + 2) if column == 0 else "-" * (width + 1) + ":" for column, width in enumerate(widths)) + "|"
+    beside = [line for row, _ in pairs if (line := beside_the_device(row))]
     below = [f"- {row.name}, {time_text(statistics.median(row.seconds))}: {reason}" for row, reason in others]
     if below:
         below = ["", "Not in the table:", ""] + below
+    if beside:
+        below = ["", "Host and memory:", ""] + beside + below
     return "\n".join([text(head), rule] + [text(line) for line in lines[1:]] + below) + "\n"
 
 

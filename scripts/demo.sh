@@ -10,7 +10,7 @@ if [ "${1:-}" = --help ]; then usage; exit 0; fi
 [ "$#" -eq 0 ] || refuse "unknown option '$1'"
 
 # The two runs. They train on the default text of the program, the headers of this library.
-train_arguments=(--stage 2 --world 4 --steps 1000)
+train_arguments=(--stage 2 --world 4 --steps 500)
 verify_arguments=(--stage 2 --world 4 --verify 20)
 
 install_missing g++ cmake ninja-build libeigen3-dev libcli11-dev

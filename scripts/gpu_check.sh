@@ -1,27 +1,46 @@
 #!/usr/bin/env bash
-# Builds and runs all device tests on a machine with a GPU, without network and without CMake. Prints a row as soon as each program has finished, and the time of each
-# phase last. Installs nothing. Build and run may be two machines: copy the tree with its build folder, of which all paths are relative.
+# Builds and runs all device tests on a machine with a GPU, without network and without CMake. Installs nothing. Build and run may be two machines: --phase build makes
+# one archive, build/gpu.tar.xz, which holds all that --phase run needs. Unpack it anywhere, or over a checkout. Each program has a limit of its own, and a row is printed
+# as soon as it has ended. A call ends within --call-seconds, and the next call goes on with the rows that are left. The time of each phase is printed last.
 #
 # usage: scripts/gpu_check.sh [option...]
-#   --phase PHASE     'build', which needs no device, 'run', which needs no compiler, or 'all'; default: all
-#   --require-device  fail if a probe finds no device, no memory pools or no graph capture, and if a program says that it was skipped
-#   --deadline S      seconds for all programs together: what does not fit is listed as left out, which is a failure
-#   --limit S         seconds for one program; default: 480
-#   --catch2 DIR      folder that holds catch2/catch.hpp (Catch2 version 2); default: where the compiler looks
-#   --benchmark DIR   folder that holds include/benchmark/benchmark.h and lib/ of Google Benchmark; default: where the compiler looks
-#   --eigen DIR       folder that holds Eigen/Core (for the comparison with the host's training); default: where the compiler looks
-#   --cli11 DIR       folder that holds CLI/CLI.hpp (for the training example); default: where the compiler looks
-#   --nccl DIR        folder that holds include/nccl.h and lib/; default: the CUDA toolkit, then Python packages
-#   --arch ARCH       for nvcc -arch; default: native, and sm_90 if there is no device
-#   --build DIR       where to build, relative to the tree; default: build/gpu
-#   --no-sanitizer    leave compute-sanitizer out
-#   --help            this text
-# Settings: NVCC (nvcc), CXX (g++), ZERO_JOBS (parallel compilers). The exit status is 0 only if nothing failed; a missing prerequisite is listed and is not a failure.
+#   --phase PHASE      'build', which needs no device, 'run', which needs no compiler, or 'all'; default: all
+#   --only PART,...    these parts of the run alone: probe, bits, bench, engine, nccl, train, sanitizer, peer, oracle; default: all. They run in the order that finds most
+#                      in the least time: kernels first, then whole steps, then NCCL, training and compute-sanitizer, and last the oracle
+#   --again            run rows again that ended in an earlier call
+#   --call-seconds S   seconds of one call of the run; default: 600
+#   --limit S          seconds for one test; default: 60
+#   --long-limit S     seconds for one benchmark, training, sanitized test or oracle; default: 240
+#   --require-device   fail if a probe finds no device, no memory pools or no graph capture, and if a program says that it was skipped
+#   --no-sanitizer     leave compute-sanitizer out
+#   --results DIR      folder for rows, logs and tables of all calls; default: results/ in the build folder
+#   --archive-limit M  MiB that the archive may have; default: 64
+#   --carry-nccl       put NCCL's library into the archive, with the code of --arch alone, for a machine that has an older one
+#   --catch2 DIR       folder that holds catch2/catch.hpp (Catch2 version 2); default: where the compiler looks
+#   --benchmark DIR    folder that holds include/benchmark/benchmark.h and lib/ of Google Benchmark; default: where the compiler looks
+#   --eigen DIR        folder that holds Eigen/Core (for the comparison with the host's training); default: where the compiler looks
+#   --cli11 DIR        folder that holds CLI/CLI.hpp (for the training example); default: where the compiler looks
+#   --nccl DIR         folder that holds include/nccl.h and lib/; default: the CUDA toolkit, then Python packages
+#   --arch ARCH        for nvcc -arch; default: native, and sm_90 if there is no device
+#   --build DIR        where to build, relative to the tree; default: build/gpu
+#   --help             this text
+# Settings: NVCC (nvcc), CXX (g++), ZERO_JOBS (parallel compilers). The exit status is 0 if every row has ended and none failed, 1 if one failed in this or an earlier
+# call, and 5 if rows are left for the next call. A missing prerequisite is listed and is not a failure.
 set -uo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+parts=(probe bits bench engine nccl train sanitizer peer oracle)
+reserve=15 # seconds of a call in which no program runs: two signals to one that hangs, and tables
 phase=all
+only=
+again=false
+call_seconds=600
+limit=60
+long_limit=240
 requires_device=false
-deadline=
-limit=480
+sanitizes=true
+results=
+archive_limit=64
+carries_nccl=false
 catch2=
 benchmark=
 eigen=
@@ -29,21 +48,25 @@ cli11=
 nccl=
 arch=
 build=build/gpu
-sanitizes=true
-refuse() { printf 'error: %s\n' "$1" >&2; exit 2; }
 while [ "$#" -gt 0 ]; do
     case $1 in
+        --again) again=true; shift; continue ;;
         --require-device) requires_device=true; shift; continue ;;
         --no-sanitizer) sanitizes=false; shift; continue ;;
-        --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; exit 0 ;;
-        --phase | --deadline | --limit | --catch2 | --benchmark | --eigen | --cli11 | --nccl | --arch | --build) ;;
+        --carry-nccl) carries_nccl=true; shift; continue ;;
+        --help) usage; exit 0 ;;
+        --phase | --only | --call-seconds | --limit | --long-limit | --results | --archive-limit | --catch2 | --benchmark | --eigen | --cli11 | --nccl | --arch | --build) ;;
         *) refuse "unknown option '$1'" ;;
     esac
     [ "$#" -gt 1 ] || refuse "$1 needs a value"
     case $1 in
         --phase) phase=$2 ;;
-        --deadline) deadline=$2 ;;
+        --only) only=$2 ;;
+        --call-seconds) call_seconds=$2 ;;
         --limit) limit=$2 ;;
+        --long-limit) long_limit=$2 ;;
+        --results) results=$2 ;;
+        --archive-limit) archive_limit=$2 ;;
         --catch2) catch2=$(realpath -m "$2") ;;
         --benchmark) benchmark=$(realpath -m "$2") ;;
         --eigen) eigen=$(realpath -m "$2") ;;
@@ -52,20 +75,27 @@ while [ "$#" -gt 0 ]; do
         --arch) arch=$2 ;;
         --build) build=$2 ;;
     esac
+    [ -n "$2" ] || refuse "$1 needs a value"
     shift 2
 done
-[[ $limit =~ ^[1-9][0-9]*$ ]] || refuse "--limit $limit: a number of seconds above 0"
-[[ ${deadline:-0} =~ ^[0-9]+$ ]] || refuse "--deadline $deadline: a number of seconds"
+for option in "--limit $limit" "--long-limit $long_limit"; do [[ $option =~ \ [1-9][0-9]*$ ]] || refuse "$option: a number of seconds above 0"; done
+[[ $call_seconds =~ ^[0-9]+$ ]] || refuse "--call-seconds $call_seconds: a number of seconds"
+[[ $archive_limit =~ ^[1-9][0-9]*$ ]] || refuse "--archive-limit $archive_limit: a number of MiB above 0"
 case $phase in build | run | all) ;; *) refuse "--phase is 'build', 'run' or 'all', not '$phase'" ;; esac
+for part in ${only//,/ }; do
+    case " ${parts[*]} " in *" $part "*) ;; *) refuse "--only takes some of ${parts[*]}, not '$part'" ;; esac
+done
+[ "$phase" != run ] || ! $carries_nccl || refuse "--carry-nccl belongs to --phase build"
 
-cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+cd "$root_dir" || exit 1
 root=. # programs hold paths relative to the tree
+results=${results:-$build/results}
 
 failures=0
 # row WHAT RESULT SECONDS NOTE: prints a row, and appends it to a file, which survives a run that is cut off.
 row() {
     [ "$2" != FAILED ] || failures=$((failures + 1))
-    printf '%-44s %-8s %6s  %s\n' "$1" "$2" "$3" "$4" | tee -a "$build/rows.txt"
+    printf '%-44s %-8s %6s  %s\n' "$1" "$2" "$3" "$4" | tee -a "$rows_file"
 }
 
 phases=()
@@ -77,17 +107,31 @@ begin_phase() {
     phase_started=$SECONDS
 }
 
-# finish: prints the time of each phase; the exit status says whether something failed.
+# finish: prints the time of each phase, and what is left for another call. The exit status says whether something failed or is left.
+left=()
 finish() {
     begin_phase ""
-    printf '\n%-44s %6s\n' phase time
-    printf '%s\n' "${phases[@]}"
-    printf '%d failures\n' "$failures"
-    [ "$failures" -eq 0 ]
+    {
+        printf '\n%-44s %6s\n' phase time
+        printf '%s\n' "${phases[@]}"
+        [ "${#left[@]}" -eq 0 ] || { printf '%d rows are left for the next call, which goes on there:' "${#left[@]}"; printf ' %s;' "${left[@]}"; printf '\n'; }
+        printf '%d failures\n' "$failures"
+    } | tee -a "$rows_file"
+    [ "$failures" -eq 0 ] || return 1
+    [ "${#left[@]}" -eq 0 ] || return 5
 }
 
-mkdir -p "$build/log"
-printf '\n%-44s %-8s %6s  %s\n' what result s note | tee "$build/rows.txt"
+if [ "$phase" = run ]; then
+    [ -e "$build/programs.txt" ] || { printf "error: '%s' holds no programs; run --phase build first, or unpack its archive\n" "$build" >&2; exit 3; }
+    mkdir -p "$results/log"
+    rows_file=$results/rows.txt
+else
+    mkdir -p "$build/log"
+    rows_file=$build/rows.txt
+    : >"$rows_file"
+fi
+printf '\n%-44s %-8s %6s  %s\n' what result s note | tee -a "$rows_file"
+
 device=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1)
 [ -n "$arch" ] || { [ -n "$device" ] && arch=native || arch=sm_90; }
 row "device" "$([ -n "$device" ] && echo found || echo missing)" "" "${device:-device tests will say 'skipped: no CUDA device'}"
@@ -115,14 +159,16 @@ nccl_library() {
     done
     printf '%s\n' "$library"
 }
-if [ -n "$nccl" ]; then
+if [ "$phase" = run ]; then
+    : # the programs and the linker say which libraries they need
+elif [ -n "$nccl" ]; then
     nccl_library "$nccl" >/dev/null || { printf "error: '%s' does not hold both include/nccl.h and libnccl.so\n" "$nccl" >&2; exit 3; }
 else
     for candidate in "$toolkit" /usr $(python3 -c 'import importlib.util as u; s = u.find_spec("nvidia.nccl"); print(*(s.submodule_search_locations if s else []))' 2>/dev/null); do
         ! nccl_library "$candidate" >/dev/null || { nccl=$candidate; break; }
     done
 fi
-row "NCCL" "$([ -n "$nccl" ] && echo found || echo missing)" "" "${nccl:-not installed}"
+[ "$phase" = run ] || row "NCCL" "$([ -n "$nccl" ] && echo found || echo missing)" "" "${nccl:-not installed}"
 
 # has_include HEADER FOLDER...: succeeds if the host compiler finds the header.
 has_include() {
@@ -133,21 +179,26 @@ has_include() {
 }
 [ -n "$eigen" ] || eigen=/usr/include/eigen3
 
-# compile OUT COMMAND...: runs a compiler in the background, at most `jobs` at once.
-jobs=${ZERO_JOBS:-$(nproc 2>/dev/null || echo 2)}
+# compile OUT COMMAND...: runs a compiler in the background, at most `most_jobs` at once.
+most_jobs=$(jobs)
+running=0
 compile() {
     local out=$1
     shift
-    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
+    [ "$running" -lt "$most_jobs" ] || { wait -n; running=$((running - 1)); }
     ( started=$SECONDS; "$@" >"$build/log/$out.build" 2>&1; echo "$? $((SECONDS - started))" >"$build/log/$out.built" ) &
+    running=$((running + 1))
 }
+wait_for_compilers() { wait; running=0; }
 
 build_all() {
     local flags name file extra library_flags program nccl_example benchmark_flags
     flags=(-std=c++20 -Xlinker=-s --expt-relaxed-constexpr "-arch=$arch" "-DZERO_SOURCE_DIR=\"$root\"" "${include[@]}" "-diag-suppress=20014,20011")
     begin_phase build
-    rm -f "$build"/log/*.built
+    rm -rf "$build"/log/*.built "${build:?}/lib" "$build/programs.txt"
+    mkdir -p "$build/lib"
     "$cxx" -std=c++20 -O0 -w "${include[@]}" -c "$root/tests/support/main.cpp" -o "$build/main.o" || exit 1
+    compile gpu_probe "$nvcc" -std=c++20 "-arch=$arch" -Xlinker=-s "$root/tests/cuda/gpu_probe.cu" -ldl -o "$build/gpu_probe" # first, because a run begins with it
     # Flags of programs that need NCCL: header and library from one folder.
     nccl_flags=()
     if [ -n "$nccl" ]; then
@@ -171,15 +222,14 @@ build_all() {
     compile first "$nvcc" "${flags[@]}" "${library_flags[@]}" -DZERO_LIBRARY=first "$root/tests/cuda/two_libraries/library.cu" -o "$build/libfirst.so"
     compile second "$nvcc" "${flags[@]/-arch=$arch/-gencode=arch=compute_80,code=[sm_80,compute_80]}" "${library_flags[@]}" -DZERO_LIBRARY=second -DCUB_WRAPPED_NAMESPACE=second_cub "$root/tests/cuda/two_libraries/library.cu" \
         -o "$build/libsecond.so"
-    wait
+    wait_for_compilers
     compile two_libraries "$nvcc" "${flags[@]}" "$root/tests/cuda/two_libraries/two_libraries_test.cu" "$build/main.o" -o "$build/two_libraries" -L "$build" -lfirst -lsecond "-Xlinker=-rpath=\$ORIGIN"
 
     if [ -n "$nccl" ]; then
         compile linked_nccl "$cxx" -std=c++20 "${include[@]}" -isystem "$toolkit/include" "$root/tests/cuda/linked_nccl.cpp" "$nccl_file" "-Wl,-rpath=$nccl_folder" \
-            -L "$toolkit/lib64" -lcudart_static -ldl -lrt -pthread -o "$build/linked_nccl"
+            -L "$toolkit/lib64" -lcudart_static -ldl -lrt -pthread -s -o "$build/linked_nccl"
     fi
 
-    compile gpu_probe "$nvcc" -std=c++20 "-arch=$arch" -Xlinker=-s "$root/tests/cuda/gpu_probe.cu" -ldl -o "$build/gpu_probe"
     compile cuda_minimal "$nvcc" "${flags[@]}" -O2 "$root/examples/cuda_minimal.cu" -o "$build/cuda_minimal"
     compile cuda_thrust "$nvcc" "${flags[@]}" -O2 "$root/examples/cuda_thrust.cu" -o "$build/cuda_thrust"
 
@@ -193,59 +243,159 @@ build_all() {
         compile cuda_train_gpt "$nvcc" "${flags[@]}" -O2 -DGPT_ALL_TYPES "$root/examples/cuda_train_gpt.cu" "$build/program.o" "${nccl_example[@]}" -lcublas \
             -o "$build/cuda_train_gpt"
         if has_include Eigen/Core "$eigen"; then
-            compile train_gpt "$cxx" "${program[@]}" -isystem "$eigen" "$root/examples/train_gpt.cpp" "$build/program.o" -pthread -o "$build/train_gpt"
+            compile train_gpt "$cxx" "${program[@]}" -isystem "$eigen" "$root/examples/train_gpt.cpp" "$build/program.o" -pthread -s -o "$build/train_gpt"
         fi
     fi
-    # The library of benchmarks is copied beside the programs, which look for it there.
-    benchmark_flags=("-Xlinker=-rpath=\$ORIGIN")
+    # The library of benchmarks is copied into lib/, where programs look for it.
+    benchmark_flags=()
     if [ -n "$benchmark" ]; then
         benchmark_flags+=(-I "$benchmark/include" -L "$benchmark/lib")
-        cp -L "$benchmark"/lib/libbenchmark*.so* "$build" 2>/dev/null
+        cp -L "$benchmark"/lib/libbenchmark.so* "$build/lib" 2>/dev/null
     fi
     for file in "$root"/bench/cuda/*_bench.cu; do
         compile "$(basename "$file" .cu)" "$nvcc" "${flags[@]}" -O2 "${benchmark_flags[@]}" "$file" -lbenchmark_main -lbenchmark -o "$build/$(basename "$file" .cu)"
     done
-    wait
+    wait_for_compilers
 }
 
-[ "$phase" = run ] || build_all
-if [ "$phase" = build ]; then
+# pack: makes the archive: programs that were built, their libraries, the scripts of the run, and the text that trainings read.
+pack() {
+    local archive=$build.tar.xz name status started=$SECONDS files=() bytes
+    if $carries_nccl; then
+        python3 -B scripts/slim_fatbin.py "$nccl_file" "$build/lib/libnccl.so.2" "$arch" >"$build/log/slim_fatbin.run" 2>&1 || { row "NCCL in the archive" FAILED "" "$(tail -n 1 "$build/log/slim_fatbin.run")"; return; }
+        row "NCCL in the archive" passed $((SECONDS - started)) "$(tail -n 1 "$build/log/slim_fatbin.run")"
+    fi
+    while read -r name status _; do
+        [ "$status" -ne 0 ] || case $name in first | second) files+=("./lib$name.so") ;; *) files+=("./$name") ;; esac
+    done <"$build/programs.txt"
+    files+=(./lib ./programs.txt ./build_id)
+    tar -cf "$archive" --use-compress-program "xz -T$most_jobs" --transform 's,^\./,build/gpu/,' -C "$build" "${files[@]}" -C "$root_dir" \
+        scripts/{gpu_check.sh,lib.sh,bench_table.py,bench_plot.py} bench/peers/{torch_adamw.py,models.py} include/zero README.md \
+        || { row archive FAILED $((SECONDS - started)) "tar could not make $archive"; return; }
+    bytes=$(stat -c %s "$archive")
+    row archive "$([ "$bytes" -le $((archive_limit << 20)) ] && echo passed || echo FAILED)" $((SECONDS - started)) \
+        "$archive, $(awk -v b="$bytes" 'BEGIN { printf "%.1f", b / 1048576 }') MiB of $archive_limit (--archive-limit)"
+}
+
+if [ "$phase" != run ]; then
+    ! $carries_nccl || [ -n "$nccl" ] || { printf 'error: --carry-nccl: NCCL was not found; give its folder with --nccl DIR\n' >&2; exit 3; }
+    ! $carries_nccl || [[ $arch =~ ^sm_[0-9]+a?$ ]] || { printf 'error: --carry-nccl needs one architecture, such as --arch sm_90, not %s\n' "$arch" >&2; exit 3; }
+    build_all
+    date -u "+%Y-%m-%dT%H:%M:%SZ $$" >"$build/build_id"
     begin_phase "what was built"
     for file in "$build"/log/*.built; do
+        name=$(basename "$file" .built)
         read -r status seconds <"$file"
-        row "build of $(basename "$file" .built)" "$([ "$status" -eq 0 ] && echo passed || echo FAILED)" "$seconds" "$([ "$status" -eq 0 ] || echo "see ${file%.built}.build")"
+        printf '%s %d %d\n' "$name" "$status" "$seconds" >>"$build/programs.txt"
+        row "build of $name" "$([ "$status" -eq 0 ] && echo passed || echo FAILED)" "$seconds" "$([ "$status" -eq 0 ] || echo "see ${file%.built}.build")"
     done
-    finish
-    exit
+    if [ "$phase" = build ]; then
+        pack
+        finish
+        exit
+    fi
+    failures=0 # the run counts programs that were not built once more
+    mkdir -p "$results/log"
+    rows_file=$results/rows.txt
 fi
 
+# What earlier calls left: a journal with a line for each row that was begun, and one with its result when it had ended. Rows of another build do not count.
 run_started=$SECONDS
-[ -z "$nccl" ] || export LD_LIBRARY_PATH=$(dirname "$(nccl_library "$nccl")"):${LD_LIBRARY_PATH:-}
-
-# run ROW LOG COMMAND...: runs a command and prints a row.
-run() {
-    local what=$1 log=$build/log/$2 started=$SECONDS status seconds=$limit left
-    shift 2
-    if [ -n "$deadline" ]; then
-        left=$((deadline - (SECONDS - run_started)))
-        if [ "$left" -lt 1 ]; then
-            row "$what" FAILED 0 "left out: the deadline of $deadline s has passed"
-            return
-        fi
-        [ "$left" -ge "$seconds" ] || seconds=$left
-    fi
-    timeout "$seconds" "$@" >"$log" 2>&1
-    status=$?
-    if [ "$status" -eq 124 ]; then
-        row "$what" FAILED $((SECONDS - started)) "stopped after $seconds s, see $log"
-    elif [ "$status" -ne 0 ]; then
-        row "$what" FAILED $((SECONDS - started)) "status $status, see $log"
-    elif grep -q 'skipped: no CUDA device' "$log"; then
-        row "$what" "$($requires_device && echo FAILED || echo skipped)" $((SECONDS - started)) "no CUDA device"
-    elif grep -q 'ERROR OCCURRED' "$log"; then # Google Benchmark exits with status 0 even then
-        row "$what" FAILED $((SECONDS - started)) "$(grep -m 1 'ERROR OCCURRED' "$log")"
+declare -A result_of=() times_begun=()
+if ! cmp -s "$build/build_id" "$results/build_id"; then
+    rm -f "$results/journal.txt"
+    cp "$build/build_id" "$results/build_id"
+fi
+touch "$results/journal.txt"
+probe_row="probe: device, memory pools, capture"
+while ! $again && IFS=$'\t' read -r result what; do
+    if [ "$what" = "$probe_row" ]; then
+        continue # each call may have another machine
+    elif [ "$result" = begun ]; then
+        times_begun[$what]=$((${times_begun[$what]:-0} + 1))
     else
-        row "$what" passed $((SECONDS - started)) "$(grep -E 'assertions in|test cases:|^probe:' "$log" | tail -n 1)"
+        result_of[$what]=$result
+    fi
+done <"$results/journal.txt"
+if [ "${#result_of[@]}" -gt 0 ]; then
+    failures=$(printf '%s\n' "${result_of[@]}" | grep -c FAILED)
+    printf '%d rows ended in earlier calls, %d of them failed: %s\n' "${#result_of[@]}" "$failures" "$results/rows.txt"
+fi
+nvidia-smi -q >"$results/nvidia-smi.txt" 2>/dev/null
+
+# Libraries that the linker does not find by itself: those of the archive, then folders of the toolkit and of Python packages that hold one.
+LD_LIBRARY_PATH=$(realpath -m "$build/lib")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
+add_library_folders() {
+    local program library folder found candidates
+    candidates=("$toolkit/lib64" "$toolkit/lib" "${CUDA_HOME:-/usr/local/cuda}/lib64" /usr/local/cuda*/lib64 $(python3 -c 'import glob, nvidia; print(*(f for p in nvidia.__path__ for f in glob.glob(p + "/*/lib")))' 2>/dev/null))
+    while read -r library; do
+        found=
+        for folder in "${candidates[@]}"; do
+            [ -e "$folder/$library" ] || continue
+            found=$folder
+            case :$LD_LIBRARY_PATH: in *":$folder:"*) ;; *) LD_LIBRARY_PATH+=:$folder ;; esac
+            break
+        done
+        row "library $library" "$([ -n "$found" ] && echo found || echo missing)" "" "$found"
+    done < <(while read -r program _; do ldd "$build/$program" 2>/dev/null; done <"$build/programs.txt" | awk '/=> not found/ && !seen[$1]++ { print $1 }')
+}
+add_library_folders
+
+# end_row WHAT RESULT SECONDS NOTE: prints the row of a program that has ended.
+end_row() {
+    has_ended=true
+    row "$@"
+    printf '%s\t%s\n' "$2" "$1" >>"$results/journal.txt"
+}
+
+# run WHAT LIMIT LOG COMMAND...: runs a command for at most LIMIT seconds, prints a row, and sets `has_ended`. Does nothing if the row ended in an earlier call. What the
+# end of the call cuts off is begun again by the next call, once.
+run() {
+    local what=$1 seconds=$2 log=$results/log/$3 started=$SECONDS is_cut=false most status program guard took
+    shift 3
+    has_ended=false
+    [ -z "${result_of[$what]:-}" ] || return 0
+    most=$((call_seconds - reserve - (SECONDS - run_started)))
+    if [ "$most" -lt 1 ]; then
+        left+=("$what")
+        return 0
+    fi
+    if [ "${times_begun[$what]:-0}" -ge 2 ]; then
+        end_row "$what" FAILED 0 "two calls ended while it ran, see $log"
+        return 0
+    fi
+    [ "$most" -ge "$seconds" ] || { seconds=$most; is_cut=true; }
+    printf 'begun\t%s\n' "$what" >>"$results/journal.txt"
+    # A process that waits in the driver survives even SIGKILL, so `timeout` may never end: the guard ends the wait.
+    timeout -k 3 "$seconds" "$@" >"$log" 2>&1 </dev/null &
+    program=$!
+    sleep $((seconds + 8)) >/dev/null 2>&1 &
+    guard=$!
+    { wait -n "$program" "$guard"; status=$?; } 2>/dev/null
+    if kill -0 "$guard" 2>/dev/null; then
+        { kill "$guard"; wait "$guard"; } 2>/dev/null
+    else
+        status=124
+    fi
+    took=$((SECONDS - started))
+    if [ "$status" -eq 124 ] || { [ "$status" -eq 137 ] && [ "$took" -ge "$seconds" ]; }; then
+        if $is_cut && [ "${times_begun[$what]:-0}" -eq 0 ]; then
+            row "$what" "cut off" "$took" "the call ends; the next one begins it again"
+            left+=("$what")
+        else
+            end_row "$what" FAILED "$took" "stopped after $seconds s, see $log"
+        fi
+    elif [ "$status" -gt 128 ]; then
+        end_row "$what" FAILED "$took" "ended by signal $(kill -l $((status - 128))), see $log"
+    elif [ "$status" -ne 0 ]; then
+        end_row "$what" FAILED "$took" "status $status, see $log"
+    elif grep -q 'skipped: no CUDA device' "$log"; then
+        end_row "$what" "$($requires_device && echo FAILED || echo skipped)" "$took" "no CUDA device"
+    elif grep -q 'ERROR OCCURRED' "$log"; then # Google Benchmark exits with status 0 even then
+        end_row "$what" FAILED "$took" "$(grep -m 1 'ERROR OCCURRED' "$log")"
+    else
+        end_row "$what" passed "$took" "$(grep -E 'assertions in|test cases:|^probe:' "$log" | tail -n 1)"
     fi
 }
 
@@ -257,126 +407,167 @@ repeat() {
 export -f repeat
 
 # is_known NAME: succeeds if its build was tried.
-is_known() { [ -e "$build/log/$1.built" ]; }
+is_known() { grep -q "^$1 " "$build/programs.txt"; }
 
 # built NAME: succeeds if it was built; otherwise prints a row.
 built() {
     local status seconds
     is_known "$1" || return
-    read -r status seconds <"$build/log/$1.built"
-    [ "$status" -eq 0 ] || row "build of $1" FAILED "$seconds" "see $build/log/$1.build"
-    [ "$status" -eq 0 ]
+    read -r _ status seconds < <(grep "^$1 " "$build/programs.txt")
+    if [ "$status" -ne 0 ]; then
+        row "build of $1" FAILED "$seconds" "see $build/log/$1.build where it was built"
+    elif [ ! -x "$build/$1" ]; then
+        row "program $1" FAILED "" "$build/$1 is missing"
+    else
+        return 0
+    fi
+    return 1
 }
 
 # run_tests NAME...: runs device tests.
 run_tests() {
     local name
     for name in "$@"; do
-        if built "$name"; then run "test $name" "$name.run" "$build/$name"; fi
+        if built "$name"; then run "test $name" "$limit" "$name.run" "$build/$name"; fi
     done
 }
 
-begin_phase probe
-if [ "$phase" = run ] && ! is_known gpu_probe; then
-    printf "error: '%s' holds no programs; run --phase build first\n" "$build" >&2
-    exit 3
-fi
-if built gpu_probe; then
+# run_bench NAME: runs a program of benchmarks, and prints its table.
+run_bench() {
+    local name=$1 json=$results/log/$1.json
+    if ! is_known "$name"; then return; fi
+    if grep -q 'benchmark/benchmark.h\|cannot find -lbenchmark' "$build/log/$name.build" 2>/dev/null; then
+        row "benchmark $name" missing "" "Google Benchmark is not installed"
+    elif built "$name"; then
+        run "benchmark $name" "$long_limit" "$name.run" "$build/$name" --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true \
+            "--benchmark_out=$json" # with all repetitions, since aggregates omit those that failed
+        if $has_ended; then { python3 -B scripts/bench_table.py "$json" 2>/dev/null || grep '_median' "$results/log/$name.run"; } | tee "$results/$name.txt"; fi
+    fi
+}
+
+# part NAME TITLE: succeeds if this part of the run was asked for, and begins its phase.
+part() {
+    case ,${only:-$1}, in *",$1,"*) begin_phase "$2" ;; *) return 1 ;; esac
+}
+
+if part probe probe && built gpu_probe; then
     before=$failures
-    run "probe: device, memory pools, capture" gpu_probe.run "$build/gpu_probe"
+    run "$probe_row" "$limit" gpu_probe.run "$build/gpu_probe"
     if $requires_device && [ "$failures" -ne "$before" ]; then
-        cat "$build/log/gpu_probe.run"
+        cat "$results/log/gpu_probe.run"
         finish
         exit 4
     fi
 fi
 
-begin_phase "bits of the kernels"
-first=(cub exact_sum exact_run element_kernels inspect_kernels update_kernels fast_math two_libraries)
-run_tests "${first[@]}"
+kernel_tests=(element_kernels inspect_kernels update_kernels)
+first=(cub exact_sum exact_run "${kernel_tests[@]}" fast_math two_libraries)
+if part bits "bits of the kernels"; then run_tests "${first[@]}"; fi
 
-begin_phase "engine, loopback, delays, graphs"
-second=(engine loopback delays checkpoint)
-run_tests "${second[@]}"
-if built graph; then run "test graph, 20 times" graph.run bash -c 'repeat 20 "$0"' "$build/graph"; fi
-for file in "$root"/tests/cuda/*_test.cu; do # what the lists do not name, but the oracle
-    name=$(basename "$file" _test.cu)
-    case " ${first[*]} ${second[*]} graph nccl_graph oracle " in *" $name "*) ;; *) run_tests "$name" ;; esac
-done
-if built cuda_minimal; then run "example cuda_minimal" cuda_minimal.run "$build/cuda_minimal"; fi
-if built cuda_thrust; then run "example cuda_thrust" cuda_thrust.run "$build/cuda_thrust"; fi
-
-begin_phase benchmarks
-for name in kernels_bench step_bench; do
-    is_known "$name" || continue
-    if grep -q 'benchmark/benchmark.h\|cannot find -lbenchmark' "$build/log/$name.build"; then
-        row "benchmark $name" missing "" "Google Benchmark is not installed"
-    elif built "$name"; then
-        run "benchmark $name" "$name.run" "$build/$name" --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true \
-            "--benchmark_out=$build/log/$name.json" # with all repetitions, since aggregates omit those that failed
-        python3 "$root/scripts/bench_table.py" "$build/log/$name.json" 2>/dev/null || grep '_median' "$build/log/$name.run"
+if part bench "benchmarks of the kernels"; then
+    run_bench kernels_bench
+    ncu=$(command -v ncu || ls "$toolkit/bin/ncu" 2>/dev/null)
+    if [ -z "$ncu" ] || [ -z "$device" ]; then
+        row "ncu of four kernels" missing "" "$([ -z "$ncu" ] && echo 'not installed' || echo 'no device')"
+    elif built kernels_bench; then
+        for kernel in flatten/cuda_bfloat16/zero sum/cuda_float32_2_ranks/zero norm/cuda_bfloat16/zero update/cuda_two_states/adamw; do
+            # Not the kernels that make data and flush caches.
+            run "ncu of ${kernel%%/*}" "$limit" "ncu_${kernel%%/*}.run" "$ncu" --clock-control none --section SpeedOfLight --section MemoryWorkloadAnalysis --section LaunchStats --section Occupancy \
+                --kernel-name 'regex:for_each|static_kernel|sum_ranks_kernel|inspect_kernel|update_kernel' --launch-count 1 "$build/kernels_bench" "--benchmark_filter=^$kernel/124439808/"
+        done
     fi
-done
+fi
 
-begin_phase "linked NCCL"
-if [ -z "$nccl" ]; then
-    row "test linked_nccl" missing "" "NCCL is not installed"
-    row "test nccl_graph" missing "" "NCCL is not installed"
-else
-    if built linked_nccl; then run "test linked_nccl" linked_nccl.run "$build/linked_nccl"; fi
+second=(engine loopback delays checkpoint)
+if part engine "engine, loopback, delays, checkpoints, graphs"; then
+    run_tests "${second[@]}"
+    if built graph; then run "test graph, 20 times" "$limit" graph.run bash -c 'repeat 20 "$0"' "$build/graph"; fi
+    while read -r name _; do # what no list names
+        case " ${first[*]} ${second[*]} graph nccl_graph oracle " in *" $name "*) continue ;; esac
+        [ ! -e "tests/cuda/${name}_test.cu" ] || run_tests "$name"
+    done <"$build/programs.txt"
+    if built cuda_minimal; then run "example cuda_minimal" "$limit" cuda_minimal.run "$build/cuda_minimal"; fi
+    if built cuda_thrust; then run "example cuda_thrust" "$limit" cuda_thrust.run "$build/cuda_thrust"; fi
+fi
+
+if part bench "benchmark of the step"; then run_bench step_bench; fi
+
+if part peer "PyTorch"; then
+    if ! python3 -c 'import torch' >/dev/null 2>&1; then
+        row "peer torch_adamw" missing "" "PyTorch is not installed"
+    else
+        for model in gpt2 gpt2-xl; do
+            run "peer torch_adamw, $model" "$long_limit" "torch_adamw_$model.run" python3 -B bench/peers/torch_adamw.py --device cuda --model "$model"
+        done
+    fi
+fi
+
+if part nccl "linked NCCL"; then
+    if ! is_known linked_nccl; then
+        row "test linked_nccl" missing "" "NCCL was not installed where the programs were built"
+    elif built linked_nccl; then
+        run "test linked_nccl" "$limit" linked_nccl.run "$build/linked_nccl"
+        if ! grep -q -e --ranks-per-device "$build/linked_nccl"; then
+            row "test linked_nccl, 4 ranks on a device" missing "" "it knows no --ranks-per-device"
+        else
+            run "test linked_nccl, 4 ranks on a device" "$limit" ranks_per_device.run env NCCL_MULTI_RANK_GPU_ENABLE=1 "$build/linked_nccl" --ranks-per-device 4
+        fi
+    fi
     run_tests nccl_graph
 fi
 
-begin_phase "training example"
 # Prints the validation loss in the output of a training.
-validation_loss() { sed -n 's/.*validation loss \([0-9.]*\).*/\1/p' "$1"; }
-if ! is_known cuda_train_gpt; then
-    row "example cuda_train_gpt" missing "" "CLI11 is not installed"
-elif built cuda_train_gpt; then
-    for dtype in float32 bfloat16 float16; do
-        run "cuda_train_gpt --verify, $dtype" "verify.$dtype" "$build/cuda_train_gpt" --world 3 --verify 10 --accumulate 2 --dtype "$dtype"
-    done
-    run "cuda_train_gpt --timeline" timeline.run "$build/cuda_train_gpt" --world 2 --steps 20 --timeline "$build/log/timeline.json"
-    if ! is_known train_gpt; then
-        row "cuda_train_gpt beside train_gpt" missing "" "Eigen is not installed"
-    elif built train_gpt; then
-        run "cuda_train_gpt, 300 steps" example.run "$build/cuda_train_gpt" --world 2 --steps 300
-        if [ -n "$device" ]; then
-            run "train_gpt, 300 steps" host_example.run "$build/train_gpt" --world 2 --steps 300
-            row "validation losses of the two" "$(awk -v a="$(validation_loss "$build/log/example.run")" -v b="$(validation_loss "$build/log/host_example.run")" \
-                'BEGIN { d = a - b; print (a > 0 && b > 0 && d < 0.05 && d > -0.05 ? "passed" : "FAILED") }')" "" \
-                "$(validation_loss "$build/log/example.run") and $(validation_loss "$build/log/host_example.run")"
+validation_loss() { sed -n 's/.*validation loss \([0-9.]*\).*/\1/p' "$results/log/$1"; }
+if part train "training example"; then
+    if ! is_known cuda_train_gpt; then
+        row "example cuda_train_gpt" missing "" "CLI11 was not installed where the programs were built"
+    elif built cuda_train_gpt; then
+        for dtype in float32 bfloat16 float16; do
+            run "cuda_train_gpt --verify, $dtype" "$long_limit" "verify.$dtype" "$build/cuda_train_gpt" --world 3 --verify 10 --accumulate 2 --dtype "$dtype"
+        done
+        run "cuda_train_gpt --timeline" "$long_limit" timeline.run "$build/cuda_train_gpt" --world 2 --steps 20 --timeline "$results/log/timeline.json"
+        if ! is_known train_gpt; then
+            row "cuda_train_gpt beside train_gpt" missing "" "Eigen was not installed where the programs were built"
+        elif built train_gpt; then
+            run "cuda_train_gpt, 300 steps" "$long_limit" example.run "$build/cuda_train_gpt" --world 2 --steps 300
+            if [ -n "$device" ]; then
+                run "train_gpt, 300 steps" "$long_limit" host_example.run "$build/train_gpt" --world 2 --steps 300
+                on_device=$(validation_loss example.run) on_host=$(validation_loss host_example.run)
+                if [ -n "$on_device" ] && [ -n "$on_host" ]; then
+                    row "validation losses of the two" "$(awk -v a="$on_device" -v b="$on_host" 'BEGIN { d = a - b; print (d < 0.05 && d > -0.05 ? "passed" : "FAILED") }')" "" "$on_device and $on_host"
+                fi
+            fi
+        fi
+        devices=$(nvidia-smi -L 2>/dev/null | wc -l)
+        if ! is_known linked_nccl || [ "$devices" -lt 2 ] || ! has torchrun; then
+            row "cuda_train_gpt over NCCL" missing "" "needs NCCL, torchrun and two devices; there are $devices"
+        else
+            run "cuda_train_gpt over NCCL" "$long_limit" nccl_example.run torchrun --nproc-per-node 2 --no-python "$build/cuda_train_gpt" --steps 50
         fi
     fi
-    devices=$(nvidia-smi -L 2>/dev/null | wc -l)
-    if [ -z "$nccl" ] || [ "$devices" -lt 2 ] || ! command -v torchrun >/dev/null; then
-        row "cuda_train_gpt over NCCL" missing "" "needs NCCL, torchrun and two devices; there are $devices"
+fi
+
+if part sanitizer compute-sanitizer; then
+    sanitizer=$(command -v compute-sanitizer || ls "$toolkit/bin/compute-sanitizer" 2>/dev/null)
+    if ! $sanitizes; then
+        row "compute-sanitizer" "left out" "" ""
+    elif [ -z "$sanitizer" ] || [ -z "$device" ]; then
+        row "compute-sanitizer" missing "" "$([ -z "$sanitizer" ] && echo 'not installed' || echo 'no device')"
     else
-        run "cuda_train_gpt over NCCL" nccl_example.run torchrun --nproc-per-node 2 --no-python "$build/cuda_train_gpt" --steps 50
+        # sanitize NAMES TOOL...: runs these tests under each tool.
+        sanitize() {
+            local tool name
+            for tool in "${@:2}"; do
+                for name in $1; do
+                    if built "$name"; then run "$tool of $name" "$long_limit" "$name.$tool" "$sanitizer" --tool "$tool" --error-exitcode 9 "$build/$name"; fi
+                done
+            done
+        }
+        sanitize "${kernel_tests[*]}" memcheck racecheck synccheck initcheck
+        sanitize engine memcheck racecheck synccheck initcheck
     fi
 fi
 
-begin_phase compute-sanitizer
-sanitizer=$(command -v compute-sanitizer || ls "$toolkit/bin/compute-sanitizer" 2>/dev/null)
-if ! $sanitizes; then
-    row "compute-sanitizer" "left out" "" ""
-elif [ -z "$sanitizer" ] || [ -z "$device" ]; then
-    row "compute-sanitizer" missing "" "$([ -z "$sanitizer" ] && echo 'not installed' || echo 'no device')"
-else
-    for tool in memcheck racecheck synccheck initcheck; do
-        for name in element_kernels inspect_kernels update_kernels engine; do
-            [ -x "$build/$name" ] || continue
-            run "$tool of $name" "$name.$tool" "$sanitizer" --tool "$tool" --error-exitcode 9 "$build/$name"
-        done
-    done
-fi
-
-begin_phase "PyTorch and the oracle"
-if ! python3 -c 'import torch' >/dev/null 2>&1; then
-    row "peer torch_adamw" missing "" "PyTorch is not installed"
-else
-    run "peer torch_adamw" torch_adamw.run python3 "$root/bench/peers/torch_adamw.py" --device cuda --model gpt2-xl
-fi
-run_tests oracle
+if part oracle oracle && built oracle; then run "test oracle" "$long_limit" oracle.run "$build/oracle"; fi
 
 finish

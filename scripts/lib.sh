@@ -27,6 +27,7 @@ is_there() {
     case $1 in
         g++) has "$(compiler)" ;;
         clang) has clang++ ;;
+        libclang-rt-dev) has clang++ && printf 'int main() {}\n' | clang++ -fsanitize=address,undefined -x c++ - -o /dev/null >/dev/null 2>&1 ;;
         cmake) has cmake ;;
         ninja-build) has ninja || has make ;;
         catch2) has_header catch2/catch.hpp || has_header catch2/catch_test_macros.hpp ;;
@@ -47,6 +48,7 @@ what_it_is() {
     case $1 in
         g++) echo "g++, the C++ compiler, version $needed_gxx or later" ;;
         clang) echo "clang++, version $needed_clangxx or later" ;;
+        libclang-rt-dev) echo "the sanitizers of clang++" ;;
         cmake) echo "CMake, version $needed_cmake or later" ;;
         ninja-build) echo "Ninja or make" ;;
         catch2) echo "Catch2 (tests), version 2 or 3" ;;

@@ -1,7 +1,7 @@
 // Compares saving and loading of an AdamW state of GPT-2's shapes (bfloat16 parameters, float
 // master weights and moments, two ranks) with a twin: two threads that write, or read, files of the
 // same size from front to back, 4 MiB a call, with the same flags and the same fsync. The byte
-// count is that of the files; a rank of stage 2 also reads the other rank's parameters. Files lie
+// count is that of the files; a rank of stage 2 also reads the other rank's parameters. Files are
 // in $ZERO_BENCH_FOLDER, or in the system's folder for temporary files. Reads come from the page
 // cache, because the files have just been written.
 
@@ -221,7 +221,7 @@ void compute(std::int64_t operations) {
 }
 
 /// Times steps without a save, or each right after the start of a background save. Counts the saves
-/// that ended before their step did, because such a step did not run beside a save all the time.
+/// that ended before their step did, because such a step did not overlap with a save all the time.
 template <bool is_saving, std::int64_t operations>
 void step(benchmark::State& state) {
     std::filesystem::create_directories(folder());

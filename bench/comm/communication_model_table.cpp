@@ -137,7 +137,7 @@ void print(std::size_t world, char const* what, std::string const& size, Measure
                 100 * measured.spread, is_fitted ? ", fitted" : "");
 }
 
-/// Measures a collective of several sizes and prints it beside the level fitted to two of them.
+/// Measures a collective of several sizes and prints it with the level fitted to two of them.
 template <class Collective>
 NetworkLevel compare(Group& group, char const* what, Collective const& collective) {
     constexpr std::size_t kib[] = {64, 256, 1024, 4096, 16384};
@@ -167,7 +167,7 @@ NetworkLevel compare(Group& group, char const* what, Collective const& collectiv
     return level;
 }
 
-/// Runs the collectives of a step of four layers of 1 MiB and prints them beside the prediction.
+/// Runs the collectives of a step of four layers of 1 MiB and prints them with the prediction.
 void compare_step(Group& group, int stage, NetworkLevel scatter, NetworkLevel gather) {
     constexpr std::size_t elements = std::size_t{256} << 10U;
     std::vector<ParameterSpec> model;

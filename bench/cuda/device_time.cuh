@@ -16,10 +16,16 @@
 namespace zero::bench {
 
 /// Times the work that `body(stream)` enqueues, for a benchmark whose argument is the number of
-/// elements. Reports bytes per second.
+/// elements. Reports bytes per second. Refuses constant inputs.
 template <class Body>
 void time_on_device(benchmark::State& state, cudaStream_t stream, std::size_t bytes,
-                    Body const& body) {
+                    std::vector<TimedInput> const& inputs, Body const& body) {
+    for (TimedInput const& input : inputs) {
+        if (is_constant(input)) {
+            state.SkipWithError("an input is constant: its time would say nothing about training");
+            return;
+        }
+    }
     std::size_t const launches = launches_for(static_cast<std::size_t>(state.range(0)));
     DeviceTimer timer;
     for (auto _ : state) {
@@ -30,9 +36,10 @@ void time_on_device(benchmark::State& state, cudaStream_t stream, std::size_t by
 }
 
 template <class Body>
-void time_on_device(benchmark::State& state, std::size_t bytes, Body const& body) {
+void time_on_device(benchmark::State& state, std::size_t bytes,
+                    std::vector<TimedInput> const& inputs, Body const& body) {
     cuda::OwnedStream const stream;
-    time_on_device(state, stream.get(), bytes, body);
+    time_on_device(state, stream.get(), bytes, inputs, body);
 }
 
 /// Returns the tensor sizes of a benchmark that `add` has added.

@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <vector>
 
 // The time of work on a device.
 namespace zero::bench {
@@ -31,53 +32,62 @@ inline void read(cudaStream_t stream, void const* from, std::size_t bytes, unsig
                          bytes / sizeof(uint4), sum);
 }
 
-/// Times work by CUDA events, each time with caches that hold other data. That data is read rather
-/// than filled, so the timed work need not write any of it back.
+/// Times work by CUDA events, each launch with caches that hold other data: 256 MiB, twice the
+/// largest cache of a device. That data is read rather than filled, so the timed work need not
+/// write any of it back.
 class DeviceTimer {
 public:
     explicit DeviceTimer(std::size_t flushed_bytes = std::size_t{256} << 20U)
         : _flushed_bytes(flushed_bytes), _other(flushed_bytes) {
-        cuda::detail::check(cudaEventCreateWithFlags(&_begin, cudaEventDefault),
-                            "cudaEventCreateWithFlags");
-        cuda::detail::check(cudaEventCreateWithFlags(&_end, cudaEventDefault),
-                            "cudaEventCreateWithFlags");
         cuda::detail::check(cudaDeviceSynchronize(),
                             "cudaDeviceSynchronize"); // arrays are still being filled
     }
     DeviceTimer(DeviceTimer&&) = delete;
     DeviceTimer& operator=(DeviceTimer&&) = delete;
     ~DeviceTimer() {
-        cuda::detail::ignore(cudaEventDestroy(_begin));
-        cuda::detail::ignore(cudaEventDestroy(_end));
+        for (cudaEvent_t const event : _events) {
+            cuda::detail::ignore(cudaEventDestroy(event));
+        }
     }
 
-    /// Returns the seconds of one call of `body(stream)`, averaged over `launches` calls between
-    /// two events. Later calls find in the caches the data that earlier ones left there.
+    /// Returns the seconds of one call of `body(stream)`, averaged over `launches` calls. Each
+    /// stands between two events, behind a flush of its own; the host waits once, at the end.
     template <class Body>
     double seconds(cudaStream_t stream, std::size_t launches, Body const& body) {
-        read(stream, _other.data(), _flushed_bytes, _sum.data());
-        cuda::detail::check(cudaEventRecord(_begin, stream), "cudaEventRecord");
-        for (std::size_t launch = 0; launch < launches; ++launch) {
-            body(stream);
+        while (_events.size() < 2 * launches) {
+            _events.push_back(nullptr);
+            cuda::detail::check(cudaEventCreateWithFlags(&_events.back(), cudaEventDefault),
+                                "cudaEventCreateWithFlags");
         }
-        cuda::detail::check(cudaEventRecord(_end, stream), "cudaEventRecord");
-        cuda::detail::check(cudaEventSynchronize(_end), "cudaEventSynchronize");
-        float milliseconds = 0.0F;
-        cuda::detail::check(cudaEventElapsedTime(&milliseconds, _begin, _end),
-                            "cudaEventElapsedTime");
-        return static_cast<double>(milliseconds) * 1e-3 / static_cast<double>(launches);
+        for (std::size_t launch = 0; launch < launches; ++launch) {
+            read(stream, _other.data(), _flushed_bytes, _sum.data());
+            cuda::detail::check(cudaEventRecord(_events[2 * launch], stream), "cudaEventRecord");
+            body(stream);
+            cuda::detail::check(cudaEventRecord(_events[2 * launch + 1], stream),
+                                "cudaEventRecord");
+        }
+        cuda::detail::check(cudaEventSynchronize(_events[2 * launches - 1]),
+                            "cudaEventSynchronize");
+        double sum = 0.0;
+        for (std::size_t launch = 0; launch < launches; ++launch) {
+            float milliseconds = 0.0F;
+            cuda::detail::check(
+                cudaEventElapsedTime(&milliseconds, _events[2 * launch], _events[2 * launch + 1]),
+                "cudaEventElapsedTime");
+            sum += static_cast<double>(milliseconds);
+        }
+        return sum * 1e-3 / static_cast<double>(launches);
     }
 
 private:
     std::size_t _flushed_bytes;
     DeviceArray<char> _other;
     DeviceArray<unsigned> _sum{1};
-    cudaEvent_t _begin = nullptr;
-    cudaEvent_t _end = nullptr;
+    std::vector<cudaEvent_t> _events; ///< the begin and the end of each launch
 };
 
-/// Returns how many launches run between two events: for small work, whose time the events cannot
-/// resolve, more than one.
+/// Returns how many launches one measurement averages: for small work, whose time the events
+/// resolve badly, more than one.
 inline std::size_t launches_for(std::size_t elements) {
     return elements <= std::size_t{32} << 20U ? 20 : 1;
 }

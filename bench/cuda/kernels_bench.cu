@@ -11,9 +11,9 @@
 #include <type_traits>
 #include <vector>
 
-// The passes of a step over the tensors of models with 16 million to 1.5 billion parameters. Each
-// stands beside a twin that only moves the same bytes, and beside the algorithm of CUB that does
-// most of the same work.
+// The passes of a step over the tensors of models with 16 million to 1.5 billion parameters. The
+// twin of all is a copy, measured in the same run; some are compared with the algorithm of CUB that
+// does most of the same work. No time is that of constant data.
 namespace zero { // after a using-directive, cuda could be zero's or the toolkit's namespace
 
 namespace {
@@ -21,37 +21,42 @@ namespace {
 using bench::elements_of;
 using Device = cuda::Backend;
 
-template <class T>
-void copy_twin(benchmark::State& state) {
+/// Moves bytes and computes nothing. Each row of the device is compared with it by bytes per
+/// second.
+void copy(benchmark::State& state) {
     if (bench::skips_without_device(state)) {
         return;
     }
     std::size_t const n = elements_of(bench::sizes_of(state));
-    bench::DeviceArray<T> const from(n);
-    bench::DeviceArray<T> const to(n);
-    bench::time_on_device(state, 2 * n * sizeof(T), [&](cudaStream_t stream) {
-        Device::copy_bytes(stream, to.data(), from.data(), n * sizeof(T));
-    });
+    bench::DeviceArray<float> const from(n);
+    bench::DeviceArray<float> const to(n);
+    bench::fill_normal(from.data(), n, bench::gradient_deviation);
+    bench::time_on_device(state, 2 * n * sizeof(float), {{from.data(), n * sizeof(float)}},
+                          [&](cudaStream_t stream) {
+                              Device::copy_bytes(stream, to.data(), from.data(), n * sizeof(float));
+                          });
 }
 
-template <class T, class InBucket, bool to_bucket, std::size_t begin = 0>
-void flatten(benchmark::State& state) {
+/// Times a pass of passes.cuh.
+template <class Pass, std::size_t... begin>
+void pass(benchmark::State& state) {
     if (bench::skips_without_device(state)) {
         return;
     }
-    bench::FlattenPass<T, InBucket, to_bucket> const pass(bench::sizes_of(state), begin);
-    bench::time_on_device(state, pass.moved_bytes(),
+    Pass const pass(bench::sizes_of(state), begin...);
+    bench::time_on_device(state, pass.moved_bytes(), pass.inputs(),
                           [&](cudaStream_t stream) { pass.enqueue(stream); });
 }
 
 /// Times `call(memory, bytes of memory, stream)`, an algorithm of CUB. Called without memory, it
 /// returns the number of bytes that it needs.
 template <class Call>
-void time_cub(benchmark::State& state, std::size_t moved_bytes, Call const& call) {
+void time_cub(benchmark::State& state, std::size_t moved_bytes, bench::TimedInput const& input,
+              Call const& call) {
     std::size_t memory_bytes = 0;
     cuda::detail::check(call(nullptr, memory_bytes, nullptr), "CUB");
     bench::DeviceArray<char> const memory(memory_bytes);
-    bench::time_on_device(state, moved_bytes, [&](cudaStream_t stream) {
+    bench::time_on_device(state, moved_bytes, {input}, [&](cudaStream_t stream) {
         cuda::detail::check(call(memory.data(), memory_bytes, stream), "CUB");
     });
 }
@@ -79,6 +84,7 @@ void cub_flatten(benchmark::State& state) {
     std::size_t const n = elements_of(sizes);
     bench::DeviceArray<T> const tensors(n);
     bench::DeviceArray<InBucket> const bucket(n);
+    bench::fill_normal(tensors.data(), n, bench::gradient_deviation);
     std::vector<From> from;
     std::vector<To> to;
     std::vector<std::size_t> counts; // counts of bytes, or of elements
@@ -93,7 +99,7 @@ void cub_flatten(benchmark::State& state) {
     bench::DeviceArray<To> const device_to(to);
     bench::DeviceArray<std::size_t> const device_counts(counts);
     auto const tensor_count = static_cast<std::int64_t>(sizes.size());
-    time_cub(state, n * (sizeof(T) + sizeof(InBucket)),
+    time_cub(state, n * (sizeof(T) + sizeof(InBucket)), {tensors.data(), n * sizeof(T)},
              [&](void* memory, std::size_t& memory_bytes, cudaStream_t stream) {
                  if constexpr (casts) {
                      return cub::DeviceCopy::Batched(memory, memory_bytes, device_from.data(),
@@ -105,29 +111,6 @@ void cub_flatten(benchmark::State& state) {
                                                        tensor_count, stream);
                  }
              });
-}
-
-template <class A>
-void norm_twin(benchmark::State& state) {
-    if (bench::skips_without_device(state)) {
-        return;
-    }
-    std::size_t const n = elements_of(bench::sizes_of(state));
-    bench::DeviceArray<A> const gradients(n);
-    bench::DeviceArray<unsigned> const sum(1);
-    bench::time_on_device(state, n * sizeof(A), [&](cudaStream_t stream) {
-        bench::read(stream, gradients.data(), n * sizeof(A), sum.data());
-    });
-}
-
-template <class A, std::size_t begin = 0>
-void norm(benchmark::State& state) {
-    if (bench::skips_without_device(state)) {
-        return;
-    }
-    bench::NormPass<A> const pass(bench::sizes_of(state), begin);
-    bench::time_on_device(state, pass.moved_bytes(),
-                          [&](cudaStream_t stream) { pass.enqueue(stream); });
 }
 
 struct SquareSum {
@@ -160,7 +143,8 @@ void cub_norm(benchmark::State& state) {
     std::size_t const n = elements_of(bench::sizes_of(state));
     bench::DeviceArray<A> const gradients(n);
     bench::DeviceArray<SquareSum> const sum(1);
-    time_cub(state, n * sizeof(A),
+    bench::fill_normal(gradients.data(), n, bench::gradient_deviation);
+    time_cub(state, n * sizeof(A), {gradients.data(), n * sizeof(A)},
              [&](void* memory, std::size_t& memory_bytes, cudaStream_t stream) {
                  return cub::DeviceReduce::TransformReduce(
                      memory, memory_bytes, static_cast<A const*>(gradients.data()), sum.data(), n,
@@ -168,45 +152,29 @@ void cub_norm(benchmark::State& state) {
              });
 }
 
-/// @tparam begin elements before the gradients
-template <std::size_t begin = 0>
-void update(benchmark::State& state) {
-    if (bench::skips_without_device(state)) {
-        return;
-    }
-    bench::UpdatePass const pass(bench::sizes_of(state), begin);
-    bench::time_on_device(state, pass.moved_bytes(),
-                          [&](cudaStream_t stream) { pass.enqueue(stream); });
-}
-
 [[maybe_unused]] bool const is_registered = [] {
-    bench::add("flatten/cuda_bfloat16/twin", copy_twin<bfloat16>);
-    bench::add("flatten/cuda_bfloat16/zero", flatten<bfloat16, bfloat16, true>);
+    using bench::FlattenPass;
+    using bench::NormPass;
+    using bench::SumPass;
+    using bench::UpdatePass;
+    bench::add("copy/cuda/twin", copy);
+    bench::add("flatten/cuda_bfloat16/zero", pass<FlattenPass<bfloat16, bfloat16, true>>);
     bench::add("flatten/cuda_bfloat16/cub", cub_flatten<bfloat16, bfloat16>);
-    bench::add("flatten/cuda_float32_to_bfloat16/twin",
-               copy_twin<float>); // more bytes, so compared by bytes per second
-    bench::add("flatten/cuda_float32_to_bfloat16/zero", flatten<float, bfloat16, true>);
+    bench::add("flatten/cuda_float32_to_bfloat16/zero", pass<FlattenPass<float, bfloat16, true>>);
     bench::add("flatten/cuda_float32_to_bfloat16/cub", cub_flatten<float, bfloat16>);
-    bench::add("unflatten/cuda_bfloat16/twin", copy_twin<bfloat16>);
-    bench::add("unflatten/cuda_bfloat16/zero", flatten<bfloat16, bfloat16, false>);
-    bench::add("norm/cuda_float32/twin", norm_twin<float>);
-    bench::add("norm/cuda_float32/zero", norm<float>);
+    bench::add("unflatten/cuda_bfloat16/zero", pass<FlattenPass<bfloat16, bfloat16, false>>);
+    bench::add("sum/cuda_float32_2_ranks/zero", pass<SumPass<float>>);
+    bench::add("sum/cuda_bfloat16_2_ranks/zero", pass<SumPass<bfloat16>>);
+    bench::add("norm/cuda_float32/zero", pass<NormPass<float>>);
     bench::add("norm/cuda_float32/cub", cub_norm<float>);
-    bench::add("norm/cuda_bfloat16/twin", norm_twin<bfloat16>);
-    bench::add("norm/cuda_bfloat16/zero", norm<bfloat16>);
+    bench::add("norm/cuda_bfloat16/zero", pass<NormPass<bfloat16>>);
     bench::add("norm/cuda_bfloat16/cub", cub_norm<bfloat16>);
-    bench::add("update/cuda_two_states/twin",
-               copy_twin<float>); // fewer bytes, so compared by bytes per second
-    bench::add("update/cuda_two_states/adamw", update<>);
-    // Memory of the caller that begins one element behind an alignment of 16 bytes.
-    bench::add("flatten/cuda_bfloat16_odd/twin", copy_twin<bfloat16>);
-    bench::add("flatten/cuda_bfloat16_odd/zero", flatten<bfloat16, bfloat16, true, 1>);
-    bench::add("norm/cuda_float32_odd/twin", norm_twin<float>);
-    bench::add("norm/cuda_float32_odd/zero", norm<float, 1>);
-    bench::add("norm/cuda_bfloat16_odd/twin", norm_twin<bfloat16>);
-    bench::add("norm/cuda_bfloat16_odd/zero", norm<bfloat16, 1>);
-    bench::add("update/cuda_odd_gradients/twin", copy_twin<float>);
-    bench::add("update/cuda_odd_gradients/adamw", update<1>);
+    bench::add("update/cuda_two_states/adamw", pass<UpdatePass>);
+    // Memory of the caller that begins one element after an alignment of 16 bytes.
+    bench::add("flatten/cuda_bfloat16_odd/zero", pass<FlattenPass<bfloat16, bfloat16, true>, 1>);
+    bench::add("norm/cuda_float32_odd/zero", pass<NormPass<float>, 1>);
+    bench::add("norm/cuda_bfloat16_odd/zero", pass<NormPass<bfloat16>, 1>);
+    bench::add("update/cuda_odd_gradients/adamw", pass<UpdatePass, 1>);
     return true;
 }();
 

@@ -11,7 +11,8 @@
 #include <utility>
 #include <vector>
 
-// Passes of a step, each over all tensors of a model in one launch.
+// Passes of a step, each over all tensors of a model in one launch. Inputs are random, and outputs
+// hold NaN before the first launch.
 namespace zero::bench {
 
 /// Copies consecutive tensors to a bucket, or back.
@@ -22,7 +23,15 @@ public:
     explicit FlattenPass(std::vector<std::size_t> const& sizes, std::size_t begin = 0)
         : _tensors(begin + elements_of(sizes)), _bucket(elements_of(sizes)),
           _moved_bytes(elements_of(sizes) * (sizeof(T) + sizeof(InBucket))),
-          _table(cudaStreamPerThread, cuda::Backend::default_memory(), slices(sizes, begin)) {}
+          _table(cudaStreamPerThread, cuda::Backend::default_memory(), slices(sizes, begin)) {
+        if constexpr (to_bucket) {
+            fill_normal(_tensors.data() + begin, elements_of(sizes), gradient_deviation);
+            _input = {_tensors.data() + begin, elements_of(sizes) * sizeof(T)};
+        } else {
+            fill_normal(_bucket.data(), elements_of(sizes), gradient_deviation);
+            _input = {_bucket.data(), elements_of(sizes) * sizeof(InBucket)};
+        }
+    }
 
     void enqueue(cudaStream_t stream) const {
         if constexpr (to_bucket) {
@@ -35,6 +44,7 @@ public:
 
     [[nodiscard]] T* tensors() const { return _tensors.data(); }
     [[nodiscard]] InBucket* bucket() const { return _bucket.data(); }
+    [[nodiscard]] std::vector<TimedInput> inputs() const { return {_input}; }
     [[nodiscard]] std::size_t moved_bytes() const { return _moved_bytes; }
 
 private:
@@ -51,8 +61,36 @@ private:
 
     DeviceArray<T> _tensors;
     DeviceArray<InBucket> _bucket;
+    TimedInput _input{};
     std::size_t _moved_bytes;
     cuda::Backend::SliceTable<CopySlice<T>> _table;
+};
+
+/// Adds the gradients of two ranks. It moves three numbers per element.
+template <class T>
+class SumPass {
+public:
+    explicit SumPass(std::vector<std::size_t> const& sizes)
+        : _elements(elements_of(sizes)), _gradients(2 * _elements), _sums(_elements) {
+        fill_normal(_gradients.data(), 2 * _elements, gradient_deviation);
+    }
+
+    void enqueue(cudaStream_t stream) const {
+        T const* const peers[] = {_gradients.data(), _gradients.data() + _elements};
+        cuda::Backend::sum_ranks(stream, _sums.data(), peers, 2, _elements);
+    }
+
+    [[nodiscard]] T* gradients() const { return _gradients.data(); }
+    [[nodiscard]] T* sums() const { return _sums.data(); }
+    [[nodiscard]] std::vector<TimedInput> inputs() const {
+        return {{_gradients.data(), 2 * _elements * sizeof(T)}};
+    }
+    [[nodiscard]] std::size_t moved_bytes() const { return 3 * _elements * sizeof(T); }
+
+private:
+    std::size_t _elements;
+    DeviceArray<T> _gradients;
+    DeviceArray<T> _sums;
 };
 
 /// Computes the sum of squares and the count of non-finite elements.
@@ -63,9 +101,8 @@ public:
     explicit NormPass(std::vector<std::size_t> const& sizes, std::size_t begin = 0)
         : _gradients(begin + elements_of(sizes)), _moved_bytes(elements_of(sizes) * sizeof(A)),
           _table(cudaStreamPerThread, cuda::Backend::default_memory(), slices(sizes, begin)) {
-        cuda::Backend::fill(cudaStreamPerThread, _gradients.data(), begin + elements_of(sizes),
-                            from_float<A>(0.01F));
-        cuda::detail::check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
+        fill_normal(_gradients.data() + begin, elements_of(sizes), gradient_deviation);
+        _input = {_gradients.data() + begin, _moved_bytes};
     }
 
     void enqueue(cudaStream_t stream) const {
@@ -74,6 +111,7 @@ public:
 
     [[nodiscard]] A* gradients() const { return _gradients.data(); }
     [[nodiscard]] ops::Inspection* result() const { return _result.data(); }
+    [[nodiscard]] std::vector<TimedInput> inputs() const { return {_input}; }
     [[nodiscard]] std::size_t moved_bytes() const { return _moved_bytes; }
 
 private:
@@ -89,12 +127,14 @@ private:
     }
 
     DeviceArray<A> _gradients;
-    DeviceArray<ops::Inspection> _result{1};
+    DeviceArray<ops::Inspection> _result{std::vector<ops::Inspection>(1)};
+    TimedInput _input{};
     std::size_t _moved_bytes;
     cuda::Backend::SliceTable<InspectSlice<A>> _table;
 };
 
-/// Unscales, clips, runs AdamW and casts. It moves 30 bytes per element: it reads the gradient,
+/// Unscales, clips, runs AdamW and casts. The moments are those of a training whose gradients stay
+/// the same: the gradient and its square. It moves 30 bytes per element: it reads the gradient,
 /// reads and writes the master weight and two moments, and writes the bfloat16 parameter.
 class UpdatePass {
 public:
@@ -109,7 +149,15 @@ public:
           _first(elements_of(sizes)), _second(elements_of(sizes)), _parameters(elements_of(sizes)),
           _moved_bytes(30 * elements_of(sizes)),
           _table(cudaStreamPerThread, cuda::Backend::default_memory(), slices(sizes, begin)) {
-        cuda::detail::check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
+        std::size_t const elements = elements_of(sizes);
+        fill_normal(_gradients.data() + begin, elements, gradient_deviation);
+        fill_normal(_masters.data(), elements, parameter_deviation);
+        fill_normal(_first.data(), elements, gradient_deviation);
+        fill_squares(_second.data(), _first.data(), elements);
+        _inputs = {{_gradients.data() + begin, elements * sizeof(float)},
+                   {_masters.data(), elements * sizeof(float)},
+                   {_first.data(), elements * sizeof(float)},
+                   {_second.data(), elements * sizeof(float)}};
     }
 
     void enqueue(cudaStream_t stream) const {
@@ -118,6 +166,10 @@ public:
 
     [[nodiscard]] float* gradients() const { return _gradients.data(); }
     [[nodiscard]] float* masters() const { return _masters.data(); }
+    [[nodiscard]] float* first_moments() const { return _first.data(); }
+    [[nodiscard]] float* second_moments() const { return _second.data(); }
+    [[nodiscard]] bfloat16* parameters() const { return _parameters.data(); }
+    [[nodiscard]] std::vector<TimedInput> const& inputs() const { return _inputs; }
     [[nodiscard]] std::size_t moved_bytes() const { return _moved_bytes; }
 
 private:
@@ -145,6 +197,7 @@ private:
     DeviceArray<bfloat16> _parameters;
     DeviceArray<Group> _groups{std::vector<Group>{{AdamW::hyper({}, 0.001, 1)}}};
     DeviceArray<UpdateDecision> _decisions{std::vector<UpdateDecision>(1)};
+    std::vector<TimedInput> _inputs;
     std::size_t _moved_bytes;
     cuda::Backend::SliceTable<Slice> _table;
 };

@@ -17,6 +17,9 @@ import torch
 
 from models import MODELS, shapes_of
 
+# The same data as in bench/cuda/device_array.cuh and passes.cuh: normally distributed, and moments that are the gradient and its square.
+GRADIENT_DEVIATION = 1e-3
+PARAMETER_DEVIATION = 0.02
 TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -24,10 +27,17 @@ def make_parameters(model, dtype, device):
     torch.manual_seed(1)
     parameters = []
     for shape in shapes_of(model):
-        parameter = torch.nn.Parameter(torch.empty(shape, dtype=dtype, device=device).normal_(0.0, 0.02))
-        parameter.grad = torch.empty_like(parameter).normal_(0.0, 1e-3)
+        parameter = torch.nn.Parameter(torch.empty(shape, dtype=dtype, device=device).normal_(0.0, PARAMETER_DEVIATION))
+        parameter.grad = torch.empty_like(parameter).normal_(0.0, GRADIENT_DEVIATION)
         parameters.append(parameter)
     return parameters
+
+
+def set_moments(optimizer, parameters):
+    optimizer.step()  # creates the states
+    for parameter in parameters:
+        optimizer.state[parameter]["exp_avg"].copy_(parameter.grad)
+        optimizer.state[parameter]["exp_avg_sq"].copy_(parameter.grad * parameter.grad)
 
 
 def seconds_of(body, device, minimum):
@@ -74,6 +84,14 @@ def benchmarks_on(device, options):
     size = parameters[0].element_size()
     optimizer = torch.optim.AdamW(parameters, lr=1e-6, weight_decay=0.01, fused=True)  # states have the type of the parameters
 
+    set_moments(optimizer, parameters)
+    # The twin of all: a copy of as many bytes as the parameters have, into memory that holds NaN.
+    source = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
+    target = torch.full_like(source, float("nan"))
+
+    def copy():
+        target.copy_(source)
+
     def clip():
         torch.nn.utils.clip_grad_norm_(parameters, 1.0, foreach=True)
 
@@ -83,7 +101,8 @@ def benchmarks_on(device, options):
 
     # Bytes that must move: the norm reads the gradients; the update reads gradient, parameter and two states, and writes the last three.
     what = f"{options.model}/{options.dtype}/{device}"
-    rows = run(f"torch_clip_grad_norm/{what}", clip, elements * size, device, options.repetitions, options.min_time)
+    rows = run(f"torch_copy/{what}", copy, 2 * elements * size, device, options.repetitions, options.min_time)
+    rows += run(f"torch_clip_grad_norm/{what}", clip, elements * size, device, options.repetitions, options.min_time)
     rows += run(f"torch_adamw_fused/{what}", optimizer.step, 7 * elements * size, device, options.repetitions, options.min_time)
     rows += run(f"torch_step/{what}", step, 8 * elements * size, device, options.repetitions, options.min_time)
     return rows

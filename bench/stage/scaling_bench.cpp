@@ -1,7 +1,7 @@
 // Measures how the step of one rank grows with W and with the number of parameters: bf16
 // parameters, fp32 gradients and states, one real rank and W - 1 simulated ones (one_of_many.hpp),
-// beside a twin that moves the same bytes in the same passes. The counters are bytes of memory,
-// allocated and planned.
+// compared with a twin that moves the same bytes in the same passes. The counters are bytes of
+// memory, allocated and planned.
 
 #include "host/memory_twin.hpp"
 #include "stage/backward_pass.hpp"

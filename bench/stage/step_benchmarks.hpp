@@ -1,11 +1,11 @@
 #pragma once
 
 // A whole step on the shapes of GPT-2 124M (smaller sizes: the same tensors with fewer elements),
-// two ranks, in the library's default types for one type of parameters, beside a twin that moves
-// the bytes that a step must move, in the same passes and with the least arithmetic. Names are
-// step/<type>_<gradients>_<case>[_<placement>]/<who>/<elements>:
+// two ranks, in the library's default types for one type of parameters, compared with a twin that
+// moves the bytes that a step must move, in the same passes and with the least arithmetic. Names
+// are step/<type>_<gradients>_<case>[_<placement>]/<who>/<elements>:
 //
-//   leases, callers        gradients lie in the engine's leases, or in a tensor of the caller's for
+//   leases, callers        gradients are in the engine's leases, or in a tensor of the caller's for
 //                          each parameter, which the engine copies; the twin does not copy
 //   plain                  gradients are not checked for non-finite values, except in float16,
 //                          whose loss scaler always checks
@@ -54,7 +54,7 @@ inline constexpr std::size_t world = 2;
 struct StepCase {
     int stage = 1;
     bool is_clipped = false;
-    bool are_callers = false; ///< whether gradients lie in tensors of the caller
+    bool are_callers = false; ///< whether gradients are in tensors of the caller
 
     [[nodiscard]] bool is_replicated() const { return stage == 0; }
     [[nodiscard]] bool is_gathered() const { return stage == 3; }

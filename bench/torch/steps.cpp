@@ -1,6 +1,6 @@
 // The time that zero::torch adds to a LibTorch program on one rank: for each unit of a module of
-// many small units, and for the step of a language model, beside a program that drives the engine
-// by hand. Needs LibTorch (-DZERO_TORCH=...).
+// many small units, and for the step of a language model, compared with a program that drives the
+// engine by hand. Needs LibTorch (-DZERO_TORCH=...).
 
 #include <zero/torch.hpp>
 
@@ -175,7 +175,7 @@ at::Tensor loss_of(Gpt& model, at::Tensor const& tokens, Run&& run) {
     return torch::nn::functional::cross_entropy(x.view({-1, vocabulary}), tokens.view({-1}));
 }
 
-/// The module keeps its tensors; gradients lie where the engine reads them.
+/// The module keeps its tensors; gradients are where the engine reads them.
 template <class Zero>
 struct ByHand {
     Gpt model;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <zero/comm/communicator.hpp>
+#include <zero/comm/detail/optional_operations.hpp>
 #include <zero/comm/traffic_count.hpp>
 #include <zero/core/policy_category.hpp>
 #include <zero/core/storage_types.hpp>
@@ -31,6 +32,10 @@ public:
         requires(Others::is_checked && ...);
     };
 
+    /// @brief Whether all of these communicators tell ranks whose calls differ.
+    static constexpr bool compares_calls =
+        zero::detail::compares_calls<First> && (zero::detail::compares_calls<Others> && ...);
+
 private:
     Inner _inner;
 
@@ -58,12 +63,8 @@ public:
         });
     }
     [[nodiscard]] std::size_t scratch_bytes(std::size_t largest_bucket_bytes) const noexcept {
-        return visit([&](auto& inner) -> std::size_t {
-            if constexpr (requires { inner.scratch_bytes(largest_bucket_bytes); }) {
-                return inner.scratch_bytes(largest_bucket_bytes);
-            } else {
-                return 0;
-            }
+        return visit([&](auto& inner) {
+            return zero::detail::scratch_bytes_of(inner, largest_bucket_bytes);
         });
     }
 
@@ -101,17 +102,22 @@ public:
             inner.all_reduce_integers(values, elements, reduction, queue, tag);
         });
     }
+    void all_reduce_integers(std::int64_t* values, std::size_t sums, std::size_t minima,
+                             Queue queue, zero::CollectiveTag tag = {})
+        requires(zero::detail::ReducesIntegersTogether<First>
+                 && (zero::detail::ReducesIntegersTogether<Others> && ...))
+    {
+        visit([&](auto& inner) { inner.all_reduce_integers(values, sums, minima, queue, tag); });
+    }
     void abort(std::string_view cause, bool is_provisional = false) noexcept {
         visit([&](auto& inner) { inner.abort(cause, is_provisional); });
     }
     void rethrow_failure() {
-        visit([](auto& inner) {
-            if constexpr (requires { inner.rethrow_failure(); }) {
-                inner.rethrow_failure();
-            }
-        });
+        visit([](auto& inner) { zero::detail::rethrow_failure_of(inner); });
     }
-
+    void synchronise() {
+        visit([](auto& inner) { zero::detail::synchronise_collectives(inner); });
+    }
     void forget_events() noexcept {
         visit([](auto& inner) {
             if constexpr (requires { inner.forget_events(); }) {

@@ -97,7 +97,8 @@ inline void print_gathers(Summary const& summary) {
                 summary.ranks.front().seconds);
 }
 
-/// @brief Prints how much of each rank's communication ran beside its model, in the recorded steps.
+/// @brief Prints how much of each rank's communication overlapped with its model, in the recorded
+/// steps.
 inline void print_hidden(Summary const& summary) {
     std::printf("\ncommunication of the recorded steps\n%-5s %12s %12s %8s\n", "rank", "ms",
                 "exposed ms", "hidden");

@@ -1,4 +1,4 @@
-// A model that no rank can hold: initialised where its shards lie, changed between steps, and with
+// A model that no rank can hold: initialised where its shards are, changed between steps, and with
 // a layer that not every rank uses. The program of the guide "A model that no rank can hold".
 
 #include <zero/stage/gathered_parameters.hpp>

@@ -38,6 +38,21 @@ class BenchTable(unittest.TestCase):
         self.assertEqual(rows["reduce scatter of 1 KB W = 2 256"][3], "1.50")  # 30 us and 20 us
         self.assertEqual(rows["update two states adamw 1024"][3], "0.80")   # of the later run; the earlier has 0.20
 
+    def test_a_device_is_compared_with_its_copy_and_a_step_with_its_passes(self):
+        outcome = run(["device.json"])
+        self.assertEqual(outcome.returncode, 0, outcome.stderr)
+        lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in outcome.stdout.splitlines() if line.startswith("|")]
+        rows = {(line[0], line[1]): (line[5], line[7]) for line in lines[2:]}
+        self.assertEqual(rows, {
+            ("copy cuda twin", "64"): ("1.00", ""), ("copy cuda twin", "124439808"): ("1.00", ""),
+            ("norm cuda float32", "124439808"): ("0.96", "0.95, met"), ("norm cuda float32 cub", "124439808"): ("0.50", ""),
+            ("norm cuda float32 odd", "124439808"): ("0.50", ""), ("update cuda two states adamw", "64"): ("0.50", ""),
+            ("update cuda two states adamw", "124439808"): ("0.90", "0.95, missed"), ("step cuda stage 2", "124439808"): ("0.95", "0.90, met")})
+        self.assertIn("\nHost and memory:\n\n- step cuda stage 2, 124439808 elements: 80 us of the host in a step (goal: below 100, met); "
+                      "12.5 us of the host for each collective (goal: below 10, missed); 2500.0 MB planned, 2501.0 MB taken from the pool, which holds 2600.0 MB\n",
+                      outcome.stdout)
+        self.assertIn("- sum/cuda_float32_2_ranks/zero/128/min_time:0.100/manual_time, 100 us: no result of its twin\n", outcome.stdout)
+
     def test_what_has_no_place_is_listed_below_the_table(self):
         outcome = run([*RESULTS, "alone.json", "misnamed.json"])
         self.assertEqual(outcome.returncode, 0, outcome.stderr)

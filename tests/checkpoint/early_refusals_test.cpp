@@ -147,6 +147,37 @@ TEST_CASE("A number of steps that would overflow is refused") {
     }
 }
 
+TEST_CASE("A run that was saved at its limit of skipped steps may try one more step") {
+    TemporaryFolder const folder;
+    auto const seen =
+        on_ranks<std::vector<std::uint64_t>>(2, [&](LoopbackCommunicator& communicator) {
+            ZeroStage<2> engine(communicator, {{.name = "w", .elements = 3}}, {.skip_limit = 3});
+            std::vector<std::uint64_t> skipped;
+            auto const step = [&](float gradient) {
+                engine.begin_step();
+                engine.begin_micro_step(MicroStep::last);
+                engine.gradients(0)[0][0] = gradient;
+                engine.gradients_ready(0);
+                engine.end_micro_step();
+                skipped.push_back(engine.step(0.1).report().skipped_in_a_row);
+            };
+            constexpr float bad = std::numeric_limits<float>::infinity();
+            step(bad);
+            step(bad);
+            step(bad);
+            save_checkpoint(engine, folder.path());
+            for (float const tried : {1.0F, bad}) {
+                load_checkpoint(engine, folder.path());
+                step(tried);
+                step(1.0F); // skipped if the limit is reached again
+            }
+            return skipped;
+        });
+    for (auto const& skipped : seen) {
+        CHECK(skipped == std::vector<std::uint64_t>{1, 2, 3, 0, 0, 3, 4});
+    }
+}
+
 TEST_CASE("Weights of a type that is not read are refused by parameter and type") {
     TemporaryFolder const folder;
     auto const file = folder / "weights.safetensors";

@@ -63,7 +63,7 @@ TEST_CASE("An exported file holds the parameters alone, and its format is pt") {
         SafetensorsReader reader(file);
         CHECK(names_of(reader) == expected);
         CHECK(reader.metadata().at("format") == "pt");
-        // All bytes behind the header are data of the model.
+        // All bytes after the header are data of the model.
         CHECK(content_of(file).size() % 64 == reader.tensors().back().end % 64);
     }
     CHECK(content_of(folder / "saved.safetensors")
@@ -143,7 +143,7 @@ TEST_CASE("The checksums beside an exported file find damage, and are not needed
     CHECK(refusal().find("is damaged: the checksum of the 2 KiB") != std::string::npos);
     CHECK(refusal().find("LoadOptions") == std::string::npos);
     {
-        // Through a symbolic link they are found beside its target.
+        // Through a symbolic link they are found next to its target.
         std::filesystem::create_directory(folder / "links");
         auto const link = folder / "links/model.safetensors";
         std::filesystem::create_symlink("../saved.safetensors", link);

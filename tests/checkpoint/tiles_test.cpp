@@ -61,7 +61,7 @@ void check(std::size_t from, std::size_t to, Shape const& shape = {30, 11}) {
     std::vector<float> weights(elements);
     reader.read_parameter("weight", 0, weights);
     auto const begin = state.begin() + static_cast<std::ptrdiff_t>(40 + elements + 70 + 40);
-    CHECK(weights // the master weights are behind the parameters
+    CHECK(weights // the master weights are after the parameters
           == std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(elements)));
 }
 

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <ctime>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -129,6 +130,15 @@ TEST_CASE("A rank whose time-out ended sleeps while it waits for a better cause 
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     CHECK(waited > 0.0);
     CHECK(busy < 0.1 * waited);
+}
+
+TEST_CASE("A cause whose text does not fit into memory replaces an older text all the same") {
+    detail::Rendezvous rendezvous(2, std::chrono::seconds(60));
+    rendezvous.abort("a provisional cause", true);
+    char const letter = 'x';
+    rendezvous.abort({&letter, std::string().max_size() + 1}, false); // never read
+    CHECK(rendezvous.cause().empty());
+    CHECK_THROWS_AS(rendezvous.enter(0, {"meeting", 1}), Aborted);
 }
 
 } // namespace zero::test::time_out_test

@@ -97,7 +97,7 @@ TEST_CASE(
     "A NaN becomes a quiet NaN with the same sign, also where rounding would carry into infinity") {
     STATIC_REQUIRE(brain(of_bits(0x7fffffffU)) == 0x7fff);
     STATIC_REQUIRE(brain(of_bits(0xffffffffU)) == 0xffff);
-    STATIC_REQUIRE(brain(of_bits(0x7f800001U)) == 0x7fc0); // the payload lies in the lower half
+    STATIC_REQUIRE(brain(of_bits(0x7f800001U)) == 0x7fc0); // the payload is in the lower half
     STATIC_REQUIRE(half(of_bits(0x7fffffffU)) == 0x7fff);
     STATIC_REQUIRE(half(of_bits(0xff800001U)) == 0xfe00);
 }

@@ -31,8 +31,8 @@ public:
         add(kernels::convert_kernel<true, To, From>);
         add(kernels::convert_kernel<false, To, From>);
         add(kernels::accumulate_kernel<To, From>);
-        add(kernels::copy_table<true, From, To>); // launches a kernel of CUB
-        add(kernels::copy_table<false, To, From const>);
+        add(kernels::copy_table_kernel<true, From, To>);
+        add(kernels::copy_table_kernel<false, To, From const>);
     }
 
     template <class T>

@@ -69,10 +69,10 @@ else()
     string(REPLACE ";" "," text "${text}") # semicolons and brackets mean something in lists
     string(REPLACE "[" "(" text "${text}")
     string(REPLACE "]" ")" text "${text}")
-    # CUB's kernel around a copy has no markers, and elements at the ends of slices; its packs must be there: a load and a store for each of two items.
+    # The kernel of a copy has no markers, and elements at the ends of slices; its packs must be there: a load and a store for each of two items.
     set(copies 0)
     set(rest "${text}")
-    while(rest MATCHES "\\.entry ([^( \n]*CopyPackOfTable[^( \n]*)")
+    while(rest MATCHES "\\.entry ([^( \n]*copy_table_kernel[^( \n]*)")
         set(name "${CMAKE_MATCH_1}")
         string(FIND "${rest}" ".entry ${name}" begin)
         math(EXPR begin "${begin} + 7") # behind ".entry "

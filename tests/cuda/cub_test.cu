@@ -1,7 +1,6 @@
 #include "cuda/device.hpp"
 
 #include <zero/cuda/detail/cub.cuh>
-#include <zero/cuda/detail/for_each_index.cuh>
 #include <zero/cuda/detail/launch.cuh>
 #include <zero/cuda/owned_stream.hpp>
 
@@ -107,39 +106,6 @@ TEST_CASE("A reduction over a block takes every thread, in their order, and its 
                         last.data());
         CHECK(on_host(least)[0] == values[at]);
         CHECK(on_host(last)[0] == values[255]);
-    }
-}
-
-namespace {
-
-/// Counts the calls for each index.
-struct CountCalls {
-    unsigned* calls;
-    std::size_t most;
-
-    __device__ void operator()(std::size_t index) const {
-        if (index < most) {
-            ++calls[index];
-        }
-    }
-};
-
-} // namespace
-
-TEST_CASE("An operation is called once for each index, and not for others", "[cuda]") {
-    if (skips_without_device()) {
-        return;
-    }
-    cuda::OwnedStream const stream;
-    constexpr std::size_t most = 5000;
-    for (std::size_t const count : {std::size_t{0}, std::size_t{1}, std::size_t{511},
-                                    std::size_t{512}, std::size_t{513}, std::size_t{4099}}) {
-        CAPTURE(count);
-        DeviceArray<unsigned> const calls(std::vector<unsigned>(most, 0U));
-        kernels::for_each_index(stream.get(), count, CountCalls{calls.data(), most});
-        std::vector<unsigned> expected(most);
-        std::fill_n(expected.begin(), count, 1U);
-        CHECK(on_host(calls) == expected);
     }
 }
 

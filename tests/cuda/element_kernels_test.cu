@@ -4,6 +4,7 @@
 #include <zero/host/host_backend.hpp>
 #include <zero/host/kernels.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -141,9 +142,9 @@ TEST_CASE("A device copies tensors of every length at every alignment to a bucke
     }
 }
 
-TEST_CASE("A copy to a bucket succeeds although an earlier query of the program left its result as "
-          "the last error",
-          "[cuda]") {
+TEST_CASE(
+    "A copy to a bucket runs although the program left a CUDA error, which stays the last one",
+    "[cuda]") {
     if (skips_without_device()) {
         return;
     }
@@ -158,6 +159,39 @@ TEST_CASE("A copy to a bucket succeeds although an earlier query of the program 
     CHECK_NOTHROW(Device::copy_to_bucket(stream.get(), table.all(), bucket.data()));
     CHECK(cudaGetLastError() != cudaSuccess); // still the program's
     CHECK(on_host(bucket) == std::vector<float>(100, 2.0F));
+}
+
+TEMPLATE_TEST_CASE("A copy to a bucket and back between equal types of 16 bits keeps every bit, "
+                   "also of signalling NaN",
+                   "[cuda]", bfloat16, float16) {
+    if (skips_without_device()) {
+        return;
+    }
+    cuda::OwnedStream const stream;
+    std::vector<TestType> all(1U << 16U);
+    for (std::uint32_t bits = 0; bits < all.size(); ++bits) {
+        all[bits].bits = static_cast<std::uint16_t>(bits);
+    }
+    for (std::size_t const offset : {0, 1}) { // aligned packs, and single elements
+        DeviceArray<TestType> const from(all);
+        DeviceArray<TestType> const bucket(all.size());
+        DeviceArray<TestType> const to(all.size());
+        auto const table_of = [&](DeviceArray<TestType> const& memory) {
+            return Device::SliceTable<CopySlice<TestType>>(
+                stream.get(), Device::default_memory(),
+                zero::detail::List<CopySlice<TestType>>{
+                    {memory.data() + offset, 0, all.size() - offset}});
+        };
+        auto const source = table_of(from);
+        auto const target = table_of(to);
+        Device::copy_to_bucket(stream.get(), source.all(), bucket.data());
+        Device::copy_from_bucket(stream.get(), target.all(),
+                                 static_cast<TestType const*>(bucket.data()));
+        auto const found = on_host(to);
+        CHECK(same_bits(
+            std::vector<TestType>(found.begin() + static_cast<std::ptrdiff_t>(offset), found.end()),
+            std::vector<TestType>(all.begin() + static_cast<std::ptrdiff_t>(offset), all.end())));
+    }
 }
 
 TEST_CASE("A device converts every length at every alignment to the bits of the host", "[cuda]") {

@@ -4,6 +4,8 @@
 
 #include <zero/ops/sgd.hpp>
 
+#include <atomic>
+
 // The engine on a device with ranks as threads: every stage gives the bits of the host's engine.
 
 namespace zero::test::engine_test {
@@ -67,6 +69,48 @@ TEST_CASE("Parameters in caller-owned device memory, scattered or in one block, 
         CHECK(trained_on_device<DeviceStage<1, Parameters<bfloat16>>>(3, options) == expected);
         CHECK(trained_on_device<DeviceStage<2, Parameters<bfloat16>>>(3, options) == expected);
     }
+}
+
+TEST_CASE(
+    "A CUDA error that the program leaves before each micro-step changes no bit and stays the "
+    "program's",
+    "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    using Stage = DeviceStage<2, Parameters<bfloat16>>;
+    std::atomic<int> kept{0};
+    auto const train = [&](bool leaves_errors) {
+        return merged(on_ranks<Trained, DeviceLoopback>(2, [&](DeviceLoopback& communicator) {
+            auto parameters = registration<bfloat16>(toy_specs());
+            DeviceParameters<bfloat16, bfloat16> const memory(parameters);
+            cuda::OwnedStream const stream;
+            Stage::Options options;
+            options.compute_queue = stream.get();
+            options.storage = Storage::scattered; // copied to buckets and back
+            Stage engine(communicator, parameters, options);
+            for (std::uint64_t step = 0; step < 2; ++step) {
+                engine.begin_step();
+                for (auto const micro_step : engine.micro_steps(2)) {
+                    if (leaves_errors) {
+                        (void)cudaSetDevice(-1);
+                    }
+                    run_device_micro_step(engine, stream.get(),
+                                          static_cast<std::uint64_t>(communicator.rank()), step,
+                                          micro_step, 24);
+                }
+                (void)engine.step(0.01);
+                kept += cudaGetLastError() == cudaErrorInvalidDevice ? 1 : 0;
+            }
+            Trained result;
+            collect(engine, toy_specs(), result);
+            return result;
+        }));
+    };
+    Trained const expected = train(false);
+    CHECK(kept == 0);
+    CHECK(train(true) == expected);
+    CHECK(kept == 4);
 }
 
 TEST_CASE("Poisoned padding and reused memory change no bit on a device", "[cuda]") {

@@ -348,7 +348,7 @@ struct Script {
         return made;
     }
 
-    /// Returns the address `byte` bytes after the start of `memory`. The address may lie past the
+    /// Returns the address `byte` bytes after the start of `memory`. The address may be past the
     /// end, because nothing is read there.
     template <class T>
     [[nodiscard]] T* at(std::size_t byte) {

@@ -13,7 +13,7 @@
 #include <vector>
 
 // The update with every form of weights and states: the device gives the bits of the host's loops
-// in the updated elements and in the memory beside them.
+// in the updated elements and in the memory next to them.
 
 namespace zero::test::update_kernels_test {
 
@@ -42,7 +42,7 @@ struct Places {
     std::size_t blocks = 0;
     std::size_t gradient_begin = 0; ///< elements before the gradients
 
-    /// @param begin must not lie before the end of the last place
+    /// @param begin must not be before the end of the last place
     void add(std::size_t begin, std::size_t length) {
         list.push_back({begin, blocks, length});
         elements = begin + length;

@@ -27,13 +27,21 @@ struct Counting : zero::Recording<LoopbackCommunicator> {
     static constexpr bool is_checked = true;
     int forgotten = 0;
     int added = 0;
+    int reduced_together = 0;
+    int synchronised = 0;
 
     [[nodiscard]] std::uint64_t options_hash() const noexcept { return 41; }
     [[nodiscard]] std::size_t scratch_bytes(std::size_t largest) const noexcept {
         return largest + 1;
     }
     void rethrow_failure() { throw zero::TimedOut("zero: the transport noticed it later"); }
+    void synchronise() { ++synchronised; }
     void forget_events() noexcept { ++forgotten; }
+    using Recording::all_reduce_integers;
+    void all_reduce_integers(std::int64_t*, std::size_t sums, std::size_t minima, Queue,
+                             zero::CollectiveTag = {}) {
+        reduced_together += static_cast<int>(10 * sums + minima);
+    }
     template <class T>
     void reduce_scatter(T const*, T*, std::span<std::size_t const>, Queue, zero::CollectiveTag) {}
     template <class T, class A>
@@ -41,6 +49,12 @@ struct Counting : zero::Recording<LoopbackCommunicator> {
                         bool is_added) {
         added += is_added ? 1 : 0;
     }
+};
+
+/// A communicator that learns of failures later and cannot wait for its collectives.
+struct Failing : Counting {
+    using Counting::Counting;
+    void synchronise() = delete;
 };
 
 /// A communicator without any optional member.
@@ -69,6 +83,8 @@ using Any = gpt::AnyCommunicator<Counting, Plain>;
 static_assert(zero::Communicator<Any>);
 static_assert(gpt::AnyCommunicator<Counting>::is_checked);
 static_assert(!Any::is_checked); // not every choice is
+static_assert(gpt::AnyCommunicator<Counting, LoopbackCommunicator>::compares_calls);
+static_assert(!Any::compares_calls && !gpt::AnyCommunicator<Plain, Counting>::compares_calls);
 
 struct Group {
     std::vector<LoopbackCommunicator> ranks = LoopbackCommunicator::make_group(1);
@@ -93,6 +109,28 @@ TEST_CASE("The chosen communicator forwards a failure that was noticed later") {
     Any chosen(&group.counting);
     CHECK_THROWS_AS(chosen.rethrow_failure(), zero::TimedOut);
     CHECK_NOTHROW(Any(&group.plain).rethrow_failure());
+}
+
+TEST_CASE("The chosen communicator waits for its collectives, or looks for their failures") {
+    Group group;
+    Failing failing(group.ranks[0]);
+    using Choice = gpt::AnyCommunicator<Counting, Failing, Plain>;
+    Choice(&group.counting).synchronise();
+    CHECK(group.counting.synchronised == 1);
+    CHECK_THROWS_AS(Choice(&failing).synchronise(), zero::TimedOut);
+    CHECK_NOTHROW(Choice(&group.plain).synchronise());
+    CHECK(group.counting.synchronised == 1);
+}
+
+TEST_CASE("The chosen communicator sums and minimises integers together only if every choice can") {
+    Group group;
+    using Together = gpt::AnyCommunicator<Counting>;
+    Together chosen(&group.counting);
+    std::array<std::int64_t, 5> values{};
+    chosen.all_reduce_integers(values.data(), 2, 3, zero::HostBackend::default_compute_queue());
+    CHECK(group.counting.reduced_together == 23);
+    STATIC_REQUIRE(zero::detail::ReducesIntegersTogether<Together>);
+    STATIC_REQUIRE_FALSE(zero::detail::ReducesIntegersTogether<Any>);
 }
 
 TEST_CASE("The chosen communicator forgets events for the capture of a graph") {

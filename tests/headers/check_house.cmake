@@ -28,7 +28,7 @@ set(small_headers
     core/detail/shared_function.hpp core/detail/timeline_clock.hpp cuda/detail/chunk.hpp cuda/detail/chunk_sizes.cuh cuda/detail/config.cuh cuda/detail/cub.cuh
     cuda/detail/launch.cuh host/detail/copy_loop.hpp host/detail/count_loop.hpp host/detail/random_bits_avx2.hpp host/detail/run_loop.hpp launch/detail/variables.hpp
     layout/detail/contains_ascending.hpp mpi/detail/mpi.hpp ops/detail/uncontracted.hpp policy/detail/require_scale.hpp policy/detail/state_names.hpp stage/detail/common/rebuild_request.hpp
-    stage/detail/engine/refuse_live_handles.hpp)
+    stage/detail/engine/end_with_live_handles.hpp)
 
 set(failures 0)
 function(complain text)

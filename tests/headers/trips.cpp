@@ -50,7 +50,7 @@ struct Trainer {
                 {.name = "last", .elements = 96, .units = {1}}};
     }
 
-    /// All commands run in the calls that enqueue them, so that no thread lags behind a trip.
+    /// All commands run in the calls that enqueue them, so that no thread continues after a trip.
     static typename Stage<N>::Options options() {
         typename Stage<N>::Options result;
         result.gradient_clipping = 1.0F;

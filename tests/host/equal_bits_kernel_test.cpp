@@ -18,7 +18,7 @@ namespace zero::test::equal_bits_kernel_test {
 
 // Compares every kernel with an equivalent scalar loop, with every instruction set, every length up
 // to 200 and unaligned ranges: main loops, tails and instruction sets give the same bits. Elements
-// beside a range must not change.
+// next to a range must not change.
 namespace {
 
 constexpr std::size_t margin = 16;

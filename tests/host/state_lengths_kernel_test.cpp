@@ -24,8 +24,8 @@
 #include <string>
 #include <vector>
 
-// The length of updates with states in 16 bits beside those with float states, for every optimizer:
-// the table of docs/optimizers.md.
+// The length of updates with states in 16 bits compared with those with float states, for every
+// optimizer: the table of docs/optimizers.md.
 
 namespace zero::test::state_lengths_kernel_test {
 
@@ -122,7 +122,7 @@ double length(Pointers const& states, std::vector<float> const& gradients, std::
     return sum;
 }
 
-/// The lengths of one optimizer beside float states, by kind of gradients.
+/// The lengths of one optimizer relative to float states, by kind of gradients.
 using Ratios = std::array<double, kinds.size()>;
 
 struct Lengths {

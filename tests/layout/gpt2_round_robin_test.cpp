@@ -72,7 +72,7 @@ TEST_CASE("Round-robin ownership of GPT-2 124M is uneven: 4.1 times the mean on 
           == test::Approx(4.0742).epsilon(1e-4));
 
     auto const sixty_four = owned_elements(dealt<SizeCappedBucketer>(64));
-    // 147 = 2 * 64 + 19; beside wte (38,597,376) turns 19 (h10.ln2.w, 768) and 83 (h5.qkv.w,
+    // 147 = 2 * 64 + 19; besides wte (38,597,376) turns 19 (h10.ln2.w, 768) and 83 (h5.qkv.w,
     // 1,769,472).
     CHECK(std::max_element(sixty_four.begin(), sixty_four.end()) - sixty_four.begin() == 19);
     CHECK(sixty_four[19] == 40'367'616);

@@ -15,9 +15,9 @@ namespace zero::test {
 
 struct LayoutRules {
     bool has_whole_parameters =
-        true;            ///< every parameter lies in one bucket, starting at a multiple of 64
+        true;            ///< every parameter is in one bucket, starting at a multiple of 64
     bool is_even = true; ///< all extents of a bucket are equal
-    bool may_cut = true; ///< a parameter may lie on several ranks
+    bool may_cut = true; ///< a parameter may be on several ranks
     bool is_inside_units = false; ///< all parameters of a bucket have the same units
     bool is_cut_as_group =
         false; ///< the trainable and the frozen buckets are each cut once, as one group
@@ -42,7 +42,7 @@ inline std::string cuts_problem(FlatLayout const& layout, std::size_t bucket,
     return "";
 }
 
-/// Checks that pieces are in order, do not overlap and lie inside the bucket, and that padding is
+/// Checks that pieces are in order, do not overlap and are inside the bucket, and that padding is
 /// minimal.
 inline std::string pieces_problem(FlatLayout const& layout, std::size_t bucket,
                                   LayoutRules const& rules) {
@@ -129,7 +129,7 @@ inline std::string group_problem(FlatLayout const& layout, std::size_t begin, st
     return "";
 }
 
-/// Checks that every element of every parameter lies in exactly one extent of exactly one bucket.
+/// Checks that every element of every parameter is in exactly one extent of exactly one bucket.
 inline std::string ownership_problem(FlatLayout const& layout, LayoutRules const& rules,
                                      bool has_frozen_buckets) {
     std::vector<std::vector<Piece>> slices(layout.parameters().size());

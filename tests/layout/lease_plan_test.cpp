@@ -66,8 +66,8 @@ TEST_CASE("A model of one unit leases each of its buckets once") {
 TEST_CASE("GPT-2 124M with a tied head leases 0.11 GB of gradients and 0.093 GB of parameters in "
           "stage 3") {
     auto const layout = layout_of<UnitBucketer>(gpt2_124m(Head::tied), 8, 2);
-    // Gradients: the tied embedding stays, beside two blocks. Parameters: the embeddings and the
-    // first block.
+    // Gradients: the tied embedding stays, together with two blocks. Parameters: the embeddings and
+    // the first block.
     constexpr std::size_t positions = 1024 * 768;
     std::size_t const block = layout.elements(1); // padded for W = 8
     CHECK(block - gpt2_block_elements < 8 * 64);

@@ -16,9 +16,9 @@
 //     W = 4              256       512       1,024       1,792         256    2,048
 //     W = 64           4,096     4,096       4,096      12,288       4,096   16,384
 // All three trainable buckets are in flight at once while unit 1 computes: the bias is being
-// reduced. In stage 3 embedding and weights are gathered beside either positions or bias. bfloat16
-// parameters, float gradients that are sent as bfloat16 (one wire bucket), fp32 accumulation,
-// master weights and moments.
+// reduced. In stage 3 embedding and weights are gathered together with either positions or bias.
+// bfloat16 parameters, float gradients that are sent as bfloat16 (one wire bucket), fp32
+// accumulation, master weights and moments.
 
 namespace zero::test::memory_plan_frozen_tied_test {
 

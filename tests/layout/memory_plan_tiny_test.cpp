@@ -105,7 +105,7 @@ TEST_CASE("The plan of a tiny adopted block has the caller's parameters and one 
     std::vector<ParameterSpec> const model = test::model_of_sizes({1, 63, 65, 0}, 4);
     auto const layout = make_adopted_layout<SingleBucketer>(
         model, std::vector<std::size_t>{0, 1, 64, 129}, {1, 4, false});
-    // Both buckets are open at once, and behind the staged one is the whole gradient of the
+    // Both buckets are open at once, and after the staged one is the whole gradient of the
     // parameter of 65 elements that both hold: (128 + 64 + 128) * 4 = 1280.
     std::string const states = "parameters (caller's) 516+0, gradients 516+252, optimizer state "
                                "1032+504, gradient leases 1280+0";

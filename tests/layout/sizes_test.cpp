@@ -68,7 +68,7 @@ TEST_CASE("A bucket of the sizes 1, 63, 64 and 65 has the extents worked out by 
 }
 
 TEST_CASE("Ranks without elements have empty content if there are fewer elements than ranks") {
-    // A shard has 64 elements, so all three elements lie on rank 0. The other seven ranks hold
+    // A shard has 64 elements, so all three elements are on rank 0. The other seven ranks hold
     // padding.
     auto const even = make_layout<ContiguousPartitioner, SingleBucketer>(test::model_of_sizes({3}),
                                                                          {8, 4, false});

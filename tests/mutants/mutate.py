@@ -1,6 +1,6 @@
 """Changes one token of a header at a time and tells which changes no test notices.
 
-usage: mutate.py [options] HEADER|FOLDER ...      for instance: mutate.py --count 20 include/zero/layout include/zero/comm/loopback.hpp
+usage: mutate.py [options] FOLDER|HEADER|HEADER:LINE ...      for instance: mutate.py --count 20 include/zero/layout include/zero/comm/loopback.hpp
 
 Each mutant is one change at a random place: == <-> !=, < <-> <=, > <-> >=, + <-> -, && <-> ||, true <-> false, a constant plus or minus 1, a removed '!', a removed call.
 It is made in a copy of include/, and the test files of its header are compiled against that copy, header-only and without optimisation, and run. A mutant is
@@ -30,20 +30,37 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join("build", "mutants")
-COPY = os.path.join(BUILD, "copy")
+SUPPORT = os.path.join(BUILD, "support")
 # Header stem -> test files that check it under another name, and folder -> general test files.
 TESTS = {
+    "assign_types": ["stage/gradient_block", "stage/several_types", "stage/callers_memory"], "checked": ["comm/mismatch", "comm/decorators"],
     "checksum": ["checkpoint/safetensors_reader", "checkpoint/damaged_file"], "collective_call": ["comm/mismatch", "comm/arguments"],
-    "compared_options": ["stage/settings_agreement"], "count_blocks": ["layout/sizes"], "decide_step": ["stage/no_gradients", "stage/skip_limit"],
-    "file": ["checkpoint/safetensors_writer", "checkpoint/damaged_file"], "flat_layout": ["layout/piece_position", "layout/sizes", "layout/hash", "layout/range"],
+    "collectives": ["mpi/conformance_ranks", "mpi/enqueue_ranks"], "compared_options": ["stage/settings_agreement"], "count_blocks": ["layout/sizes"],
+    "decide_step": ["stage/no_gradients", "stage/skip_limit"], "decorator": ["comm/decorators"], "family": ["mpi/communicator_ranks"],
+    "file": ["checkpoint/safetensors_writer", "checkpoint/damaged_file"], "file_job": ["checkpoint/checkpoint_saver", "checkpoint/slow_files"],
+    "flat_layout": ["layout/piece_position", "layout/sizes", "layout/hash", "layout/range"], "flight": ["comm/integers_together", "comm/hierarchical"],
     "gather_order": ["layout/gather_plan", "layout/traffic"], "gather_schedule": ["stage/gather_limits", "stage/prefetch", "stage/order_agreement"],
-    "group_place": ["comm/arguments", "comm/split"], "load_plan": ["checkpoint/reshard", "checkpoint/resume"], "loopback_group": ["comm/abort", "comm/split"],
-    "make_buckets": ["layout/bucketer", "layout/sizes", "layout/adopted", "layout/gather_plan"], "place_in_bucket": ["layout/partitioner", "layout/cuts"],
-    "place_leases": ["layout/lease_plan", "layout/lease_plan_random"], "read_manifest": ["checkpoint/manifest"], "rendezvous": ["comm/time_out", "comm/abort", "comm/run_ranks"],
-    "report_store": ["stage/report_figures"], "require_agreement": ["stage/agreement"], "run_threads": ["comm/run_ranks", "comm/run_rank"],
+    "gradient_norms": ["stage/gradient_norms", "stage/report_figures"], "gradient_scheduler": ["stage/protocol", "stage/several_queues", "stage/no_gradients"],
+    "gradient_store": ["stage/unzeroed_gradients", "stage/callers_memory", "stage/full_gradient"],
+    "gradient_sum_store": ["stage/parity", "stage/gradient_block", "stage/weighted_mean"], "group_place": ["comm/arguments", "comm/split"],
+    "group_sources": ["checkpoint/groups"], "json_tree": ["checkpoint/manifest"], "load_plan": ["checkpoint/reshard", "checkpoint/resume"],
+    "load_state": ["checkpoint/resume"], "loopback_group": ["comm/abort", "comm/split", "comm/mismatch"],
+    "make_buckets": ["layout/bucketer", "layout/sizes", "layout/adopted", "layout/gather_plan"],
+    "make_stage_layout": ["stage/bad_input", "stage/callers_memory"], "manifest_text": ["checkpoint/manifest"],
+    "master_weight_store": ["stage/float16_master", "stage/split_master"], "needed_intervals": ["checkpoint/reshard"],
+    "on_every_rank": ["checkpoint/slow_files", "checkpoint/early_refusals"], "optimizer_state_store": ["stage/optimizers", "stage/state_types"],
+    "optimizer_store": ["stage/optimizers", "stage/update_tiles", "stage/caller_update"], "parameter_scheduler": ["stage/prefetch", "stage/gather_limits"],
+    "parameter_store": ["stage/storage", "stage/full_parameter", "stage/poison"], "peers": ["mpi/communicator_ranks", "mpi/enqueue_ranks"],
+    "place_in_bucket": ["layout/partitioner", "layout/cuts"], "place_leases": ["layout/lease_plan", "layout/lease_plan_random"],
+    "plan_manifest": ["checkpoint/manifest", "checkpoint/reshard"], "read_manifest": ["checkpoint/manifest"],
+    "readiness": ["stage/protocol", "stage/skipped_units", "stage/order_agreement"], "rendezvous": ["comm/time_out", "comm/abort", "comm/run_ranks"],
+    "report_store": ["stage/report_figures"], "require_agreement": ["stage/agreement"],
+    "require_same_memory": ["stage/callers_memory", "stage/settings_agreement"], "run_threads": ["comm/run_ranks", "comm/run_rank"],
     "safetensors_header": ["checkpoint/safetensors_reader", "checkpoint/safetensors_writer"], "skip_watch": ["stage/skip_limit"],
-    "state_table": ["stage/training_state", "stage/training_state_errors"], "step_control": ["stage/no_gradients", "stage/loss_scaler_steps", "stage/skip_limit"],
-    "validate_parameters": ["layout/bad_input"], "validate_arguments": ["stage/bad_input", "stage/messages"],
+    "state_table": ["stage/training_state", "stage/training_state_errors"],
+    "step_control": ["stage/no_gradients", "stage/loss_scaler_steps", "stage/skip_limit"], "step_errors": ["stage/skip_limit", "stage/loss_scaler_steps"],
+    "step_settings": ["stage/bad_input", "stage/update_tiles", "stage/loss_scaler_steps"], "validate_arguments": ["stage/bad_input", "stage/messages"],
+    "validate_parameters": ["layout/bad_input"],
 }
 GENERAL = {"layout": ["layout/sizes", "layout/special_models"], "comm": ["comm/loopback_conformance", "comm/hierarchical"],
            "checkpoint": ["checkpoint/resume", "checkpoint/damaged_file"], "stage": ["stage/parity", "stage/storage"],
@@ -85,20 +102,22 @@ class Tests:
     """Compiles and runs test files against the copy of include/."""
 
     def __init__(self, options):
-        self.options, self.times = options, {}
-        shutil.rmtree(COPY, ignore_errors=True)
-        shutil.copytree("include", os.path.join(COPY, "include"))
-        self.flags = ["-std=c++20", "-O0", "-w", "-pthread", f'-DZERO_SOURCE_DIR="{ROOT}"', f"-I{BUILD}", f"-I{COPY}/include", "-Itests", "-Itests/stage"]
-        os.makedirs(os.path.join(BUILD, "support"), exist_ok=True)
+        self.options, self.times, self.passing = options, {}, set()
+        shutil.rmtree(options.copy, ignore_errors=True)
+        shutil.copytree("include", os.path.join(options.copy, "include"))
+        self.flags = ["-std=c++20", "-O0", "-w", "-D_GLIBCXX_ASSERTIONS", "-pthread", f'-DZERO_SOURCE_DIR="{ROOT}"',
+                      f"-I{BUILD}", f"-I{options.copy}/include", "-Itests", "-Itests/stage"]
+        os.makedirs(SUPPORT, exist_ok=True)
+        shutil.copy2("tests/support/catch.hpp", SUPPORT)  # a second #include of a unit does not find the precompiled one
         self.support = []
         for path in ["tests/support/catch.hpp", *sorted(glob.glob("tests/support/*.cpp"))]:
             is_header = path.endswith(".hpp")  # a precompiled Catch2 saves half of the time of a small test
-            made = os.path.join(BUILD, "support", os.path.basename(path) + (".gch" if is_header else ".o"))
+            made = os.path.join(SUPPORT, os.path.basename(path) + (".gch" if is_header else ".o"))
             self.support += [] if is_header else [made]
             if not os.path.exists(made) or os.path.getmtime(made) < os.path.getmtime(path):
-                self.run([options.compiler, *self.flags, *(["-x", "c++-header"] if is_header else ["-c"]), path, "-o", made])
+                self.compiles([options.compiler, *self.flags, *(["-x", "c++-header"] if is_header else ["-c"]), path, "-o", made])
 
-    def run(self, command):
+    def compiles(self, command):
         done = subprocess.run([*shlex.split(self.options.launcher), *command], capture_output=True, text=True, check=False)
         if done.returncode and self.options.verbose:
             print(done.stderr, file=sys.stderr)
@@ -106,35 +125,37 @@ class Tests:
 
     def outcome(self, test):
         """'passes', 'fails', 'hangs' or 'does not compile'."""
-        program, is_mpi = os.path.join(COPY, "test"), "/mpi/" in test
+        program, is_mpi = os.path.join(self.options.copy, "test"), "/mpi/" in test
         compiler = ["mpicxx"] if is_mpi else [self.options.compiler]
-        if not (self.run([*compiler, *self.flags, "-MMD", "-c", test, "-o", program + ".o"])
-                and self.run([*compiler, "-pthread", program + ".o", *self.support, "-lxxhash", "-o", program])):
+        if not self.compiles([*compiler, *self.flags, "-c", test, "-o", program + ".o"]):
             return "does not compile"
+        subprocess.run([*compiler, "-pthread", program + ".o", *self.support, "-lxxhash", "-o", program], check=True)
         start = time.monotonic()
         memory = lambda: resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))  # noqa: E731
         with subprocess.Popen([*shlex.split(self.options.mpirun if is_mpi else ""), program], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                               start_new_session=True, preexec_fn=memory) as process:
             try:
-                status = process.wait(max(self.options.limit, 10 * self.times.get(test, self.options.limit)))
+                status = process.wait(max(self.options.limit, 10 * self.times.get(test, 0)))
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 return "hangs"
-        self.times.setdefault(test, time.monotonic() - start)
+        if not status:
+            self.times[test] = time.monotonic() - start
+            self.passing.add(test)
         return "fails" if status else "passes"
 
     @functools.cache
     def headers_of(self, test):
-        """The headers of an unchanged test, which has to pass."""
-        if (found := self.outcome(test)) != "passes":
-            sys.exit(f"{test} {found} without a mutant; --verbose prints why")
-        with open(os.path.join(COPY, "test.d"), encoding="utf-8") as stream:
-            return {os.path.relpath(os.path.normpath(path), COPY) for path in stream.read().split() if path.startswith(COPY)}
+        command = [self.options.compiler, *self.flags, "-MM", test]
+        paths = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        return {os.path.relpath(os.path.normpath(path), self.options.copy) for path in paths if path.startswith(self.options.copy)}
 
     def of(self, header):
         if self.options.tests:
             return self.options.tests
         stem, folder = os.path.splitext(os.path.basename(header))[0], header.split("/")[2]
+        if folder == "mpi":
+            return [f"tests/{name}_test.cpp" for name in TESTS.get(stem, GENERAL[folder])][:self.options.most]
         every = [path for path in sorted(glob.glob("tests/*/*_test.cpp")) if not re.match(r"tests/(cuda|torch|guard|examples|mpi)/", path)]
         named = [path for path in every if stem in os.path.basename(path)]
         including = sorted((path for path in every if f"<{header[len('include/'):]}>" in open(path, encoding="utf-8").read()), key=os.path.getsize)
@@ -142,25 +163,29 @@ class Tests:
         of_header = (test for test in dict.fromkeys([*listed, *named, *including]) if header in self.headers_of(test))
         return list(itertools.islice(of_header, self.options.most)) or general
 
+    def write(self, header, text):
+        with open(os.path.join(self.options.copy, header), "w", encoding="utf-8") as stream:
+            stream.write(text)
+
     def try_mutant(self, header, text, mutant):
         """What became of a mutant, and the test that decided it."""
-        tests = self.of(header)  # compiles them without the mutant
-        with open(os.path.join(COPY, header), "w", encoding="utf-8") as stream:
-            stream.write(mutant)
-        try:
-            for test in tests:
-                if (found := self.outcome(test)) != "passes":
-                    return ("does not compile" if found == "does not compile" else "killed"), f"{test} {found}"
-            return "survived", " ".join(tests) or "no test"
-        finally:
-            with open(os.path.join(COPY, header), "w", encoding="utf-8") as stream:
-                stream.write(text)
+        tests = self.of(header)
+        for test in tests:
+            self.write(header, mutant)
+            found = self.outcome(test)
+            self.write(header, text)
+            if found == "passes":
+                continue
+            if test not in self.passing and (without := self.outcome(test)) != "passes":
+                sys.exit(f"{test} {without} without a mutant; --verbose prints why")
+            return ("does not compile" if found == "does not compile" else "killed"), f"{test} {found}"
+        return "survived", " ".join(tests) or "no test"
 
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1].split("\n")[0])
-    parser.add_argument("headers", nargs="+", metavar="HEADER|FOLDER")
-    parser.add_argument("--count", type=int, default=10, help="number of mutants (10), in turn from every header")
+    parser.add_argument("headers", nargs="+", metavar="FOLDER|HEADER|HEADER:LINE")
+    parser.add_argument("--count", type=int, default=10, help="number of mutants (10), in turn from every header; of a named line all, if it is large enough")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--most", type=int, default=3, help="most test files of a header (3)")
     parser.add_argument("--tests", nargs="*", help="these test files for every header")
@@ -168,16 +193,25 @@ def main():
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--launcher", default="", help="a prefix of every compilation, such as ccache")
     parser.add_argument("--mpirun", default="mpirun --allow-run-as-root --oversubscribe -n 7")
-    parser.add_argument("--limit", type=float, default=60, help="seconds for a test file, and at least ten times those without a mutant (60)")
+    parser.add_argument("--limit", type=float, default=60, help="seconds for a test file, and at least ten times those of a run that passed (60)")
+    parser.add_argument("--copy", default=os.path.join(BUILD, "copy"), help="the folder of the changed copy; runs beside one another need one each")
     parser.add_argument("--verbose", action="store_true", help="print the compiler's messages")
     options = parser.parse_args()
     os.chdir(ROOT)
-    headers = [os.path.relpath(path) for given in options.headers
-               for path in (sorted(glob.glob(given + "/**/*.?pp", recursive=True)) if os.path.isdir(given) else [given])]
+    lines = {}  # by header: the only lines to change, if the caller named them
+    for given in options.headers:
+        path, _, line = given.partition(":")
+        for header in sorted(glob.glob(path + "/**/*.?pp", recursive=True)) if os.path.isdir(path) else [path]:
+            lines.setdefault(os.path.relpath(header), set()).update([int(line)] if line else [])
+    headers = list(lines)
     texts = {header: open(header, encoding="utf-8").read() for header in headers}
     pools = []
     for header in headers:
-        pool = [(header, *place) for place in places_of(texts[header]) if re.search(options.lines, texts[header].splitlines()[texts[header].count("\n", 0, place[0])])]
+        text, pool = texts[header], []
+        for place in places_of(text):
+            line = text.count("\n", 0, place[0])
+            if line + 1 in (lines[header] or [line + 1]) and re.search(options.lines, text.splitlines()[line]):
+                pool.append((header, *place))
         pools.append(random.Random(f"{options.seed} {header}").sample(pool, len(pool)))
     random.Random(options.seed).shuffle(pools)
     chosen = [place for turn in itertools.zip_longest(*pools) for place in turn if place][:options.count]

@@ -48,7 +48,7 @@ TEST_CASE("The largest magnitude does not depend on sign or order", "[ops][norm]
     CHECK(largest(0x1p-149F) == 0x1p-149);
     CHECK(largest(-0x1p-149F, 0x1p-148F) == 0x1p-148);
     CHECK(largest(-0x1p-126F, 0x1.fffffcp-127F)
-          == 0x1p-126); // the largest subnormal beside the smallest normal number
+          == 0x1p-126); // the largest subnormal next to the smallest normal number
     CHECK(largest(1.0F, -0x1.fffffep127F) == 0x1.fffffep127);
 }
 

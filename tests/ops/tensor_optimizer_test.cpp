@@ -75,7 +75,7 @@ TEST_CASE("With adamw_rms the elements of Muon's steps are about 0.2 times the l
         double const size = long_norm(rms) / std::sqrt(static_cast<double>(shape.elements())) / 0.5;
         CHECK(size > 0.2 * 0.65); // the iteration leaves singular values between 0.7 and 1.2
         CHECK(size < 0.2 * 1.25);
-        // Literal values: 0.2 * sqrt(40) beside 1 for 8 x 40 and beside sqrt(5) for 40 x 8.
+        // Literal values: 0.2 * sqrt(40) relative to 1 for 8 x 40 and to sqrt(5) for 40 x 8.
         auto const spectral = moved_by(MuonLength::spectral);
         double const expected = shape.rows == 8    ? 1.2649110640673518
                                 : shape.rows == 40 ? 0.5656854249492380

@@ -7,7 +7,9 @@ tests of their own, in tests/bench_table, and so has gpu_check.sh, in tests/cuda
 import glob
 import json
 import os
+import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,7 @@ del sys.argv[1:4]
 SCRIPTS = os.path.join(ROOT, "scripts")
 sys.path.insert(0, SCRIPTS)
 import bench_table  # noqa: E402
+import slim_fatbin  # noqa: E402
 
 MODULES = ["lib.sh", "bench_plot.py"]  # others include them
 PROGRAMS = sorted(glob.glob(os.path.join(BUILD, "bench", "*_bench")))
@@ -55,7 +58,7 @@ class Scripts(unittest.TestCase):
                 self.refuses(2, "unknown option '--other'" if script.endswith(".sh") else "usage: ", script, "--other")
 
     def test_a_missing_value_is_named(self):
-        for option in ("--phase", "--deadline", "--limit", "--catch2", "--benchmark", "--eigen", "--cli11", "--nccl", "--arch", "--build"):
+        for option in ("--phase", "--only", "--call-seconds", "--limit", "--long-limit", "--results", "--archive-limit", "--catch2", "--benchmark", "--eigen", "--cli11", "--nccl", "--arch", "--build"):
             self.refuses(2, f"{option} needs a value", "gpu_check.sh", "--no-sanitizer", option)
         for option in ("--filter", "--repetitions"):
             self.refuses(2, f"{option} needs a value", "bench.sh", option)
@@ -64,6 +67,45 @@ class Scripts(unittest.TestCase):
 
     def test_device_tests_that_were_not_built(self):
         self.refuses(3, "run --phase build first", "gpu_check.sh", "--phase", "run", "--limit", "1", "--build", os.path.relpath(self.folder, ROOT))
+
+    def test_a_library_keeps_the_code_of_one_architecture(self):
+        def entry(kind, architecture, code):
+            return struct.pack("<HHIQQII", kind, 0x101, 32, len(code), 0, 0, architecture) + code
+
+        def library(entries, text=b"code80__"):
+            code = b"".join(entries)
+            binary = b"\0" * 8 + struct.pack("<IHHQ", slim_fatbin.MAGIC, 1, 16, len(code)) + code
+            names = b"\0.text\0.nv_fatbin\0.names\0"
+            contents = [(b"", 0), (text, names.index(b".text")), (binary, names.index(b".nv_fatbin")), (names, names.index(b".names"))]
+            data, headers = b"\x7fELF\x02\x01".ljust(64, b"\0"), b""
+            for content, name in contents:
+                headers += struct.pack("<IIQQQQ", name, 1, 0, 0, len(data), len(content)).ljust(64, b"\0")
+                data += content
+            return data[:0x28] + struct.pack("<Q", len(data)) + data[0x30:0x3A] + struct.pack("<HHH", 64, len(contents), 3) + data[0x40:] + headers
+
+        full = [entry(1, 90, b"ptx_"), entry(2, 80, b"code80__"), entry(2, 86, b"code86__"), entry(2, 90, b"code90__")]
+        file, out = os.path.join(self.folder, "library"), os.path.join(self.folder, "out")
+        with open(file, "wb") as stream:
+            stream.write(library(full))
+        for architecture, kept in (("sm_90a", 90), ("sm_86", 86), ("sm_89", 86)):
+            self.passes(run("slim_fatbin.py", file, out, architecture), f"sm_{kept} of sm_80, sm_86, sm_90 stays")
+            with open(out, "rb") as stream:
+                found = stream.read()
+            blanked = [one if f"code{kept}__".encode() in one else one[:32] + bytes(len(one) - 32) for one in full]
+            self.assertEqual(found, library(blanked))
+        self.refuses(1, "it holds no code that runs on sm_100, but for sm_80, sm_86, sm_90", "slim_fatbin.py", file, out, "sm_100")
+        with open(file, "wb") as stream:
+            stream.write(library(full)[:200])
+        self.refuses(1, "error: ", "slim_fatbin.py", file, out, "sm_90")
+        self.refuses(2, "usage: ", "slim_fatbin.py", file, out, "native")
+
+    def test_the_peer_in_pytorch_has_the_data_of_the_benchmarks_of_a_device(self):
+        deviations = []
+        for file, pattern in (("bench/cuda/device_array.cuh", r"(\w+_deviation) = ([0-9.e-]+)F;"), ("bench/peers/torch_adamw.py", r"(?m)^(\w+_DEVIATION) = ([0-9.e-]+)$")):
+            with open(os.path.join(ROOT, file), encoding="utf-8") as stream:
+                deviations.append({name.lower(): float(value) for name, value in re.findall(pattern, stream.read())})
+        self.assertEqual(deviations[0], {"gradient_deviation": 0.001, "parameter_deviation": 0.02})
+        self.assertEqual(*deviations)
 
     def test_a_bare_root_without_root_rights_is_skipped_with_the_reason(self):
         with open(os.path.join(self.folder, "id"), "w", encoding="utf-8") as stream:

@@ -120,7 +120,7 @@ TEST_CASE("A claim that is given up leaves the memory and its last use as they w
 }
 
 TEST_CASE("A bucket that moves waits for its own last use, so its memory waits for both") {
-    // Bucket 0 lies in the spare place and later in its own. Each use ends on another queue. Bucket
+    // Bucket 0 is in the spare place and later in its own. Each use ends on another queue. Bucket
     // 2 gets the spare place after both: it knows only the last use of bucket 0.
     Pools pools({.places = {{0, 64}, {0, 64}, {0, 64}}, .spares = {64}, .elements = 128});
     REQUIRE(pools.open(1, pools.communication) != nullptr);
@@ -141,6 +141,25 @@ TEST_CASE("A bucket that moves waits for its own last use, so its memory waits f
     pools.gate.open();
     pools.communication.synchronise();
     CHECK(was_read);
+}
+
+TEST_CASE("A queue that waits for the last uses waits for those of every closed lease") {
+    for (std::size_t const held : {0U, 1U}) {
+        Pools pools({.places = {{0, 64}, {64, 128}}, .spares = {}, .elements = 128});
+        (void)pools.open(0, pools.compute);
+        (void)pools.open(1, pools.compute);
+        pools.pool.close(1 - held, pools.compute.record());
+        pools.gate.hold(pools.communication);
+        bool is_read = false;
+        bool was_read = false;
+        pools.communication.enqueue([&] { is_read = true; });
+        pools.pool.close(held, pools.communication.record());
+        pools.pool.wait_for_last_uses(&pools.other, fence);
+        pools.other.enqueue([&] { was_read = is_read; });
+        pools.gate.open();
+        pools.other.synchronise();
+        CHECK(was_read);
+    }
 }
 
 } // namespace zero::test::bucket_pool_test

@@ -36,7 +36,7 @@ struct Case {
     std::uint64_t seed = 0;
     std::size_t world = 1;
     std::vector<ParameterSpec> specs;
-    std::vector<char> is_registered;  ///< by parameter: its gradient lies in the caller's memory
+    std::vector<char> is_registered;  ///< by parameter: its gradient is in the caller's memory
     std::vector<char> is_handed;      ///< by unit: its other gradients are handed over
     std::vector<char> is_silent;      ///< by unit: it reports and writes nothing
     Storage storage = Storage::owned; ///< of stages 0 to 2

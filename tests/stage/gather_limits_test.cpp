@@ -143,7 +143,7 @@ TEST_CASE("A unit that comes again within the reuse distance is not released") {
     auto const near = train(four, {.max_reuse_distance = 255}, forward4, backward4);
     CHECK(near.own_moved == 7 * 64);
     auto const far = train(four, {.max_reuse_distance = 256}, forward4, backward4);
-    CHECK(far.own_moved == 6 * 64); // unit 3 lies between the uses of unit 2, twice
+    CHECK(far.own_moved == 6 * 64); // unit 3 is between the uses of unit 2, twice
     CHECK((far.values == none.values));
 }
 

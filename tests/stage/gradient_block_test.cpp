@@ -23,7 +23,7 @@ namespace {
 
 constexpr int world = 2;
 
-/// Sizes that lie across the cuts: no parameter starts at a multiple of 128 elements but the first.
+/// Sizes that are across the cuts: no parameter starts at a multiple of 128 elements but the first.
 std::vector<std::size_t> const sizes{1000, 7, 513, 2048, 1};
 constexpr std::size_t total = 3569;
 
@@ -143,6 +143,33 @@ TEMPLATE_TEST_CASE_SIG(
                == std::vector<std::size_t>{0, 256 * 4, 0, (N == 0 ? 3712U : 1856U) * 2U * 4U}));
         CHECK((rank.gradients == MemoryRow{total * 4, 0, true}));
         CHECK(rank.planned == rank.allocated);
+    }
+}
+
+TEST_CASE("Gradients form a block only if each of them lies where its parameter does") {
+    auto const are_block = [](std::size_t moved, bool is_null) {
+        return on_ranks<bool>(1, [&](LoopbackCommunicator& communicator) {
+            Blocks blocks;
+            std::vector<float> elsewhere(total);
+            auto parameters = blocks.registration();
+            if (moved < parameters.size()) {
+                parameters[moved].gradient = is_null ? nullptr : elsewhere.data();
+            }
+            ZeroStage<1> engine(communicator, parameters,
+                                {.storage = Storage::adopted, .adopted_block = blocks.values});
+            bool const is_first = engine.layout().parameter(0).gradient == GradientMemory::block;
+            for (std::size_t index = 1; index < sizes.size(); ++index) {
+                CHECK((engine.layout().parameter(index).gradient == GradientMemory::block)
+                      == is_first);
+            }
+            return is_first;
+        })[0];
+    };
+    CHECK(are_block(sizes.size(), false)); // none is moved
+    for (std::size_t moved = 0; moved < sizes.size(); ++moved) {
+        CAPTURE(moved);
+        CHECK_FALSE(are_block(moved, false));
+        CHECK_FALSE(are_block(moved, true));
     }
 }
 

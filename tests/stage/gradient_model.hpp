@@ -59,7 +59,7 @@ struct CallerGradients {
 
 struct Run {
     ReductionSchedule schedule = ReductionSchedule::boundary;
-    bool is_callers = false; ///< whether gradients lie in caller-owned memory
+    bool is_callers = false; ///< whether gradients are in caller-owned memory
     int world = gradient_model::world;
     bool has_all_bits = false; ///< whether gradients are not integers
 };

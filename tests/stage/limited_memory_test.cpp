@@ -24,7 +24,7 @@ namespace zero::test::limited_memory_test {
 namespace {
 
 /// Refuses to hold more than a number of bytes at a time. The ring of commands is not counted: it
-/// holds nothing of the model, and beside layers of 18 kB it is large.
+/// holds nothing of the model, and compared with layers of 18 kB it is large.
 class LimitedMemory : public MemoryResource {
 public:
     explicit LimitedMemory(std::size_t limit) : _limit(limit) {}

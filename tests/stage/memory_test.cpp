@@ -66,7 +66,7 @@ std::vector<Account> account_of(std::vector<ParameterSpec> const& specs, int wor
                 parameter.gradient =
                     parameter.trainable
                         ? gradients.data() + begin
-                        : nullptr; // in an adopted block a gradient may lie in several buckets
+                        : nullptr; // in an adopted block a gradient may be in several buckets
                 begin += parameter.elements;
             }
             options.adopted_block =
@@ -81,7 +81,7 @@ std::vector<Account> account_of(std::vector<ParameterSpec> const& specs, int wor
                     account.plan.rows[kind].is_callers ? 0 : account.plan.rows[kind].bytes();
             }
             account.allocated = allocated_by(memory);
-            // gradients beside an adopted block are reduced in place, once per step
+            // gradients of an adopted block are reduced in place, once per step
             std::size_t const micro_steps = storage == Storage::adopted || one_micro_step ? 1 : 2;
             (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), 0, micro_steps)
                 .report();

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-// Collectives between steps say which array they move, so ranks that mean different ones are told,
-// also by transports that compare no tags.
+// Collectives between steps say which array they move, so ranks that mean different ones get an
+// error, also by transports that compare no tags.
 
 namespace zero::test::named_collectives_test {
 

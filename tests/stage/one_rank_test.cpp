@@ -12,7 +12,7 @@
 #include <zero/stage/zero_stage.hpp>
 
 // Stage 3 on one rank reads parameters in the shard, which is the whole model. With one micro-step
-// per step, every stage writes gradients where their sums lie.
+// per step, every stage writes gradients where their sums are.
 
 namespace zero::test::one_rank_test {
 

@@ -2,6 +2,9 @@
 #include "support/trained.hpp"
 
 #include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/ops/counter_random.hpp>
+#include <zero/ops/sgd.hpp>
+#include <zero/ops/stochastic_round.hpp>
 #include <zero/stage/training_state.hpp>
 #include <zero/stage/zero_stage.hpp>
 
@@ -19,6 +22,7 @@ namespace zero::test::state_types_test {
 namespace {
 
 constexpr int world = 3;
+constexpr std::size_t elements = 100;
 
 /// Returns the largest difference of a parameter from a run with float states. Gradients of
 /// neighbouring elements differ by up to 2^binades.
@@ -96,6 +100,31 @@ TEST_CASE("Stochastically rounded states do not depend on the number of ranks") 
         (states_alike<ZeroStage<0, OptimizerState<bfloat16, RoundToNearest>>>(1) == expected));
     auto const scaled = states_alike<ZeroStage<0, BlockScaledState<float16>>>(1);
     CHECK((states_alike<ZeroStage<3, BlockScaledState<float16>>>(4) == scaled));
+}
+
+TEST_CASE("Without stochastic rounding of the weights, states are rounded with the seed 0") {
+    auto const gradient = [](std::size_t i) { return 1.0F + static_cast<float>(i) * 0x1p-13F; };
+    auto const found = on_ranks<std::vector<float>>(1, [&](LoopbackCommunicator& communicator) {
+        ZeroStage<0, Sgd, OptimizerState<bfloat16>> engine(
+            communicator, {{.name = "weights", .elements = elements}});
+        engine.begin_step();
+        engine.begin_micro_step(MicroStep::last);
+        auto const gradients = engine.gradients(0);
+        for (std::size_t i = 0; i < elements; ++i) {
+            gradients[0][i] = gradient(i);
+        }
+        engine.gradients_ready(0);
+        engine.end_micro_step();
+        (void)engine.step(0.1);
+        TrainingState state(engine);
+        return state.full_optimizer_state(0, state.state_names().front());
+    })[0];
+    std::vector<float> expected; // the momentum after the first step is the gradient
+    for (std::size_t i = 0; i < elements; ++i) {
+        auto const bits = ops::random_bits(ops::state_random_key(ops::random_key(0, 1), 0), i);
+        expected.push_back(to_float(ops::round_stochastically<bfloat16>(gradient(i), bits)));
+    }
+    CHECK(found == expected);
 }
 
 TEST_CASE("Four steps of 0.01 end near those with float optimizer states") {

@@ -100,7 +100,7 @@ struct Recomputed : ::torch::autograd::Function<Recomputed> {
     }
 };
 
-/// The recomputation lies inside the unit's forward call and reads what autograd opened.
+/// The recomputation is inside the unit's forward call and reads what autograd opened.
 at::Tensor recomputed(LanguageModel& model, at::Tensor const& tokens, Run const& run,
                       RunPair const&) {
     static thread_local Recomputed::Forward again;
@@ -123,7 +123,7 @@ at::Tensor recomputed_units(LanguageModel& model, at::Tensor const& tokens, Run 
     return head_loss(model, Recomputed::apply(x, &again), tokens, run);
 }
 
-/// The recomputation lies inside one unit and runs another.
+/// The recomputation is inside one unit and runs another.
 at::Tensor recomputed_nested(LanguageModel& model, at::Tensor const& tokens, Run const& run,
                              RunPair const&) {
     static thread_local Recomputed::Forward again;

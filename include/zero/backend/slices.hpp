@@ -68,7 +68,8 @@ struct StatePointers {
 /// start of the slice.
 template <std::size_t States>
 struct ScaledStatePointers : StatePointers<States, float16> {
-    std::array<float*, States> scales{}; ///< one array per state, with one scale per started block
+    std::array<float*, States> scales{}; ///< one array per state, with one scale per block of 64,
+                                         ///< the last of which may be shorter
 };
 
 /// @brief Pointers to states in 16 bits that are rounded stochastically.

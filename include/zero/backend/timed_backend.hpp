@@ -15,7 +15,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Appends the name of a unit, or "unit 3", as far as there is room.
+/// @brief Appends the name of a unit, or "unit 3", cut to the room that is left.
 /// @return the length of the text
 inline std::size_t append_unit(TimelineBucket& to, std::size_t length, char const* before,
                                FlatLayout const& layout, std::size_t unit) noexcept {

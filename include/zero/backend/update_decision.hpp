@@ -7,15 +7,15 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief The decision of a step, as the update reads it. It lies in the backend's memory.
+/// @brief The decision of a step, as the update reads it. It is in the backend's memory.
 struct UpdateDecision {
     float factor = 1.0F;          ///< multiplies every gradient of a group that is clipped
     bool skip = false;            ///< if true, the update changes nothing
     std::uint64_t random_key = 0; ///< key of this step's random numbers, for stochastic rounding
 };
 
-/// @brief Returns the factor of a group's gradients. Groups of an engine have one of their own,
-/// because a group may be left out of clipping.
+/// @brief Returns the factor of a group's gradients. Each group of an engine has its own, because a
+/// group may be left out of clipping.
 template <class Group>
 ZERO_HOST_DEVICE constexpr float factor_of(Group const& group,
                                            UpdateDecision const& decision) noexcept {

@@ -15,8 +15,8 @@ namespace ZERO_NAMESPACE {
 /// A checkpoint is written in the folder ".incomplete-NAME". `publish` makes it durable, gives it
 /// its name in one operation of the file system, and then lets the file "latest" name it, unless
 /// that names one with a larger step count. A process may die at any point: a folder with the name
-/// of its checkpoint is complete, and `begin` removes the others. What cannot be removed is
-/// reported on the standard error and stops no save.
+/// of its checkpoint is complete, and `begin` removes the others. A folder that cannot be removed
+/// is reported on the standard error, and the save continues.
 ///
 /// Several saves may run at once if their names differ; on a network file system, in one process.
 /// All functions throw CheckpointError.
@@ -39,24 +39,24 @@ public:
     void publish(std::string const& name) const;
 
     /// @brief Removes checkpoints with the smallest numbers beyond `count`, but not the latest.
-    /// Counts the names that are equal to `name` up to the number at their end: "best" and
-    /// "epoch-2" stay beside "step-00000100".
+    /// Counts the names that are equal to `name` up to the number at their end: for "step-00000100"
+    /// it neither counts nor removes "best" and "epoch-2".
     void keep_last(std::size_t count, std::string const& name = "step-0") const {
         remove_beyond(count, name, true);
     }
 
-    /// @brief As `keep_last`, of the checkpoints whose number is not larger than that of `name`,
-    /// which stays as well. Larger ones, left by a training that went back, are neither counted nor
-    /// removed. Saving with `SaveOptions::keep_last` calls it.
+    /// @brief As `keep_last`, restricted to the checkpoints whose number is not larger than that of
+    /// `name`, which stays as well. Larger ones, left by a training that went back, are neither
+    /// counted nor removed. Saving with `SaveOptions::keep_last` calls it.
     void keep_last_up_to(std::size_t count, std::string const& name) const {
         remove_beyond(count, name, false);
     }
 
     /// @brief Returns the checkpoint that the file "latest" names: the one with the largest step
-    /// count, and of several such the one that was published last.
-    /// Without that file, the last of `complete()`; empty if there is none.
+    /// count, or of several with that count the one that was published last. Without that file, the
+    /// last of `complete()`; empty if there is none.
     /// @throws CheckpointError that lists the others, if the file names no complete checkpoint: a
-    /// program would otherwise start from scratch, or from another one, and not notice
+    /// program would otherwise start from scratch, or from another one, without noticing it
     [[nodiscard]] std::optional<std::string> latest() const;
 
     /// @brief Returns all checkpoints in ascending order of the number at the end of their name,

@@ -22,7 +22,8 @@ namespace ZERO_NAMESPACE {
 /// read one after another.
 class CheckpointReader {
 public:
-    /// Files that one reader keeps open: ranks that share a process have a reader each.
+    /// The number of files that one reader keeps open at most. It is small, because each rank of a
+    /// process has a reader.
     static constexpr std::size_t most_open = 8;
 
     /// @param checkpoint folder of one checkpoint

@@ -26,14 +26,14 @@
 namespace ZERO_NAMESPACE {
 
 /// @brief Saves checkpoints in the background: `start` copies the slices that this rank owns, and a
-/// thread writes the copy while training continues. On Linux the thread takes only processor time
-/// that nothing else wants; a call that waits writes the rest itself.
+/// thread writes the copy while training continues. On Linux the thread uses only idle processor
+/// time; a call that waits writes the rest itself.
 ///
 /// The checkpoint exists when `poll` or `wait` has returned its name; both are collective, because
 /// ranks agree that all have written. Until then earlier checkpoints are the latest. The next
 /// `start` waits for it.
 ///
-/// Memory: `snapshot_bytes` of host memory from the first `start` on, besides that of
+/// Memory: `snapshot_bytes` of host memory from the first `start` on, in addition to that of
 /// `save_checkpoint`. Construct it after the engine, so that it is destroyed first.
 template <class Stage>
 class CheckpointSaver {
@@ -45,9 +45,9 @@ public:
     CheckpointSaver(CheckpointSaver const&) = delete;
     CheckpointSaver& operator=(CheckpointSaver const&) = delete;
 
-    /// @brief Does what `wait` does, if a checkpoint was not published: collective then. If that
-    /// fails, or an exception destroys this object, the checkpoint is given up; the standard error
-    /// says so, and the next save removes its files.
+    /// @brief Publishes a checkpoint that was not published yet, as `wait` does; it is then
+    /// collective. If that fails, or an exception destroys this object, the checkpoint is given up;
+    /// the standard error says so, and the next save removes its files.
     ~CheckpointSaver() {
         std::string name; // without memory: a destructor may not throw
         try {

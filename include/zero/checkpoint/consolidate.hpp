@@ -12,7 +12,7 @@ namespace ZERO_NAMESPACE {
 
 /// @brief Writes the weights of a checkpoint into one safetensors file that any program reads.
 /// Needs no engine, and memory for 2^16 elements.
-/// @param file must not exist, and appears when it is complete. Its checksums lie in the file
+/// @param file must not exist, and appears when it is complete. Its checksums are in the file
 /// "NAME.checksums" beside it, which other programs do not need
 /// @param dtype type of the tensors, as in `save_parameters`
 /// @param progress called with the elements written so far and those of the model; may be empty

@@ -23,21 +23,20 @@ enum class LoadScope : std::uint8_t {
 struct LoadOptions {
     std::string name{}; ///< name of the checkpoint; default: `CheckpointDirectory::latest`
     LoadScope scope = LoadScope::everything; ///< what is loaded
-    bool settings = true;     ///< LoadScope::everything: also the hyper-parameters and learning
-                              ///< rate factors of the groups, each from the group that held its
-                              ///< parameters; otherwise the engine keeps its own
-    bool may_round = false;   ///< accept stored values that the engine's types cannot represent
-    bool may_differ = false;  ///< parameters and arrays that are missing keep their values, those
-                              ///< that the engine lacks are ignored, and another optimizer is
-                              ///< accepted, as are groups of other settings that were merged or
-                              ///< divided, and a loss scaler of other trackers, which keeps the
-                              ///< engine's; the report lists all. Shapes must agree
+    bool settings = true;   ///< LoadScope::everything: also the hyper-parameters and learning
+                            ///< rate factors of the groups, each from the group that held its
+                            ///< parameters; otherwise the engine keeps its own
+    bool may_round = false; ///< accept stored values that the engine's types cannot represent
+    bool may_differ =
+        false; ///< accept differences, which the report lists. Parameters and arrays that are
+               ///< missing keep their values; those that the engine lacks are ignored. Another
+               ///< optimizer is accepted, and so are merged or divided groups with other settings.
+               ///< A loss scaler with other trackers keeps the engine's. Shapes must agree
     bool may_thaw = false;    ///< of these only: trainable parameters that were frozen when the
                               ///< checkpoint was saved, so that it lacks their states
-    bool may_regroup = false; ///< of these only: groups of other settings that were merged or
-                              ///< divided
-    /// Called on every rank with the extras before anything is changed. Throw from it what refuses
-    /// them, such as a missing position in the data; empty: accept all.
+    bool may_regroup = false; ///< of these only: merged or divided groups with other settings
+    /// Called on every rank with the extras before anything is changed. Throw from it to refuse
+    /// them, for instance if the position in the data is missing; empty: accept all.
     std::function<void(std::map<std::string, std::string> const&)> check_extras{};
     bool verify_first = true; ///< read twice: verify all data on all ranks before the engine is
                               ///< changed. false: read once and verify while reading, so that
@@ -50,14 +49,15 @@ struct LoadOptions {
 struct LoadReport {
     std::string name;                          ///< name of the checkpoint, or path of the file
     std::map<std::string, std::string> extras; ///< `SaveOptions::extras`
-    std::vector<std::string> differences; ///< accepted by `LoadOptions::may_differ`, `may_thaw` and
-                                          ///< `may_regroup`; and without them the states of frozen
-                                          ///< parameters, which are dropped, and groups of frozen
-                                          ///< parameters alone that keep the settings of the engine
-    std::vector<std::string> replaced_settings; ///< one line for each group whose settings in the
-                                                ///< program differed: the option, its value there
-                                                ///< and its value in the checkpoint, which holds
-                                                ///< now; empty without `LoadOptions::settings`
+    std::vector<std::string>
+        differences; ///< what `LoadOptions::may_differ`, `may_thaw` and `may_regroup` accepted.
+                     ///< Also, without these options: the states of frozen parameters, which are
+                     ///< dropped, and groups of frozen parameters alone that keep the settings of
+                     ///< the engine
+    std::vector<std::string>
+        replaced_settings; ///< one line for each group whose settings in the program differed: the
+                           ///< option, its value in the program, and its value in the checkpoint,
+                           ///< which now applies; empty without `LoadOptions::settings`
     std::vector<std::string> without_states; ///< trainable parameters of which the checkpoint lacks
                                              ///< states: they keep those of the engine (zero in a
                                              ///< new one) and their own number of updates, from

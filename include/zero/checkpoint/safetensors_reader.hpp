@@ -65,8 +65,8 @@ class SafetensorsReader {
 public:
     /// @brief Opens a file and checks its header.
     /// @param index_checksum as `SafetensorsWriter::finish` returned it; if given, the file must
-    /// have this index and be no symbolic link, as in a checkpoint. Files of other programs have
-    /// neither index checksum nor checksums
+    /// have this index and must not be a symbolic link, as in a checkpoint. Files of other programs
+    /// have neither index checksum nor checksums
     explicit SafetensorsReader(std::filesystem::path const& file,
                                std::optional<std::uint64_t> index_checksum = {});
 
@@ -84,7 +84,7 @@ public:
     }
 
     /// @brief Reads bytes [offset, offset + into.size()) of a tensor, and verifies the blocks that
-    /// they touch. It returns the bytes that it verified, even if the file changes meanwhile.
+    /// they touch. It returns the bytes that it verified, even if the file changes during the call.
     void read(TensorEntry const& tensor, std::uint64_t offset, std::span<std::byte> into);
 
     /// @brief Verifies the same bytes without keeping them. Verifies nothing if the file has no

@@ -40,7 +40,7 @@ public:
     void append(std::span<std::byte const> bytes);
 
     /// @brief Writes the checksums, makes the file durable and closes it. Without this call the
-    /// file stays incomplete, or is removed if its checksums lie beside it.
+    /// file stays incomplete, or is removed if its checksums are beside it.
     /// @return the checksum of the index, that is of the header and "xxh3_groups", for a manifest
     /// @throws CheckpointError also for less data than declared
     std::uint64_t finish();

@@ -32,7 +32,7 @@ namespace ZERO_NAMESPACE {
 /// @param directory holds all checkpoints of a training; created if it is missing
 /// @return the name of the checkpoint
 /// @throws CheckpointError on every rank if a file cannot be written; OutOfOrder inside a step. The
-/// engine can go on, and earlier checkpoints stay
+/// engine can continue, and earlier checkpoints stay
 template <class Stage>
 std::string save_checkpoint(Stage& stage, std::filesystem::path const& directory,
                             SaveOptions const& options = {}) {

@@ -26,7 +26,7 @@ namespace ZERO_NAMESPACE {
 /// rank takes part. For inference, not to resume. Collective, between two steps; waits.
 ///
 /// Memory: one parameter at a time, as floats.
-/// @param file must not exist, and appears when it is complete. Its checksums lie in the file
+/// @param file must not exist, and appears when it is complete. Its checksums are in the file
 /// "NAME.checksums" beside it, which other programs do not need
 /// @param dtype type of the tensors: float32 keeps the master weights, bfloat16 and float16 round
 /// them. With float32, frozen parameters of 16 bits keep their type and follow the others

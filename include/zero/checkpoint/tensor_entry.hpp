@@ -17,7 +17,7 @@ struct TensorEntry {
     std::uint64_t end = 0;            ///< one past its last byte
 };
 
-/// @brief Where the checksums of a safetensors file lie.
+/// @brief Where the checksums of a safetensors file are.
 enum class ChecksumPlace : std::uint8_t {
     inside, ///< in its last two tensors
     beside  ///< in the file "NAME.checksums"

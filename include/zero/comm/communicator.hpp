@@ -114,7 +114,7 @@ namespace ZERO_NAMESPACE {
 /// The conformance suite (`tests/comm/conformance.hpp`) also requires of an author:
 ///
 /// - *Threads.* The thread of a rank makes all calls of its communicator but `abort`, which any
-/// thread may call. Only that thread enqueues on `queue` meanwhile.
+/// thread may call. During a call only that thread enqueues on `queue`.
 /// - *Commands.* A command that an operation enqueues on a host queue is a trivially copyable
 /// functor of at most 112 bytes (`host::Command`): pointers and numbers. It must not refer to
 /// `cuts` or `tag`, so copy what it reads. A command may throw: the queue keeps the first

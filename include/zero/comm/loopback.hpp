@@ -130,10 +130,10 @@ public:
     [[nodiscard]] Loopback split(int color, int key) { return Loopback(_frame.split(color, key)); }
 
     /// @brief Makes the collectives of this group throw `Aborted` on every rank, because this rank
-    /// calls none any more. Groups that were split from it go on.
+    /// calls none any more. Groups that were split from it continue.
     void leave(std::string_view cause) noexcept { _frame.leave(cause); }
 
-    /// @brief Marks the begin of a body of `run_rank`, which calls it.
+    /// @brief Marks the beginning of a body of `run_rank`, which calls it.
     void begin_run() noexcept { _frame.begin_run(); }
 
     /// @brief Marks the end of a body of `run_rank`. Peers inside the body of the same number that

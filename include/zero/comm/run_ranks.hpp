@@ -42,7 +42,7 @@ extern template void detail::run_group(int, LoopbackOptions const&,
 /// For programs that start their threads or processes themselves; `run_ranks` starts threads. If
 /// every rank runs on a loopback through this function, ranks that wait for one whose body has
 /// returned get `Aborted`. On other communicators they wait until that rank's is destroyed. A rank
-/// may run several bodies, one after the other, as many as its peers.
+/// may run several bodies one after the other, as many as its peers run.
 /// @return what the body returns
 /// @throws any exception that `body` throws
 template <class Communicator, class Body>

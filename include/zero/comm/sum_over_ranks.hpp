@@ -15,7 +15,7 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Returns the sum of a number over all ranks, on every rank: of a loss, for a log, or of a
+/// @brief Returns the sum of a number over all ranks, on every rank, for instance of a loss or a
 /// count. Collective; waits. It works over every transport, and between any two calls of an engine
 /// if all ranks make it at the same place.
 ///
@@ -40,7 +40,8 @@ template <Communicator C, class T>
     using Result = std::conditional_t<std::is_same_v<T, float>, float, Sum>;
 
     CollectiveTag const tag{"sum_over_ranks(), sum", 0, "", "a call that every rank must make"};
-    // The number is the last word of a signature, which a call of an engine in its place compares.
+    // The number travels as the last word of a signature, so a rank that makes a call of an engine
+    // instead finds the difference.
     constexpr std::size_t words = detail::compares_calls<C> ? 1 : detail::CallSignature::words;
     auto const world = static_cast<std::size_t>(communicator.size());
     auto const rank = static_cast<std::size_t>(communicator.rank());
@@ -48,7 +49,8 @@ template <Communicator C, class T>
     for (std::size_t cut = 0; cut <= world; ++cut) {
         cuts[cut] = cut * words;
     }
-    detail::List<std::uint64_t> sent(world * words); // bits, since transports gather no double
+    detail::List<std::uint64_t> sent(world
+                                     * words); // as bits, because transports do not gather doubles
     std::uint64_t* const own = &sent[rank * words];
     if constexpr (words != 1) {
         auto const signature = detail::CallSignature::of_compared(tag);
@@ -57,7 +59,7 @@ template <Communicator C, class T>
         }
     }
     own[words - 1] = std::bit_cast<std::uint64_t>(static_cast<Sum>(value));
-    detail::synchronise_collectives(communicator); // those of engines have other queues
+    detail::synchronise_collectives(communicator); // engines enqueue theirs on other queues
     auto const gather = [&](typename Backend::Queue queue) {
         Buffer<std::uint64_t> all(Backend::default_memory(), sent.size(), BufferKind::communicator);
         std::uint64_t* const part = all.data() + rank * words;

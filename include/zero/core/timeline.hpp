@@ -26,7 +26,7 @@ public:
     /// @param rank shown in the trace
     /// @param capacity number of spans, of 144 bytes each; a device adds two events per span. A
     /// step of a model of U units records about 15 U + 10.
-    /// @param options data recorded beside the spans, which takes further memory
+    /// @param options data recorded in addition to the spans, which takes further memory
     explicit Timeline(int rank = 0, std::size_t capacity = std::size_t{1} << 14U,
                       TimelineOptions const& options = {});
     Timeline(Timeline const&) = delete;

@@ -40,15 +40,15 @@ struct TimelineSpan {
 
     TimelinePhase phase = TimelinePhase::work; ///< the part of the step
     bool is_collective = false;                ///< data is exchanged with other ranks
-    bool stops_model = false;      ///< the model's queue stands still from `begin` to `end`
-    bool call_stops_model = false; ///< the model runs on the host and stands still during the call
-    void const* queue = nullptr;   ///< identifies the queue; null: the thread that enqueues
-    std::size_t index = 0;         ///< index of the bucket if `what` names one, or the caller's
-    std::size_t bytes = 0;         ///< payload of a collective
-    std::array<char, 40> what{};   ///< such as "gradients of bucket", cut after 39 characters
-    std::array<char, 40> parameter{};       ///< the first parameter of the bucket
-    std::int64_t called = unset;            ///< when the thread began to enqueue
-    std::int64_t returned = unset;          ///< when the call returned
+    bool stops_model = false;                  ///< the model's queue is idle from `begin` to `end`
+    bool call_stops_model = false;    ///< the model runs on the host and waits during the call
+    void const* queue = nullptr;      ///< identifies the queue; null: the thread that enqueues
+    std::size_t index = 0;            ///< index of the bucket if `what` names one, or the caller's
+    std::size_t bytes = 0;            ///< payload of a collective
+    std::array<char, 40> what{};      ///< such as "gradients of bucket", cut after 39 characters
+    std::array<char, 40> parameter{}; ///< the first parameter of the bucket
+    std::int64_t called = unset;      ///< when the thread began to enqueue
+    std::int64_t returned = unset;    ///< when the call returned
     std::atomic<std::int64_t> begin{unset}; ///< when the queue reached it
     std::atomic<std::int64_t> end{unset};   ///< when the queue finished it
 };
@@ -63,7 +63,7 @@ struct TimelineBucket {
                                   ///< layer 3", or one name if both are the same
 };
 
-/// @brief Options of a `Timeline`: the data that it records beside its spans.
+/// @brief Options of a `Timeline`: the data that it records in addition to its spans.
 struct TimelineOptions {
     bool buckets = false; ///< the bucket, with its units, on which a gather, a reduction or a
                           ///< publish works (`Timeline::bucket_of`)
@@ -73,11 +73,11 @@ struct TimelineOptions {
 struct TimelineSummary {
     std::array<double, timeline_phases> seconds{}; ///< by phase, waits for peers included
     double communication = 0.0; ///< time in which at least one collective was in progress
-    double exposed = 0.0;       ///< the part of it during which the model stood still
+    double exposed = 0.0;       ///< the part of it during which the model waited
     std::size_t spans = 0;      ///< complete spans
     std::size_t dropped = 0;    ///< spans for which the timeline had no room
 
-    /// @brief The share of the communication that ran beside the model: 0 to 1, and 1 if there
+    /// @brief The share of the communication that overlapped with the model: 0 to 1, and 1 if there
     /// was no communication.
     [[nodiscard]] double hidden_share() const noexcept {
         return communication > 0.0 ? 1.0 - exposed / communication : 1.0;

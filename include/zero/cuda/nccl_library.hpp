@@ -8,8 +8,8 @@
 
 namespace ZERO_NAMESPACE::cuda {
 
-/// @brief The result of a function of NCCL, with NCCL's own numbers, so that code can tell results
-/// apart without NCCL's header.
+/// @brief The result of a function of NCCL, with NCCL's own numbers, so that code can distinguish
+/// results without NCCL's header.
 enum class NcclResult : int {
     success = 0,              ///< ncclSuccess
     unhandled_cuda_error = 1, ///< a call of the CUDA runtime failed inside NCCL

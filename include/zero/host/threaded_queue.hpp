@@ -15,7 +15,7 @@
 
 namespace ZERO_NAMESPACE::host {
 
-/// @brief The answer of a full queue to the thread that enqueues another command.
+/// @brief The response of a full queue to another command.
 enum class WhenFull : std::uint8_t {
     throw_error, ///< throws QueueFull; the command is not enqueued
     wait         ///< blocks the thread until a quarter of the queue is free
@@ -113,7 +113,7 @@ public:
         : ThreadedQueue(capacity, WhenFull::wait) {}
 
     /// @param capacity as for `ThreadedQueue`
-    /// @param memory where the ring of commands lies; must outlive the queue
+    /// @param memory where the ring of commands is; must outlive the queue
     WaitingQueue(std::size_t capacity, MemoryResource& memory)
         : ThreadedQueue(capacity, WhenFull::wait, memory) {}
 };

@@ -36,7 +36,7 @@ struct Environment {
 /// - A process that Slurm's batch script or `salloc` starts without srun is the only one, whatever
 ///   SLURM_NTASKS says. Such a process has no SLURM_STEP_ID.
 ///
-/// No other thread may change the environment meanwhile.
+/// No other thread may change the environment during the call.
 /// @throws LauncherError naming the variable, its value and its valid values, and all variables
 /// that were looked for
 Environment environment();

@@ -17,7 +17,7 @@ namespace ZERO_NAMESPACE {
 /// collectives take them.
 class Cuts {
 public:
-    /// @brief The cuts of no ranks.
+    /// @brief An empty list of offsets.
     constexpr Cuts() = default;
 
     /// @brief The listed offsets, at least one.
@@ -80,8 +80,8 @@ public:
 
     /// @brief Returns the offsets. They are valid until the next call, and no longer than `cuts`.
     ///
-    /// No call allocates. O(W) for equal extents of another length than in the last call, otherwise
-    /// O(1).
+    /// No call allocates. O(W) for equal extents of a different length from the last call,
+    /// otherwise O(1).
     [[nodiscard]] std::span<std::size_t const> of(Cuts cuts) noexcept {
         if (!cuts.is_even()) {
             return cuts.listed();

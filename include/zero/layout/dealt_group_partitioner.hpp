@@ -17,7 +17,7 @@ struct DealtGroupPartitionerOptions {};
 /// @brief Deals the parameters into W lists in turn, concatenates the lists, and cuts the result
 /// like `WholeGroupPartitioner`.
 ///
-/// Parameters that are neighbours in the backward pass then lie on different ranks, so all ranks
+/// Parameters that are neighbours in the backward pass are then on different ranks, so all ranks
 /// receive at the same time (DeepSpeed's round_robin_gradients). The cost: a bucket holds
 /// parameters from the whole model, so most buckets stay open until the backward pass ends, and the
 /// pool of gradient leases is about as large as the gradients. With at least as many ranks as

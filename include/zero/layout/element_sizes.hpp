@@ -16,10 +16,12 @@ struct ElementSizes {
     std::size_t master = 0;        ///< in addition to the parameter; 0: no separate master weights
     std::size_t optimizer_state = 8; ///< all moments together
 
-    /// @brief Bytes of master weights per started block of 64 elements of a slice.
+    /// @brief Bytes of master weights per block of 64 elements of a slice. A shorter last block
+    /// counts as one.
     std::size_t master_per_block = 0;
 
-    /// @brief Bytes of the scales of all moments per started block of 64 elements of a slice.
+    /// @brief Bytes of the scales of all moments per block of 64 elements of a slice, counted
+    /// likewise.
     std::size_t optimizer_state_per_block = 0;
 };
 

@@ -41,9 +41,9 @@ std::vector<LeaseShare> lease_shares(FlatLayout const& layout,
 ///
 /// At the peak the most elements are in flight. The lines of a buffer sum up to its size: padding,
 /// gaps between places and spare places follow the three largest units. Copies of caller-owned
-/// gradients are a buffer of their own. If all parameters lie in one unit, as they do by default, a
-/// line states the cost. Another says why a rank that holds the sums of all gradients leases
-/// gradients beside them. Same complexity as the lease plans, and O(n log n) in the parameters.
+/// gradients are a buffer of their own. If all parameters are in one unit, as they do by default, a
+/// line states the cost. Another says why a rank that holds the sums of all gradients also leases
+/// gradients. Same complexity as the lease plans, and O(n log n) in the parameters.
 /// @param sizes of gradients, their sums, and parameters
 /// @param spares number of spare places, as for the lease plans
 /// @param gather the options of stage 3, as for the lease plans

@@ -36,7 +36,7 @@ FlatLayout make_layout(std::vector<ParameterSpec> parameters, LayoutOptions cons
 /// caller's memory, which is communicated in place.
 ///
 /// Bucket boundaries are multiples of W * 64 elements from the start of the block, so they fall
-/// inside parameters; none lies past the end of the block. Where adjacent trainable parameters
+/// inside parameters; none is past the end of the block. Where adjacent trainable parameters
 /// begin or end between two such multiples, the remaining elements go into one small staged bucket,
 /// which is communicated through a copy. Frozen parameters stay where they are and have no bucket.
 /// The cut is always even and contiguous.

@@ -18,7 +18,7 @@ enum class GradientMemory : std::uint8_t {
             ///< adopted block; reduced in place
 };
 
-/// @brief Where a tile lies: the name and shape of the whole parameter, and the offset of the tile
+/// @brief Where a tile is: the name and shape of the whole parameter, and the offset of the tile
 /// in it. A tile is a contiguous part that is gathered and reduced by itself. `tiles` fills it.
 /// Register the tiles of a parameter consecutively, from its first element to its last.
 struct Tile {
@@ -56,7 +56,7 @@ struct ParameterSpec {
                                       ///< layout for `Muon` every trainable parameter has it
 };
 
-/// @brief The memory in which the parameters lie, and its owner.
+/// @brief The memory that holds the parameters, and its owner.
 enum class Storage : std::uint8_t {
     owned,    ///< in memory of the engine, which hands out pointers
     adopted,  ///< in one contiguous caller-owned block, communicated in place (stages 0 to 2)

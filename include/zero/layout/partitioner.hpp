@@ -73,6 +73,8 @@ namespace ZERO_NAMESPACE {
 /// and the W + 1 ascending `cuts`, all multiples of `granularity`; cuts[0] is 0, and cuts[W] is the
 /// size of the bucket, padding included. It may reorder the items. Both must be pure functions, so
 /// that every rank gets the same layout.
+///
+/// `BalancedPartitioner` and `RoundRobinPartitioner` leave every parameter whole; the others cut.
 template <class P>
 concept Partitioner = detail::PartitionerHasCategory<P> && detail::PartitionerHasOptions<P>
                       && detail::PartitionerHasState<P> && detail::PartitionerHasCutsParameters<P>

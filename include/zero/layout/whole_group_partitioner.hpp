@@ -13,12 +13,12 @@ namespace ZERO_NAMESPACE {
 struct WholeGroupPartitionerOptions {};
 
 /// @brief Cuts the whole flat group, in gradient-ready order, into W equal contiguous shards,
-/// regardless of bucket boundaries. O(items + W) per bucket.
+/// regardless of the boundaries of buckets and parameters. O(items + W) per bucket.
 ///
 /// This is the classical cut of stages 1 and 2 (ZeRO, section 5, as DeepSpeed implements it). Each
 /// rank holds one contiguous range of the model, and the group is padded once, in its last bucket.
 /// A bucket has unequal extents of a few owners, so it takes the grouped collectives, in which only
-/// few ranks receive at a time. It does not serve stage 3, where a unit would lie on few ranks.
+/// few ranks receive at a time. It does not serve stage 3, where a unit would be on few ranks.
 struct WholeGroupPartitioner {
     using policy_category = PartitionerCategory;
     using Options = WholeGroupPartitionerOptions;

@@ -26,7 +26,8 @@ struct Options {
 
     /// @brief The time that a rank waits for its peers without receiving anything that it waits
     /// for; must be positive. Counts from the end of the previous collective. Time in which the
-    /// process itself did not run does not count: a job that is stopped as a whole goes on.
+    /// process itself did not run does not count: a job that is stopped as a whole and resumed
+    /// continues.
     std::chrono::milliseconds time_out = std::chrono::minutes(30);
 
     /// @brief The time between two heartbeats of a rank that waits; must be positive. At most a

@@ -57,7 +57,7 @@ struct Adagrad {
                 .negative_learning_rate = static_cast<float>(-learning_rate)};
     }
 
-    /// @throws InvalidArgument names the first option that is NaN or out of range
+    /// @throws InvalidArgument naming the first option that is NaN or out of range
     static void validate(Options const& options);
 
     /// @brief Calls `visit(name, option)` for each option, for checkpoints.

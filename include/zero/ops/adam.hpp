@@ -57,7 +57,7 @@ struct Adam {
                 .weight_decay = static_cast<float>(options.weight_decay)};
     }
 
-    /// @throws InvalidArgument names the first option that is NaN or out of range
+    /// @throws InvalidArgument naming the first option that is NaN or out of range
     static void validate(Options const& options) {
         detail::validate_adam(name, options.beta1, options.beta2, options.epsilon,
                               options.weight_decay);

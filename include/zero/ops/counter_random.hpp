@@ -37,7 +37,7 @@ ZERO_HOST_DEVICE constexpr std::uint64_t mix64(std::uint64_t x) noexcept {
     return x;
 }
 
-/// @brief 2^64 divided by the golden ratio. Its multiples modulo 2^64 lie far apart.
+/// @brief 2^64 divided by the golden ratio. Its multiples modulo 2^64 are far apart.
 inline constexpr std::uint64_t golden64 = 0x9e3779b97f4a7c15U;
 
 /// @brief 2^32 divided by the golden ratio.

@@ -39,9 +39,9 @@ struct Inspection {
         std::uint64_t{1} << 52U; ///< implicit leading bit of a double's significand
 
     std::int64_t sums[count] = {}; ///< the digits, lowest first, then the number of non-finite
-                                   ///< elements; ranks combine by the sum
+                                   ///< elements; summed over the ranks
     std::int64_t first_non_finite =
-        none; ///< smallest index of a non-finite element; ranks combine by the minimum
+        none; ///< smallest index of a non-finite element; the minimum is taken over the ranks
 
     /// @brief Resets to the state before any element.
     ZERO_HOST_DEVICE void clear() noexcept {

@@ -61,7 +61,7 @@ struct Lamb {
                 .learning_rate = learning_rate};
     }
 
-    /// @throws InvalidArgument names the first option that is NaN or out of range
+    /// @throws InvalidArgument naming the first option that is NaN or out of range
     static void validate(Options const& options) {
         detail::validate_adam(name, options.beta1, options.beta2, options.epsilon,
                               options.weight_decay);

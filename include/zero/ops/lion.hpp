@@ -63,7 +63,7 @@ struct Lion {
                 .decay = static_cast<float>(ops::mul(learning_rate, options.weight_decay))};
     }
 
-    /// @throws InvalidArgument names the first option that is NaN or out of range
+    /// @throws InvalidArgument naming the first option that is NaN or out of range
     static void validate(Options const& options);
 
     /// @brief Calls `visit(name, option)` for each option, for checkpoints.

@@ -94,7 +94,7 @@ struct Muon {
                                       step)};
     }
 
-    /// @throws InvalidArgument names the first option that is NaN or out of range
+    /// @throws InvalidArgument naming the first option that is NaN or out of range
     static void validate(Options const& options);
 
     /// @brief Calls `visit(name, option)` for each option, for checkpoints.

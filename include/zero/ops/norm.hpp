@@ -30,7 +30,7 @@ struct NormSum {
     Inspection exact{};
 
     /// @brief The bits of the largest |x|, negated. Bits are ordered as the numbers are, and those
-    /// of infinity and NaN are largest. Ranks combine by the minimum.
+    /// of infinity and NaN are largest. The minimum is taken over the ranks.
     std::int64_t negative_largest = 0;
 
     static constexpr std::uint32_t infinite_bits =

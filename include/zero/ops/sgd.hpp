@@ -57,7 +57,7 @@ struct Sgd {
                 .nesterov = options.nesterov};
     }
 
-    /// @throws InvalidArgument names the first option that is NaN or out of range
+    /// @throws InvalidArgument naming the first option that is NaN or out of range
     static void validate(Options const& options);
 
     /// @brief Calls `visit(name, option)` for each option, for checkpoints.

@@ -35,8 +35,8 @@ struct GradientReductionOptions {
                                       ///< sqrt(W) if float16 is sent, else 1
     bool one_micro_step = false; ///< whether every step has one micro-step; a second one is then
                                  ///< refused. Sums that have the gradient type, and of which a rank
-                                 ///< holds all (stages 0 and 1, and a single rank), then lie where
-                                 ///< the gradients are written, so no gradient is leased
+                                 ///< holds all (stages 0 and 1, and a single rank), then replace
+                                 ///< the gradients, so no gradient is leased
 };
 
 /// @brief The types in which gradients are written, communicated and accumulated. `void` selects

@@ -56,7 +56,7 @@ namespace ZERO_NAMESPACE {
 /// @brief 2^-126, the smallest normal float. The inverse of most smaller scales is infinite.
 inline constexpr float smallest_loss_scale = 0x1p-126F;
 
-/// @brief A policy that defines the rule of the loss scale. Its state lies in the backend's memory.
+/// @brief A policy that defines the rule of the loss scale. Its state is in the backend's memory.
 ///
 /// Beyond the syntax, a model guarantees:
 /// - `next` is pure, callable on host and device, and depends only on its arguments. `overflow` is

@@ -25,7 +25,7 @@ struct RoundToNearest {};
 /// expected change is preserved. The random bits are a function of the step count, the state, and
 /// the index of the element in registration order, so states do not depend on stage, world size or
 /// queue, and a resumed run has the same bits. The seed is that of `StochasticRounding`, or 0
-/// without that policy. docs/optimizers.md has the length of updates beside those with float
+/// without that policy. docs/optimizers.md compares the length of updates with that under float
 /// states.
 /// @tparam R nothing, or `RoundToNearest` for bfloat16
 template <class T, class... R>

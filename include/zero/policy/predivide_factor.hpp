@@ -10,8 +10,9 @@
 namespace ZERO_NAMESPACE {
 
 /// @brief Returns the divisor of a payload before it is sent. It keeps a sum over W ranks in the
-/// range of the communication type.
-/// @throws InvalidArgument if the option or its inverse is not a positive normal number.
+/// range of the communication type. It is not the mean: `detail::unscale_factor` undoes it and
+/// divides by ranks and micro-steps.
+/// @throws InvalidArgument if the option or its inverse is not a positive normal number
 [[gnu::cold]] inline float predivide_factor(GradientReductionOptions const& options,
                                             std::size_t world, bool communicates_float16) {
     if (options.predivide) {

@@ -52,7 +52,8 @@ template <class Config>
          name_of(schedule), (schedule == default_schedule(stage) ? " (the stage's default)" : "")});
 }
 
-/// @brief Returns ", one micro-step per step" if that is so.
+/// @brief Returns ", one micro-step per step" for an engine with that restriction; otherwise an
+/// empty text.
 template <class Engine>
 [[gnu::cold]] std::string describe_micro_steps(Engine const& engine) {
     return engine.has_one_micro_step() ? ", one micro-step per step" : "";

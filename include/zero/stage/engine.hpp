@@ -85,7 +85,7 @@ public:
     using LayoutMaker = FlatLayout (*)(int stage, std::size_t world, std::span<AnyParameter const>,
                                        Options const&, std::span<std::size_t const> unit_order);
 
-    /// @brief Allocates everything and takes over the initial values. Collective; waits.
+    /// @brief Allocates everything and sets the initial values. Collective; waits.
     /// @param number stage number, 0 to 3
     /// @throws InvalidArgument (nothing was sent), LayoutMismatch, CommunicatorError, and whatever
     /// `Parameter::initialise` throws; the other ranks then get Aborted
@@ -103,13 +103,13 @@ public:
     /// @{
 
     /// @brief Starts a step and captures the loss scale with which its gradients are unscaled.
-    /// @throws InvalidArgument if `StageOptions::current_memory` names other memory than was
-    /// registered (nothing was changed); NoGradients on every rank if all gradients of the first
-    /// step lay in caller-owned memory, which `gradients` cleared or which was reported without it,
-    /// and were exactly zero. To check this, the second call waits for the first step.
+    /// @throws InvalidArgument if `StageOptions::current_memory` names memory that differs from the
+    /// registered one (nothing was changed); NoGradients on every rank if all gradients of the
+    /// first step lay in caller-owned memory, which `gradients` cleared or which was reported
+    /// without it, and were exactly zero. To check this, the second call waits for the first step.
     /// CollectiveMismatch in stage 3 if the ranks acquired or gathered units in different orders in
-    /// the last step; that step changed nothing. To check this, a rank that recorded an order or
-    /// gathered other units than before in the last step waits for that step. The other ranks get
+    /// the last step; that step changed nothing. To check this, a rank that recorded an order in
+    /// the last step, or gathered different units in it, waits for that step. The other ranks get
     /// Aborted. TooManySkips on every rank if the last step but one reached `skip_limit`: it and
     /// the last step changed nothing. The engine remains usable, and the count starts again.
     void begin_step();
@@ -200,7 +200,7 @@ public:
     /// Registered gradients are read from here on. A call that comes before the backward pass has
     /// written them is refused in stage 3 if the unit was neither acquired since the last
     /// micro-step nor leased, and found by the next `begin_step` if it is the first step and all
-    /// gradients are zero. Otherwise it is not noticed: old values are reduced, also if a second
+    /// gradients are zero. Otherwise it is not detected: old values are reduced, even if a second
     /// call follows in time.
     ///
     /// Enqueues the reduction of complete buckets: in stages 0 to 2 every bucket up to the first
@@ -310,7 +310,7 @@ public:
     /// and in registration order. Collective; stages 0 to 2 send nothing. Memory: one unit. Waits.
     ///
     /// Stage 3 gathers a unit once if the model registers unit after unit, and again each time its
-    /// parameters continue behind those of another unit.
+    /// parameters continue after those of another unit.
     template <class Visitor>
     void for_each_full_parameter(Visitor&& visit);
 
@@ -380,7 +380,7 @@ public:
 
     /// @brief Replaces all trackers of the loss scaler, from the next `begin_step` on. Pass the
     /// same state on every rank.
-    /// @throws InvalidArgument if its scale is not positive and finite, is below 2^-126, or lies
+    /// @throws InvalidArgument if its scale is not positive and finite, is below 2^-126, or is
     /// outside the scaler's bounds (without a scaler: is not 1), or if predivide over it is 0 or
     /// infinite as a float
     void set_loss_scaler_state(typename Config::LossScaler::State const& state);
@@ -410,7 +410,7 @@ public:
     [[nodiscard]] ReductionSchedule schedule() const noexcept { return _schedule; }
 
     /// @brief Returns whether a step has one micro-step: as `reduction.one_micro_step` says, or
-    /// because gradients beside an adopted block are reduced in place, once per step.
+    /// because the gradients of an adopted block are reduced in place, once per step.
     [[nodiscard]] bool has_one_micro_step() const {
         return _options.reduction.one_micro_step
                || (_schedule == ReductionSchedule::boundary && has_gradient_block(_layout));
@@ -421,7 +421,7 @@ public:
     [[nodiscard]] MemoryPlan memory_plan() const;
 
     /// @brief Returns the memory plan as a text, and which units and parameters set the size of the
-    /// leases, by name (`describe_leases`). If all parameters lie in one unit, it says what that
+    /// leases, by name (`describe_leases`). If all parameters are in one unit, it says what that
     /// costs. Plans the leases again: O(n log n) in the parameters for usual unit orders.
     [[nodiscard]] std::string describe_memory() const;
 
@@ -433,7 +433,7 @@ public:
 
     /// @brief Returns the options that were set and that this stage does not use, as
     /// `zero::describe(engine)` lists them: "gather.prefetch_elements (stage 3 uses it)".
-    /// Elements of an adopted block that lie in no parameter count as one.
+    /// Elements of an adopted block that are in no parameter count as one.
     [[nodiscard]] std::vector<std::string> unused_options() const;
 
     /// @brief Returns the timeline that a `Timed` communicator records; null if it records none.

@@ -52,8 +52,8 @@ enum class Gather : std::uint8_t {
 /// `TrainingState`). `begin_step` is refused while a gather for writing is open, and the engine
 /// must outlive it.
 ///
-/// A view beside the engine, not a part of it: programs that do not include this header do not
-/// compile it.
+/// A view of the engine, not a part of it: programs that do not include this header do not compile
+/// it.
 ///
 ///     auto weights = zero::gather(engine, {"embedding"}, zero::Gather::one_rank_writes);
 ///     weights.writable("embedding")[0] = 1.0F; // only rank 0's value counts

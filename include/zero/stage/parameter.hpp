@@ -77,9 +77,8 @@ struct Parameter {
     detail::TypedPointer<T const> initial{}; ///< initial values of an owned parameter, read during
                                              ///< construction only; several may begin at the same
                                              ///< address; null: zeros
-    detail::TypedPointer<T> data{}; ///< for adopted or scattered storage: the memory in which the
-                                    ///< parameter lies and stays. Owned storage refuses it, in
-                                    ///< every stage
+    detail::TypedPointer<T> data{}; ///< for adopted or scattered storage: the memory that holds the
+                                    ///< parameter. Owned storage refuses it, in every stage
     std::size_t elements = 0;       ///< any number, 0 included
     std::vector<std::size_t> units{0}; ///< the units that use it, numbered in order of use from 0;
                                        ///< several for a tied parameter
@@ -91,7 +90,7 @@ struct Parameter {
                            ///< if that is given; 0: not a matrix, or the first dimension
     detail::TypedPointer<G> gradient{}; ///< caller-owned memory for its gradient, which is read
                                         ///< only in micro-steps that call `begin_gradients` or
-                                        ///< `gradients_ready` for its unit; null: the gradient lies
+                                        ///< `gradients_ready` for its unit; null: the gradient is
                                         ///< in the engine's buckets, without a copy. Null if frozen
     /// Sizes of its dimensions, row-major, for checkpoints. Optional; if given, `elements` may be
     /// left out, and the `rows` of a matrix as well.

@@ -14,16 +14,16 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Returns the registrations of parameters that lie one after the other in one block, and
+/// @brief Returns the registrations of parameters that are one after the other in one block, and
 /// their gradients in another: for trainers that keep a pointer and a list of sizes. Use them with
 /// `.storage = Storage::adopted, .adopted_block = {parameters, total}`.
 ///
 /// All parameters are in unit 0 and in group 0; change the list where that does not fit.
 /// @param parameters first element of the block
-/// @param gradients first element of the gradients, in the same order; null: they lie in the
+/// @param gradients first element of the gradients, in the same order; null: they are in the
 /// engine's buckets
 /// @param sizes elements of each parameter; a wrong one shifts all later parameters, and
-/// `describe(engine)` tells elements of the block that lie in none
+/// `describe(engine)` reports elements of the block that are in none
 /// @param names one per parameter, in the same order; any sized list of texts
 /// @throws InvalidArgument if there are not as many names as sizes
 template <class T, class G, class Names>

@@ -19,7 +19,7 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Where the caller's memory of one parameter lies now, to be compared with its
+/// @brief Where the caller's memory of one parameter is now, to be compared with its
 /// registration.
 struct CurrentMemory {
     void const* data = nullptr;     ///< address of its values; ignored if none was registered
@@ -122,7 +122,7 @@ struct StageOptions {
     detail::SharedFunction<void, std::string const&> on_skip{};
     ReportOptions report{}; ///< further figures in every `StepReport`
     UnusedParameters unused_parameters = UnusedParameters::zero; ///< meaning of a missing gradient
-    Storage storage = Storage::owned; ///< the memory in which parameters lie, and its owner
+    Storage storage = Storage::owned; ///< the memory that holds the parameters, and its owner
     detail::BlockSpan<typename Config::Parameter>
         adopted_block{}; ///< storage == adopted: the block that holds all parameters
     /// Whether `step` may return while commands that use memory of the caller are still pending:

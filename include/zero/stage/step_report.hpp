@@ -9,7 +9,7 @@
 namespace ZERO_NAMESPACE {
 
 /// @brief The figures of a step that are numbers: a `StepReport` without its lists. Trivially
-/// copyable, so that it can lie in the memory of a device.
+/// copyable, so that it can be in the memory of a device.
 struct StepFigures {
     std::uint64_t serial = 0;     ///< number of this call of `step`, from 1
     std::uint64_t step_count = 0; ///< steps that were not skipped, this one included

@@ -42,8 +42,8 @@ struct TileRows {
     return found;
 }
 
-/// @brief Returns the name of a tile, like that of a part of a tensor in a data file. No template:
-/// nvcc 13 rejects the list of texts inside one.
+/// @brief Returns the name of a tile, like that of a part of a tensor in a data file. Not a
+/// template, because nvcc 13 rejects the list of texts inside one.
 [[gnu::cold]] inline std::string tile_name(std::string const& parameter, std::size_t begin,
                                            std::size_t end) {
     return text({parameter, "[", begin, ":", end, "]"});

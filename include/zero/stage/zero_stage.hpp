@@ -41,9 +41,8 @@ namespace ZERO_NAMESPACE {
 ///
 /// It is constructed from a communicator, the list of parameters and the options. The constructor
 /// is collective: every rank of the group passes the same model and options. It makes the layout,
-/// allocates everything, takes over the initial values, and waits. It throws InvalidArgument
-/// (nothing was sent), LayoutMismatch or CommunicatorError. The communicator must outlive the
-/// stage.
+/// allocates everything, sets the initial values, and waits. It throws InvalidArgument (nothing was
+/// sent), LayoutMismatch or CommunicatorError. The communicator must outlive the stage.
 ///
 /// The members are those of Engine. `ZERO_DECLARE_STAGE` (declare_stage.hpp) compiles a composition
 /// once for a whole program.
@@ -67,8 +66,8 @@ public:
         zero::OwnedSlice<typename Base::Composition::EngineConfig,
                          typename Base::Composition::EngineConfig::template TypesAt<0>>;
 
-    /// @brief Refuses a communicator of another type than the stage's, with one sentence instead of
-    /// a list of constructors.
+    /// @brief Refuses a communicator whose type differs from the stage's, with one sentence instead
+    /// of a list of constructors.
     template <class Other>
         requires(detail::is_accepted<N, Policies...>() && !std::is_convertible_v<Other&, Group&>)
     ZeroStage(Other&, List parameters, typename Base::Options const& options = {})

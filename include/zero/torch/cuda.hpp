@@ -1,9 +1,9 @@
 #pragma once
 
 /// @file
-/// @brief LibTorch modules on CUDA devices. Include it, besides `zero.hpp`'s CUDA headers, in the
-/// translation units that shard such modules. It needs a LibTorch with CUDA, and nvcc compiles
-/// those translation units.
+/// @brief LibTorch modules on CUDA devices. Include it in addition to the CUDA headers of `zero`,
+/// in the translation units that shard such modules. It needs a LibTorch with CUDA, and nvcc
+/// compiles those translation units.
 
 #include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"

@@ -13,22 +13,27 @@ using Device = zero::cuda::Backend;
 
 namespace {
 
+/// Waits, because the tables of the caller must outlive the kernels that read them.
+void wait(cudaStream_t stream) {
+    zero::cuda::detail::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+}
+
 template <class To, class From>
-void enqueue_pair(cudaStream_t stream, To* to, From* from) {
+void run_pair(cudaStream_t stream, To* to, From* from) {
     Device::convert(stream, to, static_cast<From const*>(from), 8, 0.5F);
     Device::accumulate(stream, to, static_cast<From const*>(from), 8);
     Device::SliceTable<zero::CopySlice<To>> const table(
         stream, Device::default_memory(), zero::detail::List<zero::CopySlice<To>>{{to, 0, 8}});
     Device::copy_to_bucket(stream, table.all(), from);
     Device::copy_from_bucket(stream, table.all(), static_cast<From const*>(from));
+    wait(stream);
 }
 
 template <class T>
-void enqueue_all(cudaStream_t stream, T* memory, std::int64_t* integers,
-                 zero::ops::NormSum* norms) {
-    enqueue_pair(stream, memory, reinterpret_cast<float*>(memory) + 32);
-    enqueue_pair(stream, memory, reinterpret_cast<zero::bfloat16*>(memory) + 64);
-    enqueue_pair(stream, memory, reinterpret_cast<zero::float16*>(memory) + 64);
+void run_all(cudaStream_t stream, T* memory, std::int64_t* integers, zero::ops::NormSum* norms) {
+    run_pair(stream, memory, reinterpret_cast<float*>(memory) + 32);
+    run_pair(stream, memory, reinterpret_cast<zero::bfloat16*>(memory) + 64);
+    run_pair(stream, memory, reinterpret_cast<zero::float16*>(memory) + 64);
     T const* const peers[] = {memory, memory + 8};
     Device::sum_ranks(stream, memory + 16, peers, 2, 8);
     std::int64_t const* const integer_peers[] = {integers, integers};
@@ -42,6 +47,7 @@ void enqueue_all(cudaStream_t stream, T* memory, std::int64_t* integers,
         stream, Device::default_memory(),
         zero::detail::List<zero::NormSlice<T>>{{{memory, 8, 0}, 0}});
     Device::add_to_norms(stream, measured.all(), zero::NormKind::infinity, norms);
+    wait(stream);
 }
 
 } // namespace
@@ -58,11 +64,13 @@ int main() {
     zero::Buffer<std::int64_t> integers(memory, 1, zero::BufferKind::control);
     zero::Buffer<zero::ops::NormSum> norms(memory, 1, zero::BufferKind::control);
     Device::fill(stream.get(), numbers.data(), 1024, 2.0F);
-    enqueue_all(stream.get(), numbers.data(), integers.data(), norms.data());
-    enqueue_all(stream.get(), reinterpret_cast<zero::bfloat16*>(numbers.data()), integers.data(),
-                norms.data());
-    enqueue_all(stream.get(), reinterpret_cast<zero::float16*>(numbers.data()), integers.data(),
-                norms.data());
-    zero::cuda::detail::check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
+    Device::fill(stream.get(), integers.data(), 1, std::int64_t{3});
+    Device::fill(stream.get(), reinterpret_cast<std::int64_t*>(norms.data()),
+                 sizeof(zero::ops::NormSum) / sizeof(std::int64_t), std::int64_t{0});
+    run_all(stream.get(), numbers.data(), integers.data(), norms.data());
+    run_all(stream.get(), reinterpret_cast<zero::bfloat16*>(numbers.data()), integers.data(),
+            norms.data());
+    run_all(stream.get(), reinterpret_cast<zero::float16*>(numbers.data()), integers.data(),
+            norms.data());
     return 0;
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 // Memory that is not aligned to 16 bytes is accessed number by number. The threads of a warp access
-// neighbours, so the 32 numbers of one access lie in as few sectors as possible.
+// neighbours, so the 32 numbers of one access are in as few sectors as possible.
 
 namespace zero::test::coalesced_test {
 

@@ -232,7 +232,7 @@ struct Configuration {
     Communication communication = Communication::own;
     Memory memory = Memory::owned;
     GradientMemory gradient_memory = GradientMemory::engine;
-    bool has_gradient_block = false; ///< caller-owned gradients lie in a block beside the adopted
+    bool has_gradient_block = false; ///< caller-owned gradients are in a block like the adopted
                                      ///< one, at the same offsets
     std::size_t wire_elements = std::size_t{1} << 20U; ///< capacity of the wire buffer
     bool writes_all =

@@ -351,7 +351,7 @@ inline Configuration make_configuration(std::uint64_t seed, std::size_t index) {
     });
     if (c.memory == Memory::adopted && c.gradient_memory == GradientMemory::caller_owned
         && tensors < 2 && !may_accumulate) {
-        // One tensor is a block beside the adopted one, which takes one micro-step.
+        // One tensor is a block like the adopted one, which takes one micro-step.
         c.gradient_memory = GradientMemory::handed_over;
     }
     c.wire_elements = random.pick(std::array<std::size_t, 4>{1, 200, 640, 1U << 20U});

@@ -344,7 +344,7 @@ ZERO_COLD_INLINE std::optional<std::string> CheckpointDirectory::latest() const 
     if (names.empty() && !is_there) {
         return std::nullopt; // all were removed
     }
-    // A program must not start from scratch, or from another checkpoint, and not notice.
+    // A program must not start from scratch, or from another checkpoint, without noticing it.
     detail::throw_error<CheckpointError>(
         {"zero: '", file.string(), "' names the checkpoint '", detail::visible(name), "', which ",
          is_there ? detail::text({"has no ", Manifest::file,

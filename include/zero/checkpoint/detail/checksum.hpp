@@ -45,7 +45,7 @@ public:
 
     void add(std::span<std::byte const> bytes) noexcept;
 
-    /// @brief Returns the checksum of all bytes since the last call, and starts again with none.
+    /// @brief Returns the checksum of all bytes since the last call, and resets it.
     [[nodiscard]] std::uint64_t take() noexcept;
 
 private:

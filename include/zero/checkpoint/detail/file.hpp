@@ -75,8 +75,8 @@ private:
     bool _is_named_last = false; ///< and is not complete
 };
 
-/// @brief Keeps a folder for one save, until it is destroyed or the process ends. File systems that
-/// have no locks are used without.
+/// @brief Keeps a folder for one save, until it is destroyed or the process ends. A no-op on file
+/// systems without locks.
 class FolderLock {
 public:
     FolderLock() = default; ///< holds nothing

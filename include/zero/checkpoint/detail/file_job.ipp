@@ -44,7 +44,7 @@ ZERO_COLD_INLINE std::uint64_t write_file(FileJob job, Staging const& staging) {
 
 namespace ZERO_NAMESPACE::detail {
 
-/// Without this, a training step that runs beside the thread takes up to twice as long. On other
+/// Without this, a training step that runs at the same time takes up to twice as long. On other
 /// systems a priority belongs to the whole process.
 ZERO_COLD_INLINE void lower_priority_of_thread() noexcept {
 #if defined(__linux__)

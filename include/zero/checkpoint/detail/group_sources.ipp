@@ -51,7 +51,8 @@ ZERO_COLD_INLINE GroupSources::GroupSources(FlatLayout const& layout,
                                             ManifestScalars const& own, std::size_t groups)
     : stored(groups) {
     Manifest const& manifest = checkpoint.manifest();
-    // One parameter of each pair of groups. Frozen ones decide nothing beside trainable ones.
+    // One parameter of each pair of groups. Frozen ones decide nothing where there are trainable
+    // ones.
     using Pairs = std::map<std::uint64_t, std::string>;
     std::vector<Pairs> sources(groups);   // by group of the engine: group there, parameter
     std::vector<Pairs> frozen(groups);    // the same of frozen parameters
@@ -98,7 +99,7 @@ ZERO_COLD_INLINE GroupSources::GroupSources(FlatLayout const& layout,
             }
         }
     }
-    // Groups of frozen parameters alone: settings that are not surely theirs are not taken.
+    // A group of frozen parameters alone takes settings only if they are certainly its own.
     for (std::size_t group = 0; group < groups; ++group) {
         for (auto const& [source, parameter] : frozen[group]) {
             users[source].emplace(group, parameter);

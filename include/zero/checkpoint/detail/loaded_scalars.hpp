@@ -25,7 +25,7 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief The group of a checkpoint from which each group of an engine gets its settings: the one
-/// that held the parameters. Numbers of groups are an order of listing and may change.
+/// that held the parameters. The number of a group is only its position in a list and may change.
 struct GroupSources {
     /// @param own settings of the engine's groups, as a checkpoint of it would name them
     GroupSources(FlatLayout const& layout, CheckpointReader const& checkpoint,
@@ -36,8 +36,8 @@ struct GroupSources {
 
     std::vector<std::optional<std::uint64_t>> stored; ///< by group; empty: none, or several
     std::vector<std::string> differences; ///< groups that were merged or divided and differ
-    std::vector<std::string> kept;     ///< groups of frozen parameters alone of which that is true:
-                                       ///< they keep the settings of the engine
+    std::vector<std::string> kept;        ///< groups of frozen parameters alone that were merged or
+                                   ///< divided and differ: they keep the settings of the engine
     std::vector<std::string> replaced; ///< groups whose settings are not those of the engine
 };
 

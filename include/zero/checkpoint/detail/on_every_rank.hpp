@@ -149,7 +149,7 @@ enum class RankState : std::uint8_t { busy, succeeded, failed };
 
 /// @brief Returns the numbers of all ranks if all have succeeded, and throws on all of them
 /// otherwise. Collective.
-/// @param all state, number and one more word of each rank
+/// @param all the result of `exchange_states`
 template <class Access>
 std::vector<std::uint64_t> agree(Access const& access, char const* what, RankOutcome const& own,
                                  std::vector<std::uint64_t> const& all) {
@@ -173,7 +173,8 @@ std::vector<std::uint64_t> agree(Access const& access, char const* what, RankOut
                                   "). Its error is: ", texts[failed]});
 }
 
-/// @brief Exchanges the state of a call, its number and one more word. Collective.
+/// @brief Exchanges three numbers of each rank: the state of its call, the number that the call
+/// returned, and `word`. Collective.
 template <class Access>
 std::vector<std::uint64_t> exchange_states(Access const& access, char const* what, RankState state,
                                            std::uint64_t value, std::uint64_t word) {
@@ -200,12 +201,12 @@ std::vector<std::uint64_t> on_every_rank(Access const& access, char const* what,
                                  0));
 }
 
-/// @brief The same for calls that wait for files, for instance until they are durable. While a rank
-/// does, all meet in short intervals, so that none of them waits in a collective for long.
+/// @brief The same for calls that wait for files, for instance until they are durable. While one
+/// rank waits, all ranks meet at short intervals, so that none waits in a collective for long.
 ///
 /// `run(on_caller)` is called on a thread of its own, so it must not use the communicator, and
 /// calls a device through `on_caller` only. On a single rank it is called here.
-/// @param limit of the wait, of which that of rank 0 counts
+/// @param limit the longest wait; that of rank 0 counts
 /// @throws CheckpointError on every rank when it is over, as soon as the call of this rank has
 /// ended; InvalidArgument if it is not positive
 template <class Access, class Run>

@@ -47,8 +47,8 @@ struct StoredPlace {
 void add_updates(ManifestScalars& scalars, FlatLayout const& layout,
                  std::span<std::uint64_t const> updates, std::uint64_t steps);
 
-/// @brief Returns the number of updates of a parameter. In other tiles than those that were saved,
-/// a tile has that of its first element.
+/// @brief Returns the number of updates of a parameter. Where tiles differ from the saved ones, a
+/// tile has that of its first element.
 [[nodiscard]] std::uint64_t stored_updates(ManifestScalars const& scalars,
                                            ParameterSpec const& spec, std::uint64_t steps);
 

@@ -78,7 +78,7 @@ ZERO_COLD_INLINE std::uint64_t stored_updates(ManifestScalars const& scalars,
     if (auto const found = scalars.counts.find(whole); found != scalars.counts.end()) {
         return found->second;
     }
-    // Tiles: "[begin:end]" behind the name; no other name continues so up to the end.
+    // The name of a tile ends with "[begin:end]"; no other name ends so.
     std::string const first = whole + '[';
     for (auto tile = scalars.counts.lower_bound(first);
          tile != scalars.counts.end() && tile->first.compare(0, first.size(), first) == 0; ++tile) {

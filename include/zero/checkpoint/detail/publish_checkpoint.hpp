@@ -37,7 +37,7 @@ begin_checkpoint(Access const& access, CheckpointDirectory const& directory,
     return lock;
 }
 
-/// @brief Removes older checkpoints. A failure is told, because the new one is published.
+/// @brief Removes older checkpoints. A failure is only reported, because the new one is published.
 inline void keep_last(CheckpointDirectory const& directory, std::size_t count,
                       std::string const& name) noexcept {
     try {

@@ -154,7 +154,7 @@ ZERO_COLD_INLINE ManifestScalars scalars_from(Json const& json, std::string cons
 
 /// Takes files, parameters and intervals out of the JSON tree while a manifest is parsed: as JSON
 /// values they would need five times the memory. A malformed one stays a JSON value, and is refused
-/// in its turn.
+/// later.
 class ManifestParts {
 public:
     ManifestParts(Manifest& manifest, KeepIntervals keep, std::string const& source)

@@ -18,7 +18,7 @@ inline constexpr std::string_view block_checksums = "xxh3_blocks";
 /// @brief The last tensor: checksums of blocks of that tensor's data.
 inline constexpr std::string_view group_checksums = "xxh3_groups";
 
-/// @brief The metadata of a file whose checksums lie beside it: the checksum of its index, in which
+/// @brief The metadata of a file whose checksums are beside it: the checksum of its index, in which
 /// these digits are zeros.
 inline constexpr char const* index_checksum_key = "xxh3_index";
 
@@ -48,7 +48,7 @@ struct SafetensorsHeader {
     }
 
     /// @brief Computes the offsets from types and shapes, and appends the tensors of checksums
-    /// unless these lie in another file.
+    /// unless these are in another file.
     /// @throws CheckpointError for an unknown type, a name that occurs twice or is reserved
     void place(std::string const& file, ChecksumPlace checksums);
 
@@ -58,7 +58,7 @@ struct SafetensorsHeader {
     [[nodiscard]] std::string to_json(std::string const& file) const;
 
     /// @brief Reads and checks a JSON text.
-    /// @param file for messages, @param data_bytes number of bytes behind the header
+    /// @param file for messages, @param data_bytes number of bytes after the header
     /// @throws CheckpointError unless the tensors cover the data without gap and overlap, and have
     /// the sizes of their shapes
     [[nodiscard]] static SafetensorsHeader from_json(std::string_view json, std::string const& file,

@@ -18,7 +18,7 @@ namespace detail {
 /// Smaller parts are collected up to this size before they are written.
 inline constexpr std::size_t collected_bytes = std::size_t{1} << 20U;
 
-/// Fits into the cache of a core, beside the data of the system.
+/// Fits into the cache of a core, together with the data of the system.
 inline constexpr std::size_t cached_bytes = std::size_t{1} << 18U;
 
 /// Checksums are written in parts of this size, which cover 8 MiB of data.
@@ -96,8 +96,8 @@ ZERO_COLD_INLINE void SafetensorsWriter::write_collected() {
     _collected.clear();
 }
 
-/// Writes checksums to their place; behind the data, most of which may still be missing, unless
-/// they have a file of their own.
+/// Writes checksums to their place: into a file of their own, or after the data, most of which may
+/// not be written yet.
 ZERO_COLD_INLINE void SafetensorsWriter::write_checksums() {
     checksum_file().write_at(_checksums_at, {_checksums.data(), _checksums.size()});
     _checksums_at += _checksums.size();

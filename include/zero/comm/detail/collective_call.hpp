@@ -89,11 +89,11 @@ public:
     /// @brief Returns the words of a call.
     static Words of(CollectiveCall const& call) noexcept;
 
-    /// @brief Returns the words of a call that ranks compare by an all-gather of these words. The
-    /// last one is 0, so it can carry a number.
+    /// @brief Returns the words that ranks gather to compare a call. The last one is 0, so it can
+    /// carry a number.
     static Words of_compared(CollectiveTag const& tag) noexcept;
 
-    /// @brief Compares the signatures of all ranks, which lie in rank order. Returns a text about
+    /// @brief Compares the signatures of all ranks, which are in rank order. Returns a text about
     /// the first one that differs from rank 0's; empty if all are equal.
     static std::string first_difference(std::span<std::uint64_t const> signatures);
 

@@ -16,7 +16,7 @@ namespace ZERO_NAMESPACE::detail {
 /// `out[i]` plus that sum.
 using SumPieces = void (*)(void* out, void const* const* pieces, int world, std::size_t elements);
 
-/// @brief The sum of an extent as the type of the caller's elements makes it.
+/// @brief How an extent is summed in the type of the caller's elements.
 struct ExtentSum {
     SumPieces add = nullptr;
     std::size_t out_bytes = 0;  ///< size of an element of the result
@@ -38,7 +38,7 @@ struct Flight {
     CollectiveKind kind{};
     std::size_t element_bytes = 0;
     std::size_t count = 0;  ///< elements of all extents
-    std::size_t detail = 0; ///< as of a CollectiveCall: of a broadcast and of integers
+    std::size_t detail = 0; ///< as in a CollectiveCall, for a broadcast and for integers
     void const* send = nullptr;
     void* receive = nullptr;
     ExtentSum sum{};
@@ -133,7 +133,7 @@ public:
     void synchronise() const;
 
 private:
-    /// The only thread in a call.
+    /// Refuses a second thread while one is in a call.
     class OneThread {
     public:
         OneThread(Flights& flights, CollectiveCall const& call) : _is_in_use(flights._is_in_use) {

@@ -26,17 +26,17 @@ struct GroupPlace {
         return cuts[rank + 1] - cuts[rank];
     }
 
-    /// @brief Checks a reduce-scatter: all extents are sent, the own one is received.
+    /// @brief Checks a reduce-scatter: the rank sends all extents and receives its own.
     [[nodiscard]] CollectiveCall reduce_scatter(DType type, void const* send, void const* receive,
                                                 std::span<std::size_t const> cuts,
                                                 CollectiveTag tag) const;
 
-    /// @brief Checks an all-gather: the own extent is sent, all are received.
+    /// @brief Checks an all-gather: the rank sends its own extent and receives all.
     [[nodiscard]] CollectiveCall all_gather(DType type, void const* send, void const* receive,
                                             std::span<std::size_t const> cuts,
                                             CollectiveTag tag) const;
 
-    /// @brief Checks an all-reduce: all extents are sent and received.
+    /// @brief Checks an all-reduce: the rank sends and receives all extents.
     [[nodiscard]] CollectiveCall all_reduce(DType type, void const* send, void const* receive,
                                             std::span<std::size_t const> cuts,
                                             CollectiveTag tag) const;

@@ -16,7 +16,7 @@ namespace ZERO_NAMESPACE::detail {
 template <class Collectives>
 bool is_equal_on_all_ranks(Collectives& collectives, std::uint64_t hash) {
     auto const own = static_cast<std::int64_t>(hash >> 2U);
-    std::int64_t least[2] = {own, -own}; // the least of both is equal only if all are
+    std::int64_t least[2] = {own, -own}; // becomes the minimum, and the maximum negated
     host::InlineQueue queue;
     CollectiveCall const call{CollectiveKind::integers, DType::int64, 2,
                               static_cast<std::uint64_t>(IntegerReduction::min),

@@ -53,7 +53,7 @@ public:
     /// @brief Aborts all groups; see `Rendezvous`.
     void abort(std::string_view cause, bool is_provisional) noexcept;
 
-    /// @brief Aborts all groups if this one has failed. A rank that left is no failure.
+    /// @brief Aborts all groups if this one has failed. The departure of a rank is not a failure.
     void spread(Rendezvous const& member) noexcept;
 
 private:
@@ -119,7 +119,7 @@ public:
     }
 
     /// @brief Aborts this group, and no other, because the communicator of the rank is destroyed.
-    /// @param is_unwinding whether an exception destroys it: its handler may tell the cause
+    /// @param is_unwinding whether an exception destroys it: its handler may report the cause
     void leave(std::size_t rank, bool is_unwinding) noexcept;
 
     /// @brief Throws if a rank failed inside the collective. @throws Aborted
@@ -155,7 +155,7 @@ struct LoopbackEventGroup : LoopbackGroup {
 };
 
 /// @brief The frame of every collective of one rank: show the call to the peers, meet them, compare
-/// the calls, let the collective read the peers, part. Used by `Loopback`; owns the tables of
+/// the calls, let the collective read the peers, leave. Used by `Loopback`; owns the tables of
 /// pointers that its commands read.
 template <class B>
 class LoopbackFrame {
@@ -210,7 +210,8 @@ public:
     void copy_extents(void* receive, bool are_reduced, std::span<std::size_t const> cuts,
                       std::size_t element_bytes, Queue queue);
 
-    /// @brief Enqueues the sum of this rank's extent of all `send` into `out`.
+    /// @brief Enqueues the sum of this rank's extent of all `send` into `out`, added in order of
+    /// rank.
     template <StorageType T>
     static void sum_extent(LoopbackFrame& frame, void* out, std::span<std::size_t const> cuts,
                            Queue queue);
@@ -248,7 +249,7 @@ private:
         return _group->events[rank];
     }
 
-    /// The only thread in a call of a rank.
+    /// Refuses a second thread while one is in a call of the rank.
     class SoleThread {
     public:
         SoleThread(LoopbackSlot& slot, CollectiveTag const& tag) : _is_in_use(slot.is_in_use) {
@@ -330,8 +331,8 @@ void LoopbackFrame<B>::collective(CollectiveCall const& call, void const* send, 
             second();
         });
     }
-    // Also after a failure: some of the commands that read the peers may have been enqueued, and
-    // the peers have enqueued theirs.
+    // This runs even after a failure: some of the commands that read the peers may have been
+    // enqueued, and the peers have enqueued theirs.
     record(events(_rank).done, queue, failure);
     own.has_failed = failure != nullptr;
     if (failure != nullptr) {

@@ -10,8 +10,8 @@ namespace ZERO_NAMESPACE::detail {
 /// @brief The time that a rank has waited in a loop that polls, which a time-out limits. All
 /// transports of a host use it.
 ///
-/// Of a longer pause between two polls only a part counts: the process was stopped or the machine
-/// slept, so the rank has not looked for its peers, which may have been stopped as well.
+/// A long pause between two polls counts only in part: the process was stopped or the machine
+/// slept. The rank did not poll its peers then, and they may have been stopped as well.
 class PolledTime {
 public:
     using Clock = std::chrono::steady_clock;

@@ -66,4 +66,23 @@ inline void check(cudaError_t code, char const* what,
 /// of clean-up code go to `CleanUp::check`.
 inline void ignore(cudaError_t) noexcept {}
 
+/// @brief Clears, at the end of a scope, a last error of the calling thread that arose inside it.
+/// The program could mistake it for an error of its own next launch, and so could CUB, Thrust and
+/// cuBLAS. An earlier error of the program stays, unless a later one has replaced it: CUDA has no
+/// call that would restore it.
+class KeptLastError {
+public:
+    KeptLastError() noexcept : _was_clean(cudaPeekAtLastError() == cudaSuccess) {}
+    KeptLastError(KeptLastError&&) = delete;
+    KeptLastError& operator=(KeptLastError&&) = delete;
+    ~KeptLastError() {
+        if (_was_clean) {
+            ignore(cudaGetLastError());
+        }
+    }
+
+private:
+    bool _was_clean;
+};
+
 } // namespace ZERO_NAMESPACE::cuda::detail

@@ -41,23 +41,6 @@ private:
     char const* _call = "";
 };
 
-/// @brief Clears, at the end of a scope, a last error of the calling thread that arose inside it.
-/// An earlier error of the program stays, unless a later one has replaced it.
-class KeptLastError {
-public:
-    KeptLastError() noexcept : _was_clean(cudaPeekAtLastError() == cudaSuccess) {}
-    KeptLastError(KeptLastError&&) = delete;
-    KeptLastError& operator=(KeptLastError&&) = delete;
-    ~KeptLastError() {
-        if (_was_clean) {
-            ignore(cudaGetLastError());
-        }
-    }
-
-private:
-    bool _was_clean;
-};
-
 /// @brief Makes a device current for a scope. Calls CUDA only if another one is.
 class CurrentDevice {
 public:

@@ -15,14 +15,11 @@
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
-/// @brief Queries an event without waiting. Does not leave "not ready" as the thread's last error,
-/// which the caller could mistake for an error of its next launch.
+/// @brief Queries an event without waiting. "Not ready" does not stay behind as the thread's last
+/// error.
 inline cudaError_t query_event(cudaEvent_t event, bool& is_complete) noexcept {
-    bool const was_clean = cudaPeekAtLastError() == cudaSuccess;
+    KeptLastError const last_error;
     cudaError_t const code = cudaEventQuery(event);
-    if (code == cudaErrorNotReady && was_clean) {
-        ignore(cudaGetLastError());
-    }
     is_complete = code == cudaSuccess;
     return code == cudaErrorNotReady ? cudaSuccess : code;
 }

@@ -15,7 +15,7 @@ namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
 /// @brief The sum of |x| (l1) or x^2 (l2) over consecutive packs of one thread, in doubles that do
-/// not round, as long as the exponents of all elements lie in one range. Far fewer instructions
+/// not round, as long as the exponents of all elements are in one range. Far fewer instructions
 /// than an addition to a `ThreadSum` for each pack.
 ///
 /// Squares go to the two doubles of `ops::detail::SquareAnchor`. A sum of magnitudes needs one.

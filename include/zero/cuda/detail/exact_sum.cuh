@@ -164,7 +164,7 @@ public:
 private:
     static constexpr unsigned shifts = 56;            ///< positions of a significand in a window
     static constexpr int grid_exponent = 1075 - 298;  ///< exponent of integers on the grid
-    static constexpr int least_exponent = 1023 - 298; ///< exponent of the least number, 2^-298
+    static constexpr int least_exponent = 1023 - 298; ///< exponent of the smallest number, 2^-298
     static constexpr int no_exponent = 4096;          ///< an empty window: holds no number
     static_assert(53 + shifts - 1 + 16 <= Window::bits && most == 1U << 16U,
                   "zero: a window holds the largest sum between two flushes.");

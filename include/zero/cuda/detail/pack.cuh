@@ -98,8 +98,8 @@ __device__ inline bool are_aligned(T const*... memory) {
 }
 
 /// @brief The distance between the eight numbers that one thread moves. If `whole`, they form a
-/// pack. If not, they are moved one by one and lie apart, so that the threads of a warp access
-/// consecutive numbers.
+/// pack. If not, they are moved one by one and are not adjacent, so that the threads of a warp
+/// access consecutive numbers.
 template <bool whole>
 inline constexpr std::size_t stride = whole ? 1 : warp_threads;
 
@@ -185,7 +185,7 @@ __device__ inline void store_results(T* to, std::size_t count,
     store<whole>(to, count, stored);
 }
 
-/// The main loop of a kernel stands between these two markers, so that a test finds it in the PTX:
+/// The main loop of a kernel is between these two markers, so that a test finds it in the PTX:
 /// every access there must be to global memory and of 16 bytes.
 __device__ inline void begin_main_loop() {
     asm volatile("// zero: main loop begins" ::: "memory");

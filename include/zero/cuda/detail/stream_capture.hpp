@@ -10,15 +10,10 @@
 namespace ZERO_NAMESPACE::cuda::detail {
 
 /// @brief Queries whether a stream is being captured. Fails for the legacy stream during a capture
-/// of another one. Does not leave that failure as the thread's last error, which the caller could
-/// mistake for an error of its next launch.
+/// of another one; that failure does not stay behind as the thread's last error.
 inline cudaError_t query_capture(cudaStream_t stream, cudaStreamCaptureStatus& status) noexcept {
-    bool const was_clean = cudaPeekAtLastError() == cudaSuccess;
-    cudaError_t const code = cudaStreamIsCapturing(stream, &status);
-    if (code == cudaErrorStreamCaptureImplicit && was_clean) {
-        ignore(cudaGetLastError());
-    }
-    return code;
+    KeptLastError const last_error;
+    return cudaStreamIsCapturing(stream, &status);
 }
 
 /// @brief Returns whether a stream is being captured. Legal during a capture, unlike a wait, which

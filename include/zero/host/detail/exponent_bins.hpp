@@ -12,13 +12,13 @@
 
 namespace ZERO_NAMESPACE::host::detail {
 
-/// Adds powers of magnitudes, |x| or x^2, to an exact sum. Used where vectors are not at hand: by
-/// the baseline, and for numbers too far apart for `AnchoredSquares`.
+/// Adds powers of magnitudes, |x| or x^2, to an exact sum. Used where vectors do not serve: by the
+/// baseline, and for numbers too far apart for `AnchoredSquares`.
 ///
 /// The significand of an element is an integer, and so is its square. There is one sum per
 /// exponent, which takes one integer addition per element; only the sums are then added to the
-/// digits of `Inspection`. Two tables take turns, because consecutive elements often have the
-/// same exponent and an addition would wait for the one before.
+/// digits of `Inspection`. Two tables alternate, because consecutive elements often have the same
+/// exponent and an addition would wait for the one before.
 template <int power>
 class ExponentBins {
     static_assert(power == 1 || power == 2);
@@ -47,7 +47,8 @@ public:
     }
 
 private:
-    static constexpr std::size_t few = 128; ///< below, the tables cost more than they save
+    static constexpr std::size_t few =
+        128; ///< for fewer elements the tables cost more than they save
     static constexpr std::size_t tables = 2;
     static constexpr std::size_t exponents = 256;
     static constexpr std::size_t non_finite = 255; ///< exponent field of infinity and NaN

@@ -43,7 +43,7 @@ struct Lanes<InstructionSet::avx2> {
 
     ZERO_HOST_AVX2 Lanes() noexcept {}
     ZERO_HOST_AVX2 Lanes(float value) noexcept // NOLINT(google-explicit-constructor):
-                                               // hyper-parameters stand beside packs
+                                               // functors mix hyper-parameters and packs
         : _value(Float8{value, value, value, value, value, value, value, value}) {}
     ZERO_HOST_AVX2 Lanes(Lanes const& other) noexcept : _value(other._value) {}
     ZERO_HOST_AVX2 Lanes& operator=(Lanes const& other) noexcept {

@@ -14,7 +14,7 @@ namespace ZERO_NAMESPACE::launch {
 
 namespace detail {
 
-/// The names of the variables of one launcher. An alternative name is null or counts if it is set.
+/// The names of the variables of one launcher. An alternative name may be null.
 struct LauncherNames {
     char const* launcher;
     char const* command;
@@ -25,7 +25,7 @@ struct LauncherNames {
     char const* other_local_rank;
 };
 
-/// The launchers of which all that are set must agree, in order of preference.
+/// Launchers whose variables must agree where several are set, in order of preference.
 inline constexpr LauncherNames torchrun_names{"torchrun",   "torchrun", "RANK", "WORLD_SIZE",
                                               "LOCAL_RANK", nullptr,    nullptr};
 inline constexpr LauncherNames open_mpi_names{"Open MPI",

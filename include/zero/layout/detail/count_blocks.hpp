@@ -18,9 +18,9 @@ constexpr std::size_t blocks_of(std::size_t elements) noexcept {
     return (elements + block_elements - 1) / block_elements;
 }
 
-/// Returns whether it is known, without a look at every cut, that no cut divides a block of a
-/// piece. False for uneven cuts, and for a piece of an adopted block that does not start at a
-/// multiple of `granularity`.
+/// Returns whether no cut can divide a block of a piece, decided without reading every cut. False
+/// for uneven cuts, and for a piece of an adopted block that does not start at a multiple of
+/// `granularity`.
 [[gnu::cold]] inline bool is_cut_between_blocks(FlatLayout const& layout, std::size_t bucket) {
     Cuts const cuts = layout.cuts(bucket);
     bool is = cuts.is_even() && cuts[1] % granularity == 0;

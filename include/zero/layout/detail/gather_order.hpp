@@ -113,7 +113,7 @@ namespace ZERO_NAMESPACE::detail {
 /// @param lifetimes by bucket: ascending, disjoint ranges of steps below `steps`; empty if the
 /// bucket needs no place
 /// @param spares number of spare places to append
-/// @param further by bucket: elements of its place behind its own; empty: none
+/// @param further by bucket: elements of its place after its own; empty: none
 LeasePlan place_leases(FlatLayout const& layout, List<List<Range>> const& lifetimes,
                        std::size_t steps, std::size_t spares,
                        std::span<std::size_t const> further = {});

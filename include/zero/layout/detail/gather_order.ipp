@@ -168,9 +168,9 @@ public:
         }
     }
 
-    /// @brief Extends the lifetimes by units that are gathered in advance or held beside the next
-    /// unit, and by buckets that are kept, as far as the limit allows. A unit is added with all its
-    /// buckets, and a kept bucket for its whole interval.
+    /// @brief Extends the lifetimes by units that are gathered in advance or held together with the
+    /// next unit, and by buckets that are kept, as far as the limit allows. A unit is added with
+    /// all its buckets, and a kept bucket for its whole interval.
     void extend() {
         std::size_t begin = 0;
         for (std::size_t position = 1; position < _order.size(); ++position) {

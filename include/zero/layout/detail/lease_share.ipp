@@ -106,7 +106,7 @@ ZERO_COLD_INLINE std::string share_text(FlatLayout const& layout, LeaseShare con
 
 /// @brief Returns the lines of one lease buffer, which name at most three shares and sum up to its
 /// size; empty if the buffer is empty.
-/// @param whole elements of the peak behind those of its buckets (`whole_gradient_elements`)
+/// @param whole elements of the peak that follow those of its buckets (`whole_gradient_elements`)
 ZERO_COLD_INLINE std::string buffer_text(char const* name, FlatLayout const& layout,
                                          LeasePlan const& plan, std::size_t element_bytes,
                                          std::size_t whole = 0) {
@@ -158,7 +158,7 @@ ZERO_COLD_INLINE LeasePlan copied_gradients(FlatLayout const& layout, std::size_
     return plan;
 }
 
-/// @brief Returns the bytes of a buffer that holds several parameters at once because they all lie
+/// @brief Returns the bytes of a buffer that holds several parameters at once because they are all
 /// in one unit; 0 for other buffers.
 ZERO_COLD_INLINE std::size_t one_unit_bytes(FlatLayout const& layout, LeasePlan const& plan,
                                             std::size_t element_bytes) {
@@ -168,7 +168,7 @@ ZERO_COLD_INLINE std::size_t one_unit_bytes(FlatLayout const& layout, LeasePlan 
 }
 
 /// @brief Returns a line that says why a rank that holds the sums of all gradients leases gradients
-/// beside them; empty if it leases none, or holds its share of the sums.
+/// in addition to them; empty if it leases none, or holds its share of the sums.
 ZERO_COLD_INLINE std::string lease_reason(FlatLayout const& layout, StageRow const& row,
                                           ElementSizes const& sizes, std::size_t type,
                                           LeasePlan const& gradients) {

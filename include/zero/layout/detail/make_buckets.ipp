@@ -86,7 +86,7 @@ ZERO_COLD_INLINE std::vector<char> find_persistent(std::span<ParameterSpec const
     return is_persistent;
 }
 
-/// @brief Moves the persistent parameters behind the others, and keeps the order of both.
+/// @brief Moves the persistent parameters after the others, and keeps the order of both.
 /// @return the number of the others
 ZERO_COLD_INLINE std::size_t put_persistent_last(std::vector<std::size_t>& order,
                                                  std::span<char const> is_persistent) {
@@ -206,7 +206,7 @@ public:
                  std::size_t world)
         : _parameters(parameters), _offsets(offsets), _world(world) {}
 
-    /// @brief Returns where a parameter lies in the block.
+    /// @brief Returns where a parameter is in the block.
     [[nodiscard]] Range range(std::size_t index) const {
         return {_offsets[index], _offsets[index] + _parameters[index].elements};
     }
@@ -254,7 +254,7 @@ private:
     /// O(log stretch + pieces).
     [[nodiscard]] std::vector<Piece> pieces(std::span<std::size_t const> stretch,
                                             Range part) const {
-        std::size_t first = 0; // all parameters before it lie behind the part
+        std::size_t first = 0; // all parameters before it begin after the part
         for (std::size_t left = stretch.size(); left != 0;) {
             std::size_t const half = left / 2;
             bool const is_behind = range(stretch[first + half]).begin >= part.end;

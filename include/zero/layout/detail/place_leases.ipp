@@ -276,7 +276,8 @@ private:
     FlatLayout const* _layout;
     List<List<Range>> const* _lifetimes;
     std::size_t _steps;
-    std::span<std::size_t const> _further; ///< by bucket: elements behind its own; or empty
+    std::span<std::size_t const>
+        _further; ///< by bucket: elements of its place after its own; or empty
     List<LeaseBlock> _blocks;
     std::size_t _most_in_flight = 0;          ///< elements at the peak
     std::size_t _peak = 0;                    ///< the first step with the most elements

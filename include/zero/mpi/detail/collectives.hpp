@@ -38,8 +38,8 @@ public:
     Collectives(Collectives const&) = delete;
     Collectives& operator=(Collectives const&) = delete;
 
-    /// @brief Waits until the enqueued commands have run, and parts from the peers. While an
-    /// exception unwinds it aborts first.
+    /// @brief Waits until the enqueued commands have run, and leaves the group. While an exception
+    /// unwinds it aborts first.
     ~Collectives();
 
     /// @brief Destroys the collectives of a communicator. If an exception does so, and the family

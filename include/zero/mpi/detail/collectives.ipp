@@ -162,7 +162,7 @@ ZERO_INLINE void Collectives::reduce_extents(Flight const& flight, void* out) {
 }
 
 /// One reduce-scatter if the extents fit the scratch memory. Otherwise one reduction to each owner
-/// in turn, in pieces that fit: a part of every extent does not lie in one piece of memory.
+/// in turn, in pieces that fit: a part of every extent is not in one piece of memory.
 ZERO_INLINE void Collectives::reduce_extents_by_library(Flight const& flight, void* out) {
     Extents const extents(flight, half_bytes() / sizeof(float));
     auto const* const send = static_cast<std::byte const*>(flight.send);

@@ -36,7 +36,7 @@ public:
     [[nodiscard]] zero::detail::List<Peers*> const& members() const noexcept { return _members; }
 
     /// @brief Keeps a communicator that an exception destroys until another one of the family is
-    /// destroyed, unless it is the last: the handler of the exception can then tell the cause
+    /// destroyed, unless it is the last: the handler of the exception can then report the cause
     /// before this rank waits for its peers. Call it under the lock.
     /// @return whether it was kept
     [[nodiscard]] bool keep(std::shared_ptr<void> leaving);

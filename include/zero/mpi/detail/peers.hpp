@@ -75,8 +75,8 @@ struct Round {
 };
 
 /// @brief The peers of one rank: sends and receives without blocking, polls with the deadline and
-/// the failures of the family in one loop, exchanges heartbeats, and parts from the peers so
-/// that no transfer stays pending. Owns its MPI_Comm. `Collectives` uses it.
+/// the failures of the family in one loop, exchanges heartbeats, and leaves the group so that no
+/// transfer stays pending. Owns its MPI_Comm. `Collectives` uses it.
 ///
 /// Every transfer of data ends in one of three ways: it completes; after a failure the peer
 /// receives and discards it, which it does until this rank has said goodbye; or the peer is silent
@@ -94,7 +94,7 @@ public:
 
     ~Peers() { (void)close(); }
 
-    /// @brief Parts from the peers and frees the MPI_Comm; waits for them at most
+    /// @brief Leaves the group and frees the MPI_Comm; waits for the peers at most
     /// `Options::finish_time_out`, less what a failure has waited before. Returns false if a
     /// transfer stays pending: then the memory that it uses must not be freed. A no-op the second
     /// time.
@@ -106,7 +106,7 @@ public:
     [[nodiscard]] std::shared_ptr<Family> const& family() const noexcept { return _family; }
     [[nodiscard]] Round& round(std::size_t number) noexcept { return _rounds[number % 2]; }
 
-    /// @brief Gives the memory into which unwanted data are received; as large as any transfer.
+    /// @brief Sets the memory into which unwanted data is received; as large as any transfer.
     void discard_into(void* memory, std::size_t bytes) noexcept;
 
     /// @brief Begins a collective. @throws CommunicatorError if there was a failure
@@ -132,7 +132,7 @@ public:
     /// @brief Throws if there is a final failure. @throws Aborted, CollectiveMismatch
     void rethrow_failure();
 
-    /// @brief Promises the peers that nothing more is sent here. Does not wait; `close` does.
+    /// @brief Promises the peers that this rank sends nothing more. Does not wait; `close` does.
     void say_goodbye() noexcept;
 
     /// @brief Ends after the current exception: informs the peers, and waits until no transfer is
@@ -160,7 +160,7 @@ private:
 
     static constexpr unsigned turns_at_once = 16; ///< the first polls, without the clock
 
-    /// The time noted for a peer whose data arrived without a look at the clock. The next wait
+    /// The time noted for a peer whose data arrived while the clock was not read. The next wait
     /// replaces it with the time of its own start.
     static constexpr Clock::time_point before_next_wait = Clock::time_point::max();
 

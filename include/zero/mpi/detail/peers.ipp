@@ -102,7 +102,7 @@ ZERO_INLINE void Peers::begin(zero::detail::CallSignature::Words const& call) {
     hash ^= hash >> 32U;
     // Ranks that call different collectives do not receive one another's data.
     _tag = 1 + static_cast<int>(hash % static_cast<std::uint64_t>(_largest_tag));
-    if (_number % 8 == 0) { // as often as in a wait: a look costs as much as a small transfer
+    if (_number % 8 == 0) { // as often as in a wait: polling costs as much as a small transfer
         receive_messages();
     }
     throw_if_final();
@@ -200,7 +200,7 @@ ZERO_INLINE void Peers::finish(Round& round) {
     }
 }
 
-/// Ends a round. Notes that peers were heard of: their data are a sign of life.
+/// Ends a round. Notes that the peers whose data arrived are alive.
 ZERO_INLINE void Peers::end(Round& round, Clock::time_point now) noexcept {
     for (std::size_t request = 0; request < round.used; ++request) {
         if (round.is_receive[request] != 0) {
@@ -213,7 +213,7 @@ ZERO_INLINE void Peers::end(Round& round, Clock::time_point now) noexcept {
     round.is_reducing = false;
 }
 
-/// Gives the core to other threads. A rank that has waited for a while sleeps between its looks at
+/// Yields the core to other threads. A rank that has waited for a while sleeps between two polls of
 /// the network, because its peers may need the core to compute. MPI's own sums take many steps,
 /// each in a poll, so a rank does not sleep in them.
 ZERO_INLINE void Peers::pause(Clock::duration waited, bool is_reducing) {
@@ -322,8 +322,9 @@ ZERO_COLD_INLINE void Peers::part_after_failure() noexcept {
     }
 }
 
-/// Receives and discards until no own transfer is pending and, if `needs_goodbyes`, every peer has
-/// promised to send nothing more. Returns whether that was reached in what is left of the time.
+/// Receives and discards until no transfer of this rank is pending and, if `needs_goodbyes`, every
+/// peer has promised to send nothing more. Returns whether that was reached in what is left of the
+/// time.
 ZERO_COLD_INLINE bool Peers::drain(bool needs_goodbyes) noexcept {
     Clock::duration const limit = _finish_left;
     zero::detail::PolledTime time(_options.finish_time_out);
@@ -541,7 +542,7 @@ ZERO_INLINE bool Peers::is_pending(MPI_Request request) noexcept {
            && is_complete == 0;
 }
 
-/// Names the peers of which a transfer of the round is pending: those that are silent, if any is. A
+/// Names the peers with a pending transfer of the round: only the silent ones, if there are any. A
 /// peer that sends heartbeats waits as well.
 ZERO_COLD_INLINE std::string Peers::missing_peers(Round const& round) const {
     Clock::time_point const now = Clock::now();

@@ -21,7 +21,7 @@ inline bool is_rate(double value) noexcept {
 
 /// @brief Throws unless the options that Adam, AdamW and Lamb share are in range.
 /// @param policy the optimizer, for the message
-/// @throws InvalidArgument names the first option that is NaN or out of range
+/// @throws InvalidArgument naming the first option that is NaN or out of range
 void validate_adam(char const* policy, double beta1, double beta2, double epsilon,
                    double weight_decay);
 

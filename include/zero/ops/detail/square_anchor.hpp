@@ -10,7 +10,7 @@ namespace ZERO_NAMESPACE::ops::detail {
 /// @brief The anchor that lets loops add squares in double without rounding. Host and device
 /// share it.
 ///
-/// An accumulator t starts at `anchor`, and beside it a remainder r at 0. For each element x:
+/// An accumulator t starts at `anchor`, and a remainder r at 0. For each element x:
 ///
 ///     next = t + x * x;  taken = next - t;  r += x * x - taken;  t = next
 ///
@@ -28,7 +28,7 @@ namespace ZERO_NAMESPACE::ops::detail {
 ///
 /// Moving `offset` from t - anchor to the remainders makes both numbers non-negative, as
 /// `Inspection` needs them: one square is 2 * `offset` or more if the exponent of the largest
-/// magnitude is at least E - `deepest`, and that magnitude is no subnormal number.
+/// magnitude is at least E - `deepest`, and that magnitude is not subnormal.
 /// @tparam significant_bits p
 /// @tparam log2_terms log2 of the most squares that one accumulator takes
 /// @tparam log2_elements log2 of the most squares that all accumulators take together

@@ -33,8 +33,8 @@ public:
     /// @brief Keeps the failure and tells the peers. Any thread may call it.
     void fail(FailureKind kind, std::string_view cause, bool is_provisional) noexcept;
 
-    /// @brief Begins a collective. For the thread that runs the commands, as all functions below
-    /// are, except `throw_if_final`.
+    /// @brief Begins a collective. Only the thread that runs the commands may call it, and all
+    /// functions below except `throw_if_final`.
     void begin(zero::detail::CallSignature::Words const& call);
 
     /// @brief Returns a text about the collective that runs.

@@ -28,8 +28,8 @@ ZERO_COLD_INLINE GroupRecords::GroupRecords(c10::intrusive_ptr<c10d::Store> stor
     : _store(std::move(store)), _has_store(_store != nullptr), _rank(rank), _world(world) {
     with_store([&](c10d::Store& shared) {
         _prefix = zero::detail::text({"zero/", group, "/"});
-        // Every rank counts its communicators of this group, so all have the same number, and
-        // records of an earlier one are not found.
+        // Each rank counts the communicators that it makes from this group. The counts agree, so a
+        // communicator does not find the records of an earlier one.
         auto const number = shared.add(key("communicators of rank", rank), 1);
         _prefix = zero::detail::text({_prefix, number, '/'});
     });

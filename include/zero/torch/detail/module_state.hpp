@@ -77,7 +77,7 @@ at::Tensor scaled(Zero& engine, at::Tensor const& loss, char const* call, int ra
 }
 
 /// @brief Sets the module's buffers to rank 0's. Collective; waits.
-/// @throws InvalidArgument if a buffer is not contiguous, or lies on another device
+/// @throws InvalidArgument if a buffer is not contiguous, or is on another device
 template <class Communicator, class Queue>
 void broadcast_buffers(Communicator& communicator, ::torch::nn::Module const& module, Queue queue) {
     std::size_t number = 0;

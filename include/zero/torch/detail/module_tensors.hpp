@@ -22,7 +22,7 @@ namespace ZERO_NAMESPACE::torch::detail {
 struct ModuleTensor {
     at::Tensor tensor;
     std::string name;
-    std::vector<std::size_t> units{}; ///< ascending, each once
+    std::vector<std::size_t> units{}; ///< ascending, each once; a tied tensor has several
     bool is_trainable = true;
     std::optional<Update> update{}; ///< of its units, if it has two or more dimensions
     bool required_gradient = true;  ///< before `pause`

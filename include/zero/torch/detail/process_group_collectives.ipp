@@ -229,7 +229,7 @@ namespace ZERO_NAMESPACE::torch::detail {
 inline constexpr std::size_t most_process_group_scratch_bytes = std::size_t{1} << 30U;
 inline constexpr std::size_t least_process_group_scratch_bytes = 4096; ///< minimum per rank
 
-/// The time between two looks into the store while a rank waits.
+/// The time between two reads of the store while a rank waits.
 inline constexpr std::chrono::milliseconds time_between_looks{100};
 
 /// Returns a name that differs between the process groups of a store. Later versions of LibTorch

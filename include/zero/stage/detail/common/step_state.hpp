@@ -39,8 +39,8 @@ struct OrderAgreement {
         numbers[2] = order.is_changed ? 1 : 0;
     }
 
-    /// @brief Returns whether all ranks acquired and gathered units in the same order: the least
-    /// hash is the greatest.
+    /// @brief Returns whether all ranks acquired and gathered units in the same order: the smallest
+    /// hash equals the largest.
     [[nodiscard]] ZERO_HOST_DEVICE constexpr bool is_same() const noexcept {
         return numbers[0] == ~numbers[1];
     }
@@ -111,8 +111,8 @@ enum class GradientEvidence : std::int64_t {
     nothing = ops::Inspection::none        ///< no gradient was delivered
 };
 
-/// @brief One parameter group in backend memory, or one parameter if updates are counted for each;
-/// then only those of the current step are used. `StepControl` owns the arrays of them.
+/// @brief One parameter group in backend memory, or one parameter if updates are counted for each.
+/// A parameter uses only the members of the current step. `StepControl` owns the arrays of them.
 template <class Optimizer>
 struct GroupState {
     typename Optimizer::Options options{};

@@ -107,8 +107,8 @@ constexpr Conflict master_conflict() noexcept {
     }
 }
 
-/// @brief Returns the first such conflict in a model. Float parameters beside 16-bit ones are their
-/// own master weights, whatever the policy.
+/// @brief Returns the first such conflict in a model. Float parameters in a model with 16-bit ones
+/// are their own master weights, whatever the policy.
 template <MasterWeightsPolicy Policy, StorageType... Parameter>
 constexpr Conflict master_conflict_of_all() noexcept {
     if constexpr ((std::is_same_v<Parameter, float> && ...)) {

@@ -33,8 +33,8 @@ public:
     using Composition = Stage; ///< every policy, defaults included
     static constexpr int stage = Stage::stage;
 
-    /// @brief Checks the arguments, makes the layout, allocates everything, and takes over the
-    /// initial values. Collective; waits.
+    /// @brief Checks the arguments, makes the layout, allocates everything, and sets the initial
+    /// values. Collective; waits.
     /// @throws InvalidArgument (nothing was sent), LayoutMismatch, CommunicatorError
     AcceptedStage(Communicator& communicator, Registrations<Registration> parameters,
                   Options const& options = {});

@@ -19,7 +19,7 @@
 /// run on the host and on devices.
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Where the figures of a step lie in the memory of the backend. Null without an option.
+/// @brief Where the figures of a step are in the memory of the backend. Null without an option.
 ///
 /// The ranks sum `exchanged`: the sums of the inspection of all gradients, the number of zeros, and
 /// the sums of each group. The minima of `StepIntegers` follow, and under

@@ -22,7 +22,7 @@ namespace ZERO_NAMESPACE::detail {
 [[noreturn, gnu::cold]] void throw_report_overwritten(std::uint64_t serial, std::size_t kept);
 
 /// @throws NoGradients with the causes and their remedies
-/// @param is_zero whether the reported gradients lie in registered memory and are zero
+/// @param is_zero whether the reported gradients are in registered memory and are zero
 /// @param call the adapter's call that reports gradients; null: the engine's own calls
 [[noreturn, gnu::cold]] void throw_no_gradients(bool is_zero, char const* call, int rank);
 
@@ -41,13 +41,13 @@ namespace ZERO_NAMESPACE::detail {
 [[noreturn, gnu::cold]] void throw_exhausted(FlatLayout const& layout, StepReport const& report,
                                              int rank);
 
-/// @brief Answers steps that were skipped in a row: throws at `skip_limit`, and tells `on_skip` of
+/// @brief Answers steps that were skipped in a row: throws at `skip_limit`, and calls `on_skip` for
 /// the first one. `StepControl` owns it.
 ///
-/// The decision keeps to the limit where it runs (`DecideStep`), so nothing waits for the step that
-/// has just been enqueued. The watch looks at the report of the step before it, which is equal on
-/// every rank, so all ranks throw in the same `begin_step`. Without `on_skip` it looks only at a
-/// step that can have reached the limit: once in as many steps while none is skipped.
+/// `DecideStep` enforces the limit where it runs, so nothing waits for the step that has just been
+/// enqueued. The watch reads the report of the step before it, which is equal on every rank, so all
+/// ranks throw in the same `begin_step`. Without `on_skip` it reads only the report of a step that
+/// can have reached the limit: one in every `skip_limit` steps while none is skipped.
 ///
 /// The watch also keeps the host from running ahead where ranks share a process: before a step it
 /// waits for the step before the last one. Otherwise the full launch queue of one device could
@@ -69,9 +69,8 @@ public:
         expect_after(0, 0);
     }
 
-    /// @brief Chooses the next report to look at, after the step `serial` with this count of
-    /// skipped steps. @return the count, which is below the limit, so that a resumed run may try a
-    /// step
+    /// @brief Chooses the next report to read, after the step `serial` with this count of skipped
+    /// steps. @return the count, which is below the limit, so that a resumed run may try a step
     std::uint64_t expect_after(std::uint64_t serial, std::uint64_t count) noexcept {
         std::uint64_t const limit = _options->skip_limit;
         if (limit != 0 && count >= limit) {
@@ -96,8 +95,8 @@ public:
         _ends = {};
     }
 
-    /// @brief Looks at a report if one is due, at the beginning of a step. Waits for its step,
-    /// which is not the last one.
+    /// @brief Reads a report if one is due, at the beginning of a step. Waits for its step, which
+    /// is not the last one.
     /// @param serial number of the last step
     /// @throws TooManySkips on every rank; the count then starts again
     void answer(std::uint64_t serial) {
@@ -152,7 +151,7 @@ private:
     Queue _queue;
     StepState<Config>* _state;
     StepReports* _reports;
-    std::uint64_t _watched = no_step; ///< the step whose report is looked at next
+    std::uint64_t _watched = no_step; ///< the step whose report is read next
     std::optional<Event> _end{};      ///< its end, once it is enqueued
     std::array<Event, 2> _ends{}; ///< of the last two steps; complete unless ranks share a process
 };

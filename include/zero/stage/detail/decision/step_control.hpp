@@ -39,7 +39,7 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @brief The number of updates of one parameter, in backend memory, and its group.
 struct UpdateCount {
-    std::uint64_t missed = 0; ///< updates fewer than steps, modulo 2^64
+    std::uint64_t missed = 0; ///< steps minus updates, modulo 2^64
     std::uint64_t group = 0;  ///< index of the parameter group
 };
 
@@ -103,7 +103,7 @@ struct DecideParameters {
     }
 };
 
-/// @brief Makes the updates of every parameter as many as the steps.
+/// @brief Sets the updates of every parameter to the number of steps.
 struct ClearMissed {
     UpdateCount* counts;
     std::size_t parameters;
@@ -115,7 +115,7 @@ struct ClearMissed {
 };
 
 /// @brief Owns each parameter's number of updates and its row of hyper-parameters, in backend
-/// memory, from when the numbers may differ: `UnusedParameters::leave`, or states that were loaded
+/// memory, as soon as the numbers may differ: `UnusedParameters::leave`, or states that were loaded
 /// for some parameters only. Until then it allocates and enqueues nothing. `StepControl` owns it.
 template <class Config>
 class UpdateCounts {
@@ -170,7 +170,7 @@ public:
         }
     }
 
-    /// @brief Makes the updates of every parameter as many as the steps.
+    /// @brief Sets the updates of every parameter to the number of steps.
     void clear() {
         if (is_any()) {
             Backend::run(_queue, ClearMissed{_counts.data(), _counts.size()});
@@ -486,7 +486,7 @@ public:
     }
 
     /// @brief The same at the beginning of the second step, where memory that was cleared too late
-    /// or reported too early shows in the report of the first. A no-op if gradients lie elsewhere.
+    /// or reported too early shows in the report of the first. A no-op if gradients are elsewhere.
     void require_first_gradients(Queue compute) {
         if (_evidence == GradientEvidence::doubtful && _serial == 1) {
             require_gradients_at(Backend::record(compute));

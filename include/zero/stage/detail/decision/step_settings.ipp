@@ -84,7 +84,7 @@ ZERO_COLD_INLINE std::uint64_t StepSettings::hash(std::uint64_t begun,
 }
 
 ZERO_INLINE char const* RateText::of(double learning_rate, std::size_t micro_steps) noexcept {
-    if (learning_rate != _rate || micro_steps != _micro_steps) { // 17 digits tell all rates apart
+    if (learning_rate != _rate || micro_steps != _micro_steps) { // 17 digits distinguish all rates
         int const length = std::snprintf(_text.data(), _text.size(), "rate %.17g", learning_rate);
         auto at = static_cast<std::size_t>(length);
         if (micro_steps != 0) {

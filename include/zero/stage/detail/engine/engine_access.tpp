@@ -36,7 +36,7 @@ void* Engine<Config>::gradient_address(std::size_t unit, std::size_t parameter,
     return address;
 }
 
-/// @throws InvalidArgument if the parameter has another type than the one asked for
+/// @throws InvalidArgument if the parameter has a different type from the requested one
 template <class Config>
 void Engine<Config>::require_type(std::size_t parameter, std::size_t type) const {
     if (std::size_t const own = _layout.parameter(parameter).type; own != type) {
@@ -136,7 +136,7 @@ template <class Config>
     }
 }
 
-/// Asks the caller where its memory lies now.
+/// Asks the caller where its memory is now.
 template <class Config>
 [[gnu::cold]] void Engine<Config>::check_current_memory() const {
     for (std::size_t index = 0; index < _layout.parameters().size(); ++index) {

@@ -18,7 +18,7 @@
 #include "../registration/compared_options.hpp"
 #include "../registration/make_stage_layout.hpp"
 #include "../registration/validate_arguments.hpp"
-#include "refuse_live_handles.hpp"
+#include "end_with_live_handles.hpp"
 
 #include <exception>
 #include <memory>

@@ -76,7 +76,7 @@ public:
     void require_gradient_call(char const* call) const;
 
     /// @param is_only whether a step must have one micro-step
-    /// @param reduction says whether that is so because of `one_micro_step`
+    /// @param reduction says whether `one_micro_step` is the reason
     void require_may_begin_micro_step(bool is_only,
                                       GradientReductionOptions const& reduction) const;
 
@@ -154,7 +154,7 @@ public:
                                   char const* asked) const;
 
     /// @brief Returns the index of the first parameter without a gradient in this micro-step; the
-    /// number of parameters if there is none. In a unit with registered gradients, one that lies in
+    /// number of parameters if there is none. In a unit with registered gradients, one that is in
     /// the engine's memory must also have been asked for or handed over: its registration was
     /// probably forgotten.
     [[nodiscard]] std::size_t first_unused(Readiness const& readiness,

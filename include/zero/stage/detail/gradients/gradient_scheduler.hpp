@@ -334,7 +334,7 @@ public:
                 close(bucket);
             }
             _stores.of_bucket(bucket, [&](auto& store) { store.unclaim(bucket); });
-            // Also for caller-owned memory, whose writes need not have been reported.
+            // This includes caller-owned memory, whose writes need not have been reported.
             _writers.note(bucket, _queue, written);
         }
     }
@@ -357,8 +357,8 @@ private:
                                  [&](auto const& store) { return store.is_leased(bucket); });
     }
 
-    /// In memory of the engine: its address was taken, or it was handed over. Caller-owned: leased
-    /// or reported.
+    /// Whether a gradient may have been written: in the engine's memory if its address was taken or
+    /// it was handed over, in the caller's if it was leased or reported.
     [[nodiscard]] bool is_written(std::size_t parameter) const {
         return is_in_callers_memory(parameter)
                    ? _deliveries.is_begun(parameter) || _readiness.is_started(parameter)

@@ -95,14 +95,14 @@ public:
     /// @brief The caller-owned memory of a parameter's gradient, or null.
     [[nodiscard]] G* callers(std::size_t parameter) const noexcept { return _callers[parameter]; }
 
-    /// @brief Whether a gradient in the engine's memory lies in several buckets, so that it is
-    /// written as a whole behind the last of them, and copied into each before its reduction.
+    /// @brief Whether a gradient in the engine's memory is in several buckets, so that it is
+    /// written as a whole after the last of them, and copied into each before its reduction.
     [[nodiscard]] bool is_whole(std::size_t parameter) const noexcept {
         return !_wholes.empty() && _wholes[parameter] != 0;
     }
 
     /// @brief The memory to which the backward pass adds a parameter's gradient: caller-owned, or a
-    /// piece of an open bucket, or behind it. Null if the parameter is frozen or empty.
+    /// piece of an open bucket, or after it. Null if the parameter is frozen or empty.
     [[nodiscard]] G* gradient(std::size_t parameter) const {
         auto const& spec = _layout->parameter(parameter);
         if (_callers[parameter] != nullptr || !spec.trainable || spec.elements == 0) {
@@ -134,7 +134,7 @@ public:
     }
 
     /// @brief The address of element `index` of a bucket of reduced gradients. Unless they are
-    /// replicated, it must lie in this rank's extent.
+    /// replicated, it must be in this rank's extent.
     [[nodiscard]] A* reduced(std::size_t bucket, std::size_t index) const noexcept {
         return _sums.at(bucket, index);
     }
@@ -152,7 +152,7 @@ public:
 
     void close(std::size_t bucket, Event last_use) { _pool.close(bucket, std::move(last_use)); }
 
-    /// @brief Ends a step, whose update reads the sums until `updated`. Where they lie in the
+    /// @brief Ends a step, whose update reads the sums until `updated`. Where they are in the
     /// leases, the backward pass of the next step waits for it.
     void end_step(Event const& updated) {
         if (_sums_in_leases) {
@@ -166,7 +166,7 @@ public:
     template <class Chosen>
     void clear(std::size_t bucket, Queue writer, PieceIndices pieces, Chosen const& is_chosen) {
         auto const all = _layout->pieces(bucket);
-        std::size_t next = 0; // index behind the last chosen piece
+        std::size_t next = 0; // index after the last chosen piece
         Range pending{};
         for (std::size_t number = 0; number < pieces.size(); ++number) {
             Piece const& piece = all[pieces[number]];
@@ -245,7 +245,7 @@ public:
               [&](std::size_t parameter) { return !is_written(parameter); });
     }
 
-    /// @brief Takes over the source of a bucket: reduces it, or adds it to the accumulation buffer
+    /// @brief Consumes the source of a bucket: reduces it, or adds it to the accumulation buffer
     /// and reduces that in the last micro-step.
     void take(std::size_t bucket, bool is_first, bool is_last) {
         [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
@@ -283,7 +283,7 @@ private:
     }
 
     /// With poison: fills the memory of a bucket with NaN, which stays in the padding.
-    /// @param further elements behind those of the bucket
+    /// @param further elements after those of the bucket
     void poison_source(std::size_t bucket, Queue writer, G* memory, std::size_t further = 0) {
         if (_poison) {
             Backend::fill(writer, memory, _layout->elements(bucket) + further,
@@ -333,7 +333,7 @@ private:
         Backend::fill(_queue, _copied.data(), _copied.size(), G{});
     }
 
-    /// Lays whole gradients one behind the other, after the elements of their last buckets.
+    /// Places whole gradients one after the other, after the elements of their last buckets.
     [[gnu::cold]] void find_wholes() {
         for (std::size_t bucket = 0; bucket < _layout->trainable_buckets(); ++bucket) {
             std::size_t end = padded_size(_layout->elements(bucket));

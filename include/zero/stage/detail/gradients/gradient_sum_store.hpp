@@ -146,7 +146,7 @@ public:
     }
 
     /// @brief The address of element `index` of a bucket of reduced gradients. Unless they are
-    /// replicated, it must lie in this rank's extent.
+    /// replicated, it must be in this rank's extent.
     [[nodiscard]] A* at(std::size_t bucket, std::size_t index) const noexcept {
         return _sums_in_sources ? _sources[bucket] + index : _sum.at(bucket, index);
     }
@@ -164,7 +164,7 @@ public:
     }
 
     /// @brief Sums `source` over the ranks into the accumulation buffer: the whole bucket if
-    /// `is_whole` and gradients are replicated, otherwise the own extent. Collective.
+    /// `is_whole` and gradients are replicated, otherwise this rank's extent. Collective.
     template <class From>
     void reduce(std::size_t bucket, From* source, bool is_first, bool is_whole) {
         auto const cuts = _cuts.of(_layout->cuts(bucket));

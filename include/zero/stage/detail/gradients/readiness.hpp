@@ -149,7 +149,7 @@ public:
     }
 
     /// @brief Notes that the caller got the address of a gradient, or handed one over.
-    /// @param is_engines whether it lies in memory of the engine; otherwise this is a no-op
+    /// @param is_engines whether it is in memory of the engine; otherwise this is a no-op
     void take(std::size_t parameter, bool is_engines = true) noexcept {
         if (is_engines) {
             _is_taken[parameter] = true;

@@ -1,5 +1,9 @@
 #pragma once
 
+/// @file
+/// @brief Leases the memory that buckets in flight share. `layout/lease_plan.hpp` decides how much
+/// memory that is and where each bucket is; a pool decides who has it now.
+
 #include "../../../backend/fence.hpp"
 #include "../../../core/buffer.hpp"
 #include "../../../core/detail/light_std.hpp"

@@ -11,7 +11,7 @@
 #include "../../../layout/piece.hpp"
 #include "../../../policy/master_weights_policy.hpp"
 #include "../common/engine_context.hpp"
-#include "../common/enqueue_limit.hpp"
+#include "../common/set_up_backlog.hpp"
 #include "../memory/placed_buffer.hpp"
 
 #include <cstddef>
@@ -129,7 +129,7 @@ public:
     static constexpr std::size_t bytes_per_block = block_elements / 8;
 
     [[gnu::cold]] explicit MasterWeightStore(TypeContext<Config> const& context)
-        : _queue(context.queue), _poison(context.options->poison), _limit(context.queue),
+        : _queue(context.queue), _poison(context.options->poison), _backlog(context.queue),
           _remainder(placed_for_optimizer<std::uint16_t>(context, BufferKind::master_weights)),
           _rounded_up(*context.layout, context.type, context.rank(), context.row.optimizer_state,
                       bytes_per_block, *context.memory, BufferKind::master_weights) {
@@ -153,7 +153,7 @@ public:
         for (auto const& slice : slices) {
             Backend::fill(_queue, slice.remainder, slice.elements, std::uint16_t{0});
             Backend::fill(_queue, slice.rounded_up, (slice.elements + 7) / 8, std::uint8_t{0});
-            _limit.count();
+            _backlog.count();
         }
     }
 
@@ -175,7 +175,7 @@ private:
 
     Queue _queue;
     bool _poison;
-    EnqueueLimit<Backend> _limit;
+    SetUpBacklog<Backend> _backlog;
     PlacedBuffer<std::uint16_t> _remainder;
     PerBlockBuffer<std::uint8_t> _rounded_up;
 };

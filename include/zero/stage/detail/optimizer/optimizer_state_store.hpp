@@ -10,7 +10,7 @@
 #include "../../../ops/block_scale.hpp"
 #include "../common/drain.hpp"
 #include "../common/engine_context.hpp"
-#include "../common/enqueue_limit.hpp"
+#include "../common/set_up_backlog.hpp"
 #include "../memory/placed_buffer.hpp"
 
 #include <array>
@@ -42,7 +42,7 @@ public:
 
     [[gnu::cold]] explicit OptimizerStateStore(TypeContext<Config> const& context)
         : _layout(context.layout), _queue(context.queue), _poison(context.options->poison),
-          _limit(context.queue), _drain(context.queue) {
+          _backlog(context.queue), _drain(context.queue) {
         float const unset = _poison ? std::numeric_limits<float>::quiet_NaN() : 0.0F;
         for (auto& state : _states) {
             state = placed_for_optimizer<S>(context, BufferKind::optimizer_state);
@@ -65,7 +65,7 @@ public:
             at.states[state] = _states[state].at(bucket, piece.bucket_begin);
             if (_poison) { // what remains poisoned is padding
                 Backend::fill(_queue, at.states[state], piece.elements, S{});
-                _limit.count();
+                _backlog.count();
             }
             if constexpr (is_scaled) {
                 at.scales[state] = _scales[state].take(piece.elements);
@@ -88,7 +88,7 @@ private:
     FlatLayout const* _layout;
     Queue _queue;
     bool _poison;
-    EnqueueLimit<Backend> _limit;
+    SetUpBacklog<Backend> _backlog;
     std::array<PlacedBuffer<S>, states> _states;
     std::array<PerBlockBuffer<float>, is_scaled ? states : 0> _scales;
     Drain<Backend> _drain; ///< an allocation may fail when commands already use earlier buffers

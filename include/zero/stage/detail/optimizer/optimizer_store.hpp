@@ -230,23 +230,23 @@ public:
     /// @brief Sets the master weights to the current parameters.
     void copy_parameters_to_master() { _master.take_over(_slices.slices()); }
 
-    /// @brief Adds the own extents of all buckets to an inspection.
+    /// @brief Adds this rank's extents of all buckets to an inspection.
     void inspect(ops::Inspection* result) const {
         Backend::inspect(_queue, _inspected.all(), result);
     }
 
-    /// @brief Adds the own extents of all buckets to the norms of their groups
+    /// @brief Adds this rank's extents of all buckets to the norms of their groups
     /// (`ReportOptions::group_norms`, or a group that is left out of clipping).
     void add_to_group_norms(ops::NormSum* norms) const {
         Backend::add_to_norms(_queue, _grouped.all(), NormKind::l2, norms);
     }
 
-    /// @brief Adds the number of zeros in the own extents of all buckets.
+    /// @brief Adds to `count` the number of zeros in this rank's extents of all buckets.
     void count_zeros(std::int64_t* count) const {
         Backend::count_zeros(_queue, _inspected.all(), count);
     }
 
-    /// @brief Updates the own slices of one bucket.
+    /// @brief Updates this rank's slices of one bucket.
     /// @param groups the rows that slices name, as `StepControl::rows`
     void update(std::size_t bucket, GroupState<Optimizer> const* groups,
                 UpdateDecision const* decision) const {
@@ -255,7 +255,8 @@ public:
             _queue, _slices.range(first, _first_slice[bucket + 1] - first), groups, decision);
     }
 
-    /// @brief Updates all own slices, by one command for each tile (`update_tile_elements`).
+    /// @brief Updates all slices of this rank, by one command for each tile
+    /// (`update_tile_elements`).
     void update_all(GroupState<Optimizer> const* groups, UpdateDecision const* decision) const {
         for (std::size_t tile = 0; tile + 1 < _tiles.size(); ++tile) {
             Backend::template update<Optimizer>(
@@ -296,8 +297,7 @@ public:
         round_masters();
     }
 
-    /// @brief Makes the slices name parameters instead of groups. Nothing may be enqueued that uses
-    /// them.
+    /// @brief Makes the slices name parameters instead of groups. No pending command may use them.
     [[gnu::cold]] void count_by_parameter(MemoryResource& memory) {
         List<Slice> slices(as_span(_slices.slices()));
         for (std::size_t index = 0; index < slices.size(); ++index) {
@@ -321,8 +321,8 @@ public:
         }
     }
 
-    /// @brief Rounds copied master weights to the parameters, after those have taken over the
-    /// values that a visitor wrote. The queue must be drained.
+    /// @brief Rounds copied master weights to the parameters. A value that a visitor wrote replaces
+    /// its master weight first. The queue must be drained.
     void publish_masters() {
         if constexpr (notes_writes) {
             _written.take_over_values();

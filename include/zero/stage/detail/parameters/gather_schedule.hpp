@@ -113,16 +113,17 @@ private:
     bool _is_following = false; ///< this micro-step has not left the recorded order
     bool _is_complete = false;  ///< the order was recorded until the end of a micro-step
     Hash _hash{};               ///< acquisitions of the step
-    Hash _gathers{}; ///< its gathers; apart, because a gather may be put off over an acquisition
+    Hash _gathers{}; ///< its gathers; separate, because a gather may be postponed past an
+                     ///< acquisition
     std::uint64_t _gathers_before = Hash{}.value(); ///< the same of the step before
 };
 
 /// @brief Decides which buckets of sharded parameters are gathered in advance, which stay gathered
 /// after their use, and which are freed first. Counts gathers and acquisitions for the TraceReport.
 ///
-/// A member of the ParameterScheduler, which gathers and frees as it says and reports each change.
+/// A member of the ParameterScheduler, which gathers and frees accordingly and reports each change.
 /// It depends on no element type and sends nothing. Every decision follows from the options and
-/// from the acquisitions of this rank, so ranks with equal acquisitions decide alike.
+/// from the acquisitions of this rank, so ranks with equal acquisitions make equal decisions.
 class GatherSchedule {
 public:
     static constexpr std::size_t none = GatherOrder::none;
@@ -192,7 +193,7 @@ public:
     /// again only after the next acquisition.
     [[nodiscard]] std::size_t next_ahead() noexcept;
 
-    /// @brief Starts the search of `next_ahead` behind the last acquisition again.
+    /// @brief Restarts the search of `next_ahead` after the last acquisition.
     void restart_ahead() noexcept { _ahead = _position == none ? 0 : _position + 1; }
     /// @}
 
@@ -258,7 +259,7 @@ public:
     /// recorded one.
     [[nodiscard, gnu::cold]] std::string acquisition_text(std::size_t unit) const;
 
-    /// @brief Takes over what does not depend on the layout: the order and the counts.
+    /// @brief Copies what does not depend on the layout: the order and the counts.
     void continue_from(GatherSchedule& other);
     /// @}
 

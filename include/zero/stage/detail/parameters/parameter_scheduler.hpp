@@ -124,9 +124,9 @@ public:
         }
     }
 
-    /// @brief Gathers in advance what an acquisition put off because the unit before it was held.
-    /// Other ranks may have released that unit earlier, and gathered then. So it is called before
-    /// anything else is sent, and the gathers of all ranks have one order. Collective.
+    /// @brief Gathers in advance what an acquisition postponed because the unit before it was held.
+    /// Other ranks may have released that unit earlier, and gathered then. It is therefore called
+    /// before anything else is sent, so the gathers of all ranks have one order. Collective.
     void gather_deferred() {
         if (std::exchange(_is_deferred, false)) {
             _schedule.restart_ahead();
@@ -145,7 +145,8 @@ public:
         if (_row.shards_parameters()) {
             forget_holder(unit, reader);
             for (std::size_t const bucket : _layout->unit_buckets(unit)) {
-                // While gathers are put off, the last unit keeps its memory, as on the other ranks.
+                // While gathers are postponed, the last unit keeps its memory, as on the other
+                // ranks.
                 bool const is_over =
                     _schedule.release(bucket) && !(_is_deferred && _schedule.is_last(bucket));
                 if (_schedule.is_used(bucket)) {
@@ -261,8 +262,8 @@ public:
         }
     }
 
-    /// @brief Takes over what does not depend on the layout: readers, the order of acquisitions and
-    /// its counts. The next step then allocates no more than it would have under `other`.
+    /// @brief Copies what does not depend on the layout: readers, the order of acquisitions and its
+    /// counts. The next step then allocates no more than it would have under `other`.
     void continue_from(ParameterScheduler& other) {
         _readers = std::move(other._readers);
         _schedule.continue_from(other._schedule);
@@ -330,8 +331,8 @@ private:
     }
 
     /// Gathers a bucket again that the last acquisition used and still holds: a rank that has
-    /// released it gathers it now. It receives the bits that it has, in the same place, and no
-    /// holder reads meanwhile.
+    /// released it gathers it now. It receives the bits that it has, in the same place; the readers
+    /// of its holders wait for it.
     void gather_again(std::size_t bucket, char const* context) {
         for (Holder const& holder : _holders) {
             Backend::wait(_queue, Backend::record(holder.queue), Fence::weights_read);

@@ -17,7 +17,7 @@
 #include "../common/bucket_scope.hpp"
 #include "../common/drain.hpp"
 #include "../common/engine_context.hpp"
-#include "../common/enqueue_limit.hpp"
+#include "../common/set_up_backlog.hpp"
 #include "../memory/bucket_copies.hpp"
 #include "../memory/bucket_pool.hpp"
 #include "../memory/placed_buffer.hpp"
@@ -97,7 +97,7 @@ public:
                            slice(bucket, own));
             } else if (_poison) {
                 Backend::fill(_queue, slice(bucket, own), own.elements, T{});
-                _limit.count();
+                _backlog.count();
             }
         });
     }
@@ -243,7 +243,7 @@ private:
           _storage(context.options->storage), _poison(context.options->poison),
           _has_copy_leases(context.row.reduced_gradients == Placement::sharded),
           _pool(leases, *context.memory, BufferKind::parameter_leases),
-          _full(context.parameters.size()), _cuts(_layout->world()), _limit(context.queue),
+          _full(context.parameters.size()), _cuts(_layout->world()), _backlog(context.queue),
           _drain(context.queue) {
         if constexpr (std::is_same_v<T, typename Config::Parameter>) { // a block holds one type
             _block = context.options->adopted_block.data();
@@ -349,10 +349,10 @@ private:
         } else if (parameter.initial != nullptr) {
             Backend::copy_bytes(_queue, out, parameter.initial,
                                 parameter.spec.elements * sizeof(T));
-            _limit.count();
+            _backlog.count();
         } else if (_poison) { // no values were registered: they are zero
             Backend::fill(_queue, out, parameter.spec.elements, T{});
-            _limit.count();
+            _backlog.count();
         }
     }
 
@@ -390,11 +390,11 @@ private:
     PlacedBuffer<T> _placed;
     List<T*> _full; ///< per parameter: replicated values
     CutList _cuts;  ///< cuts of the bucket that is sent
-    /// Pieces and own slices of buckets that are copied between a lease and caller-owned memory,
-    /// because they cannot be communicated in place.
+    /// Pieces of buckets, and this rank's slices, that are copied between a lease and caller-owned
+    /// memory because they cannot be communicated in place.
     BucketCopies<T, Backend> _pieces;
     BucketCopies<T, Backend> _owned;
-    EnqueueLimit<Backend> _limit;
+    SetUpBacklog<Backend> _backlog;
     Drain<Backend> _drain;
 };
 

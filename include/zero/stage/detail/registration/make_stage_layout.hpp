@@ -27,7 +27,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Marks all gradients as `GradientMemory::block` if each lies as far from one address as
+/// @brief Marks all gradients as `GradientMemory::block` if each is as far from one address as
 /// its parameter from the start of the adopted block; otherwise changes nothing.
 /// @param offsets offset of each parameter in the adopted block, in elements
 /// @param element_bytes bytes of a gradient element
@@ -38,12 +38,12 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @brief Returns the offset of each parameter in the adopted block, in elements.
 /// @param elements length of the block, @param element_bytes size of each
-/// @throws InvalidArgument naming a parameter that lies outside
+/// @throws InvalidArgument naming a parameter that is outside
 [[gnu::cold]] std::vector<std::size_t> offsets_in_block(std::span<AnyParameter const> parameters,
                                                         void const* block, std::size_t elements,
                                                         std::size_t element_bytes);
 
-/// @brief Returns how many elements of the adopted block lie in no parameter, and the first of
+/// @brief Returns how many elements of the adopted block are in no parameter, and the first of
 /// them; empty if there are none. Gaps are allowed, but a wrong size makes one too.
 /// @param offsets the result of `offsets_in_block`
 [[gnu::cold]] std::string uncovered_text(FlatLayout const& layout,
@@ -151,7 +151,7 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
     return finish(make_layout<Partitioner, Bucketer>(std::move(specs), geometry, options.bucketer));
 }
 
-/// @brief Requires that a parameter's memory lies where it was registered and has its size.
+/// @brief Requires that a parameter's memory is where it was registered and has its size.
 /// @param registered null pointers where no memory was registered
 /// @throws InvalidArgument naming the parameter, both addresses, the rank and the remedy
 void require_same_memory(ParameterSpec const& spec, CurrentMemory const& registered,

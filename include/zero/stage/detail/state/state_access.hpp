@@ -44,7 +44,7 @@ template <class Config, class Types>
             });
         }
     }
-    // Frozen parameters of an adopted block lie in no bucket.
+    // Frozen parameters of an adopted block are in no bucket.
     for (std::size_t parameter = 0; parameter < layout.parameters().size(); ++parameter) {
         auto const& spec = layout.parameter(parameter);
         if (spec.type == type && spec.elements != 0 && layout.parameter_pieces(parameter).empty()) {
@@ -180,7 +180,7 @@ public:
             if (!_engine->context({}).row.shards_optimizer() && communicator().size() != 1) {
                 broadcast_weights();
             }
-            _engine->publish_all();
+            _engine->publish_all([](std::size_t /*bucket*/) {});
             wait_for_collectives(*_engine->_communicator, _engine->_queue);
         });
     }

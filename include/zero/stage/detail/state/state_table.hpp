@@ -76,7 +76,7 @@ struct HeldArray {
     [[gnu::cold]] [[nodiscard]] List<HeldSlice> by_parameter() const;
 
     /// @brief Returns where each rank's slice of a parameter ends, in bytes: W + 1 offsets. The
-    /// parameter must lie in one bucket.
+    /// parameter must be in one bucket.
     [[gnu::cold]] [[nodiscard]] std::vector<std::size_t> byte_cuts(FlatLayout const& layout,
                                                                    std::size_t parameter) const;
 };
@@ -85,7 +85,7 @@ struct HeldArray {
 /// stored in: master weights, split or block-scaled, in memory of the host or of a device.
 ///
 /// A view of the arrays of one layout. It depends on no element type, so it is compiled once.
-/// `TrainingState` and checkpoints use it. Nothing may use the memory meanwhile.
+/// `TrainingState` and checkpoints use it. Nothing else may use the memory during a call.
 class StateTable {
 public:
     /// Copies bytes between the host and the memory of the state, and waits: `(to, from, bytes)`.
@@ -113,7 +113,7 @@ public:
               float* out) const;
 
     /// @brief Writes those elements of `range` that this rank holds, rounded to the stored types. A
-    /// weight is written to master weights and parameters. Blocks that share a scale must lie in
+    /// weight is written to master weights and parameters. Blocks that share a scale must be in
     /// the range as a whole.
     /// @param values one per element of `range`
     void store(ArrayKind kind, std::size_t state, std::size_t parameter, Range range, Copy copy,

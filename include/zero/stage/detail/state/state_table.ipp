@@ -282,7 +282,7 @@ ZERO_COLD_INLINE std::size_t HeldArray::largest(FlatLayout const& layout) const 
     return most;
 }
 
-/// Whether `slice` lies before `other` in the same parameter.
+/// Whether `slice` is before `other` in the same parameter.
 ZERO_COLD_INLINE bool precedes(HeldSlice const& slice, HeldSlice const& other) {
     return slice.parameter == other.parameter && slice.begin < other.begin;
 }

@@ -6,17 +6,17 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Waits for a queue after every `most` commands of a loop over parameters, so that the
-/// number of parameters is not limited by the capacity of the queue.
+/// @brief Bounds the commands that a set-up loop over parameters leaves pending: waits for the
+/// queue after every `most` of them. A model may then have more parameters than a queue has room.
 ///
-/// For construction, which waits anyway; a step does not wait. It cannot deadlock, because commands
+/// Only construction uses it, because a step must not wait. It cannot deadlock, because commands
 /// depend only on commands that were enqueued before them.
 template <class Backend>
-class EnqueueLimit {
+class SetUpBacklog {
 public:
     static constexpr std::size_t most = 256; ///< commands pending because of the loop
 
-    explicit EnqueueLimit(typename Backend::Queue queue) noexcept : _queue(queue) {}
+    explicit SetUpBacklog(typename Backend::Queue queue) noexcept : _queue(queue) {}
 
     /// @brief Call it after each command of the loop.
     [[gnu::cold]] void count() {
