@@ -28,6 +28,15 @@ struct SumOfPack {
     long long first_index; ///< index of the first of them
     Sum* sum;
 
+    /// A pack of 16-bit numbers is one load of 16 bytes, too little in flight for the memory.
+    static constexpr bool loads_ahead = sizeof(A) == 2;
+    __device__ Pack<A> load(std::size_t index) const { return Pack<A>::load(values + index); }
+    __device__ void add(Pack<A> const& pack, std::size_t index) const {
+        float x[pack_elements];
+        operands_of(pack, x);
+        sum->template add<1>(x, first_index + static_cast<long long>(index));
+    }
+
     template <bool whole>
     __device__ void operator()(std::size_t index, std::size_t count) const {
         float x[pack_elements];

@@ -145,6 +145,17 @@ __device__ inline void load_floats(T const* from, std::size_t count,
     }
 }
 
+/// @brief Converts the elements of a pack to operands of arithmetic.
+template <class T>
+__device__ inline void operands_of(Pack<T> const& pack, float (&values)[pack_elements]) {
+    T stored[pack_elements];
+    pack.get(stored);
+#pragma unroll
+    for (std::size_t i = 0; i < pack_elements; ++i) {
+        values[i] = to_operand(stored[i]);
+    }
+}
+
 /// @brief Reads up to eight operands of arithmetic.
 template <bool whole, class T>
 __device__ inline void load_operands(T const* from, std::size_t count,
@@ -183,6 +194,17 @@ __device__ inline void end_main_loop() {
     asm volatile("// zero: main loop ends" ::: "memory");
 }
 
+/// @brief Whether `for_packs` loads the packs of a body ahead: it has `static constexpr bool
+/// loads_ahead = true`, `load(index)`, and `add(pack, index)` in place of a call with `whole` true.
+template <class Body>
+inline constexpr bool loads_ahead = [] {
+    if constexpr (requires { Body::loads_ahead; }) {
+        return Body::loads_ahead;
+    } else {
+        return false;
+    }
+}();
+
 /// @brief Calls `body.template operator()<whole>(index, count)` for all of [0, elements). If
 /// `is_aligned`, calls with `whole` true take the packs. Calls with `whole` false take the rest, or
 /// everything: up to eight elements from `index` on, `stride<false>` apart.
@@ -202,9 +224,23 @@ __device__ inline void for_packs(std::size_t elements, bool is_aligned, Body con
     if constexpr (marked) {
         begin_main_loop();
     }
-    for (Index i = threadIdx.x * static_cast<Index>(pack_elements); i < whole;
-         i += round_elements) {
-        body.template operator()<true>(i, pack_elements);
+    Index i = threadIdx.x * static_cast<Index>(pack_elements);
+    if constexpr (loads_ahead<Body>) { // memory works on the next pack while the body computes
+        auto next = decltype(body.load(i)){};
+        if (i < whole) {
+            next = body.load(i);
+        }
+        for (; i < whole; i += round_elements) {
+            auto const pack = next;
+            if (i + round_elements < whole) {
+                next = body.load(i + round_elements);
+            }
+            body.add(pack, i);
+        }
+    } else {
+        for (; i < whole; i += round_elements) {
+            body.template operator()<true>(i, pack_elements);
+        }
     }
     if constexpr (marked) {
         end_main_loop();
@@ -214,9 +250,9 @@ __device__ inline void for_packs(std::size_t elements, bool is_aligned, Body con
     for (unsigned first = static_cast<unsigned>(whole)
                           + (threadIdx.x - lane) * static_cast<unsigned>(pack_elements);
          first < last; first += static_cast<unsigned>(round_elements)) {
-        unsigned const i = first + lane;
-        unsigned const rows = i < last ? (last - i + warp_threads - 1) / warp_threads : 0;
-        body.template operator()<false>(i, rows < pack_elements ? rows : pack_elements);
+        unsigned const at = first + lane;
+        unsigned const rows = at < last ? (last - at + warp_threads - 1) / warp_threads : 0;
+        body.template operator()<false>(at, rows < pack_elements ? rows : pack_elements);
     }
 }
 
