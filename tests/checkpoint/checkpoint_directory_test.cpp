@@ -5,6 +5,7 @@
 
 #include <zero/checkpoint/checkpoint_directory.hpp>
 #include <zero/checkpoint/checkpoint_error.hpp>
+#include <zero/checkpoint/detail/file.hpp>
 #include <zero/checkpoint/manifest.hpp>
 
 #include <csignal>
@@ -322,6 +323,14 @@ TEST_CASE("Neither a folder of the user is replaced nor an incomplete checkpoint
     CHECK_FALSE(directory.latest());
     CHECK_THROWS_WITH(CheckpointDirectory(folder / "mine/file").begin("x"),
                       contains_text((folder / "mine/file").string()));
+}
+
+TEST_CASE("A folder that cannot be made durable is named, with the operation that failed") {
+    TemporaryFolder const folder;
+    CHECK_NOTHROW(detail::sync_folder(folder.path()));
+    CHECK_THROWS_WITH(detail::sync_folder(folder / "missing"),
+                      contains_text((folder / "missing").string())
+                          && contains_text("opening the folder") && contains_text("No such file"));
 }
 
 TEST_CASE("A disk that is full while a file is written publishes nothing") {

@@ -210,6 +210,8 @@ TEST_CASE("What is no regular file is refused, and a pipe is not waited for") {
     check_refused(folder / "missing", "No such file");
     set_content(folder / "empty", "");
     check_refused(folder / "empty", "less than 8 bytes");
+    set_content(folder / "length", std::string(8, '\xff')); // and no header
+    check_refused(folder / "length", "its header would have 18446744073709551615 bytes");
 }
 
 } // namespace zero::test::damaged_file_test

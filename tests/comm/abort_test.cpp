@@ -4,6 +4,7 @@
 #include "host/queue_kinds.hpp"
 #include "report.hpp"
 
+#include <zero/comm/detail/failure_record.hpp>
 #include <zero/comm/detail/run_threads.hpp>
 #include <zero/comm/run_ranks.hpp>
 
@@ -180,6 +181,23 @@ TEST_CASE("The first cause is kept, and a new group works") {
     }
     auto other = LoopbackCommunicator::make_group(1, options);
     CHECK_NOTHROW(meet(other[0], queue));
+}
+
+TEST_CASE("A record keeps its first cause; only a final cause replaces a provisional one") {
+    using detail::FailureKind;
+    detail::FailureRecord record;
+    CHECK_FALSE(record.has_failed());
+    record.fail(FailureKind::aborted, "an engine was destroyed", true);
+    record.fail(FailureKind::mismatch, "another engine was destroyed", true);
+    CHECK(record.cause() == "an engine was destroyed");
+    CHECK(record.is_provisional());
+    record.fail(FailureKind::mismatch, "the real cause", false);
+    record.fail(FailureKind::aborted, "a later cause", false);
+    record.fail(FailureKind::aborted, "a later provisional cause", true);
+    CHECK(record.cause() == "the real cause");
+    CHECK(record.kind() == FailureKind::mismatch);
+    CHECK(record.is_final());
+    CHECK(record.has_failed());
 }
 
 TEST_CASE("A provisional cause is replaced by a better one and counts if there is none") {

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace zero::test::decorators_test {
@@ -135,6 +136,21 @@ TEMPLATE_TEST_CASE(
     CHECK(offers<Hierarchical<Plain, TestType>>() == with(offers<Plain>(), of_two_levels));
     CHECK(offers<Hierarchical<TestType, Plain>>() == with(offers<Plain>(), of_two_levels));
     STATIC_REQUIRE(Communicator<Timed<TestType>> && Communicator<Checked<Recording<TestType>>>);
+}
+
+TEST_CASE("An abort through a decorator is final unless the caller calls it provisional") {
+    struct Aborts : Plain {
+        bool is_provisional = true;
+        void abort(std::string_view /*cause*/, bool provisional = false) noexcept {
+            is_provisional = provisional;
+        }
+    };
+    Aborts inner;
+    Recording<Aborts> decorated(inner);
+    decorated.abort("a cause");
+    CHECK_FALSE(inner.is_provisional);
+    decorated.abort("a cause", true);
+    CHECK(inner.is_provisional);
 }
 
 TEST_CASE("A timeline shows a collective under the purpose of its tag, and without one under that "

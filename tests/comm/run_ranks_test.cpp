@@ -4,11 +4,16 @@
 #include <zero/comm/run_ranks.hpp>
 #include <zero/host/inline_queue.hpp>
 
+#include <pthread.h>
+
 #include <atomic>
+#include <cstddef>
+#include <exception>
 #include <mutex>
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 
 namespace zero::test::run_ranks_test {
@@ -55,6 +60,27 @@ TEST_CASE("The cause is rethrown with its type, not the Aborted of the others") 
                         std::domain_error);
     }
 }
+
+#if defined(__GLIBC__)
+TEST_CASE("If a rank cannot be started, the caller gets the system's error") {
+    // No address space is left for a stack of 2^47 bytes.
+    pthread_attr_t usual;
+    REQUIRE(pthread_getattr_default_np(&usual) == 0);
+    pthread_attr_t huge;
+    REQUIRE(pthread_attr_init(&huge) == 0);
+    REQUIRE(pthread_attr_setstacksize(&huge, std::size_t{1} << 47U) == 0);
+    REQUIRE(pthread_setattr_default_np(&huge) == 0);
+    bool is_refused = false;
+    try {
+        run_ranks(2, [](LoopbackCommunicator& communicator) { meet(communicator); });
+    } catch (std::system_error const&) {
+        is_refused = true;
+    } catch (std::exception const&) { // checked below, with the usual stacks
+    }
+    REQUIRE(pthread_setattr_default_np(&usual) == 0);
+    CHECK(is_refused);
+}
+#endif
 
 TEST_CASE("A cause also counts when it is stored after its consequences") {
     std::atomic<int> released{0};

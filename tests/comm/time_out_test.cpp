@@ -1,5 +1,6 @@
 #include "report.hpp"
 
+#include <zero/comm/detail/polled_time.hpp>
 #include <zero/comm/detail/rendezvous.hpp>
 #include <zero/comm/detail/run_threads.hpp>
 #include <zero/comm/run_ranks.hpp>
@@ -117,6 +118,18 @@ TEST_CASE("A time-out must be positive and may be longer than any clock") {
                                     meet(communicator);
                                 }
                             }));
+}
+
+TEST_CASE("A pause counts as a quarter of the time-out, so the fourth poll after one ends it") {
+    using std::chrono::milliseconds;
+    detail::PolledTime time(milliseconds(800));
+    CHECK(time.slice() == milliseconds(100));
+    auto now = detail::PolledTime::Clock::now();
+    for (int pause = 1; pause <= 4; ++pause) {
+        now += std::chrono::hours(1);
+        CHECK(time.poll(now) == (pause == 4));
+        CHECK(time.waited() == pause * milliseconds(200));
+    }
 }
 
 TEST_CASE("A rank whose time-out ended sleeps while it waits for a better cause of an abort") {

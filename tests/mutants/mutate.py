@@ -7,8 +7,8 @@ It is made in a copy of include/, and the test files of its header are compiled 
     killed            a test fails, crashes, or exceeds the time limit;
     does not compile  the type system or a static_assert refused it;
     survived          every test file that was tried passes: write an assertion that fails, or know why the change is equivalent.
-The tests of a header are the first `--most` whose translation unit contains it, of its files in TESTS, those with its stem in their name and those that include it; if
-there are none, those of its folder in GENERAL. The run is not part of the test suite: it takes 5 to 60 s a mutant. Linux, g++ or clang++, Catch2 2, libxxhash.
+The tests of a header are the first `--most` whose translation unit contains it, of its files in TESTS, those with its stem in their name, those that include
+it, and those of its folder in GENERAL. The run is not part of the test suite: it takes 5 to 60 s a mutant. Linux, g++ or clang++, Catch2 2, libxxhash.
 """
 
 import argparse
@@ -38,7 +38,8 @@ TESTS = {
     "collectives": ["mpi/conformance_ranks", "mpi/enqueue_ranks"], "compared_options": ["stage/settings_agreement"], "count_blocks": ["layout/sizes"],
     "decide_step": ["stage/no_gradients", "stage/skip_limit"], "decorator": ["comm/decorators"], "family": ["mpi/communicator_ranks"],
     "file": ["checkpoint/safetensors_writer", "checkpoint/damaged_file"], "file_job": ["checkpoint/checkpoint_saver", "checkpoint/slow_files"],
-    "flat_layout": ["layout/piece_position", "layout/sizes", "layout/hash", "layout/range"], "flight": ["comm/integers_together", "comm/hierarchical"],
+    "flat_layout": ["layout/piece_position", "layout/sizes", "layout/hash", "layout/range"], "failure_record": ["comm/abort", "mpi/communicator_ranks"], "flight": ["mpi/conformance_ranks", "mpi/enqueue_ranks"],
+    "flights": ["mpi/enqueue_ranks"], "polled_time": ["comm/time_out"],
     "gather_order": ["layout/gather_plan", "layout/traffic"], "gather_schedule": ["stage/gather_limits", "stage/prefetch", "stage/order_agreement"],
     "gradient_norms": ["stage/gradient_norms", "stage/report_figures"], "gradient_scheduler": ["stage/protocol", "stage/several_queues", "stage/no_gradients"],
     "gradient_store": ["stage/unzeroed_gradients", "stage/callers_memory", "stage/full_gradient"],
@@ -123,16 +124,18 @@ class Tests:
             print(done.stderr, file=sys.stderr)
         return done.returncode == 0
 
+    def compiler_of(self, test):
+        return "mpicxx" if "/mpi/" in test else self.options.compiler
+
     def outcome(self, test):
         """'passes', 'fails', 'hangs' or 'does not compile'."""
-        program, is_mpi = os.path.join(self.options.copy, "test"), "/mpi/" in test
-        compiler = ["mpicxx"] if is_mpi else [self.options.compiler]
-        if not self.compiles([*compiler, *self.flags, "-c", test, "-o", program + ".o"]):
+        program, compiler = os.path.join(self.options.copy, "test"), self.compiler_of(test)
+        if not self.compiles([compiler, *self.flags, "-c", test, "-o", program + ".o"]):
             return "does not compile"
-        subprocess.run([*compiler, "-pthread", program + ".o", *self.support, "-lxxhash", "-o", program], check=True)
+        subprocess.run([compiler, "-pthread", program + ".o", *self.support, "-lxxhash", "-o", program], check=True)
         start = time.monotonic()
         memory = lambda: resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))  # noqa: E731
-        with subprocess.Popen([*shlex.split(self.options.mpirun if is_mpi else ""), program], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        with subprocess.Popen([*shlex.split(self.options.mpirun if "/mpi/" in test else ""), program], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                               start_new_session=True, preexec_fn=memory) as process:
             try:
                 status = process.wait(max(self.options.limit, 10 * self.times.get(test, 0)))
@@ -146,7 +149,7 @@ class Tests:
 
     @functools.cache
     def headers_of(self, test):
-        command = [self.options.compiler, *self.flags, "-MM", test]
+        command = [self.compiler_of(test), *self.flags, "-MM", test]
         paths = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
         return {os.path.relpath(os.path.normpath(path), self.options.copy) for path in paths if path.startswith(self.options.copy)}
 
@@ -154,14 +157,12 @@ class Tests:
         if self.options.tests:
             return self.options.tests
         stem, folder = os.path.splitext(os.path.basename(header))[0], header.split("/")[2]
-        if folder == "mpi":
-            return [f"tests/{name}_test.cpp" for name in TESTS.get(stem, GENERAL[folder])][:self.options.most]
         every = [path for path in sorted(glob.glob("tests/*/*_test.cpp")) if not re.match(r"tests/(cuda|torch|guard|examples|mpi)/", path)]
         named = [path for path in every if stem in os.path.basename(path)]
         including = sorted((path for path in every if f"<{header[len('include/'):]}>" in open(path, encoding="utf-8").read()), key=os.path.getsize)
         listed, general = ([f"tests/{name}_test.cpp" for name in names] for names in (TESTS.get(stem, []), GENERAL.get(folder, [])))
-        of_header = (test for test in dict.fromkeys([*listed, *named, *including]) if header in self.headers_of(test))
-        return list(itertools.islice(of_header, self.options.most)) or general
+        of_header = (test for test in dict.fromkeys([*listed, *named, *including, *general]) if header in self.headers_of(test))
+        return list(itertools.islice(of_header, self.options.most))
 
     def write(self, header, text):
         with open(os.path.join(self.options.copy, header), "w", encoding="utf-8") as stream:

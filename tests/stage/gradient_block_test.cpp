@@ -147,7 +147,7 @@ TEMPLATE_TEST_CASE_SIG(
 }
 
 TEST_CASE("Gradients form a block only if each of them lies where its parameter does") {
-    auto const are_block = [](std::size_t moved, bool is_null) {
+    auto const are_block = [](std::size_t moved, bool is_null) -> bool {
         return on_ranks<bool>(1, [&](LoopbackCommunicator& communicator) {
             Blocks blocks;
             std::vector<float> elsewhere(total);
