@@ -31,6 +31,7 @@ struct RuntimeBackend {
     /// @brief The stream that an engine owns for its communication. A collective that is ready
     /// starts before further blocks of the model: other ranks wait for it.
     struct OwnedQueue : OwnedStream {
+        /// @brief Creates a stream of the current device. @throws CudaError
         OwnedQueue() : OwnedStream(StreamPriority::highest) {}
     };
 
