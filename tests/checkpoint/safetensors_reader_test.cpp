@@ -3,6 +3,7 @@
 #include "support/temporary_folder.hpp"
 
 #include <zero/checkpoint/checkpoint_error.hpp>
+#include <zero/checkpoint/detail/checksum.hpp>
 #include <zero/checkpoint/safetensors_reader.hpp>
 
 #include <algorithm>
@@ -52,6 +53,14 @@ TEST_CASE("Random ranges of random tensors equal what was written, and little mo
         }
     }
     CHECK(reader.bytes_read() > 0);
+}
+
+TEST_CASE("The text of a checksum has sixteen digits, the highest first") {
+    constexpr std::uint64_t checksum = 0x0123'4567'89AB'CDEF;
+    CHECK(detail::checksum_text(checksum) == "0123456789abcdef");
+    CHECK(detail::checksum_from("0123456789abcdef") == checksum);
+    CHECK(detail::checksum_text(~checksum) == "fedcba9876543210");
+    CHECK_FALSE(detail::checksum_from("0123456789abcde"));
 }
 
 TEST_CASE("Opening reads the header and the checksums of checksums only") {

@@ -116,6 +116,33 @@ TEST_CASE("With one rank on a level the bits are those of the flat group, with t
     }
 }
 
+TEST_CASE("A single rank makes every call on the inner level, which notices failures") {
+    auto group = LoopbackCommunicator::make_group(1);
+    auto other = LoopbackCommunicator::make_group(1);
+    using Counted = Recording<LoopbackCommunicator>;
+    Counted intra(group[0]);
+    Counted inter(other[0]);
+    Hierarchical<Counted, Counted> communicator(intra, inter);
+    auto const queue = HostBackend::default_compute_queue();
+    std::vector<std::size_t> const cuts{0, 1};
+    float value = 1.0F;
+    float const* const sent = &value;
+    std::int64_t integers[2] = {1, 2};
+    communicator.reduce_scatter(sent, &value, cuts, queue);
+    communicator.all_gather(sent, &value, cuts, queue);
+    communicator.all_reduce(sent, &value, cuts, queue);
+    communicator.broadcast(&value, 1, 0, queue);
+    communicator.all_reduce_integers(integers, 2, IntegerReduction::sum, queue);
+    communicator.all_reduce_integers(integers, 1, 1, queue);
+    for (auto const kind : {CollectiveKind::reduce_scatter, CollectiveKind::all_gather,
+                            CollectiveKind::all_reduce, CollectiveKind::broadcast}) {
+        CHECK(intra.recorded()[kind].calls == 1);
+        CHECK(inter.recorded()[kind].calls == 0);
+    }
+    CHECK(intra.recorded()[CollectiveKind::integers].calls == 2);
+    CHECK(inter.recorded()[CollectiveKind::integers].calls == 0);
+}
+
 TEST_CASE("Each level moves what the formula says") {
     for (auto const& grid :
          {std::pair(2U, 2U), std::pair(4U, 1U), std::pair(1U, 4U), std::pair(2U, 3U)}) {
