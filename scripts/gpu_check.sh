@@ -290,6 +290,8 @@ if [ "$phase" != run ]; then
         printf '%s %d %d\n' "$name" "$status" "$seconds" >>"$build/programs.txt"
         row "build of $name" "$([ "$status" -eq 0 ] && echo passed || echo FAILED)" "$seconds" "$([ "$status" -eq 0 ] || echo "see ${file%.built}.build")"
     done
+    # A bare machine has no Google Benchmark.
+    while read -r name _ file _; do cp -L "$file" "$build/lib/$name"; done < <(ldd "$build"/*_bench 2>/dev/null | awk '/libbenchmark.* => \//')
     if [ "$phase" = build ]; then
         pack
         finish
