@@ -210,6 +210,19 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* handle, unsigned flags) {
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* handle, unsigned flags, int) {
     return cudaStreamCreateWithFlags(handle, flags);
 }
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+    *least = 0;
+    *greatest = 0;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamGetDevice(cudaStream_t, int* device) {
+    *device = 0; // there is one
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can_access, int, int) {
+    *can_access = 0;
+    return cudaSuccess;
+}
 cudaError_t cudaStreamCreate(cudaStream_t* handle) {
     return cudaStreamCreateWithFlags(handle, cudaStreamDefault);
 }
