@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 #include "support/shapes.hpp"
 
+#include <zero/layout/gradient_source.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/piece.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
@@ -69,6 +70,19 @@ TEST_CASE("An adopted block is cut at multiples of W * 64 and its end goes into 
     CHECK(std::vector<std::size_t>(layout.parameter_buckets(2).begin(),
                                    layout.parameter_buckets(2).end())
           == std::vector<std::size_t>{0, 1});
+}
+
+TEST_CASE("A bucket that has a whole gradient behind it cannot keep sums in its lease") {
+    // Parameter 2 lies in both buckets, the staged one is its last.
+    auto const layout = make_adopted_layout<SingleBucketer>(three(), three_offsets, {2, 4, false});
+    CHECK(whole_gradient_elements(layout, 0) == 0);
+    CHECK(whole_gradient_elements(layout, 1) == 64);
+    StageRow const row = stage_row(0, ReductionSchedule::every_micro_step);
+    CHECK_FALSE(can_sum_in_leases(layout, row, 0));
+    CHECK(can_sum_in_leases(layout, row, 1)); // a type that no bucket has
+    auto const other = make_layout<ContiguousPartitioner, SingleBucketer>(three(), {2, 4, false});
+    CHECK(can_sum_in_leases(other, row, 0));
+    CHECK_FALSE(can_sum_in_leases(other, stage_row(2, ReductionSchedule::every_micro_step), 0));
 }
 
 TEST_CASE("Bucket boundaries of an adopted block fall inside parameters") {

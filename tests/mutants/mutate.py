@@ -57,7 +57,7 @@ TESTS = {
     "plan_manifest": ["checkpoint/manifest", "checkpoint/reshard"], "read_manifest": ["checkpoint/manifest"],
     "readiness": ["stage/protocol", "stage/skipped_units", "stage/order_agreement"], "rendezvous": ["comm/time_out", "comm/abort", "comm/run_ranks"],
     "report_store": ["stage/report_figures"], "require_agreement": ["stage/agreement"],
-    "require_same_memory": ["stage/callers_memory", "stage/settings_agreement"], "run_threads": ["comm/run_ranks", "comm/run_rank"],
+    "require_same_memory": ["stage/moved_memory", "stage/settings_agreement"], "run_threads": ["comm/run_ranks", "comm/run_rank"],
     "safetensors_header": ["checkpoint/safetensors_reader", "checkpoint/safetensors_writer"], "skip_watch": ["stage/skip_limit"],
     "state_table": ["stage/training_state", "stage/training_state_errors"],
     "step_control": ["stage/no_gradients", "stage/loss_scaler_steps", "stage/skip_limit"], "step_errors": ["stage/skip_limit", "stage/loss_scaler_steps"],
