@@ -50,6 +50,17 @@ TEST_CASE("Two parameters with one name are rejected with advice on tied paramet
              "register it once and list all its units.");
 }
 
+TEST_CASE("Rows and shape of a single element are compared, and those of no element are not") {
+    auto model = test::model_of_sizes({1, 0});
+    model[0].rows = 1;
+    model[0].shape = {1};
+    CHECK_THAT(message(model), contains_text("has 1 rows, but the shape [1]"));
+    model[0].shape = {1, 1};
+    model[1].rows = 3;
+    model[1].shape = {2, 0};
+    CHECK(message(model) == "nothing was thrown");
+}
+
 TEST_CASE("A parameter without a unit, with a repeated unit or with a far too large unit is "
           "rejected by name") {
     auto model = test::model_of_sizes({1, 2});
