@@ -1,6 +1,5 @@
-#include "cuda/ptx/launch.hpp"
-
 #include "cuda/ptx/findings.hpp"
+#include "cuda/ptx/machine.hpp"
 #include "cuda/ptx/memory.hpp"
 
 #include <algorithm>

@@ -147,6 +147,11 @@ inline u32 first_lane(Lanes lanes) {
     return static_cast<u32>(std::countr_zero(lanes));
 }
 
+/// Runs a launch to its end. Findings go to `Findings`.
+/// @param arguments one pointer for each parameter
+void launch(Kernel const& kernel, Dim grid, Dim block, void* const* arguments,
+            u32 dynamic_shared_bytes = 0);
+
 /// Runs the warp until none of its lanes is ready, or for about that many instructions.
 void run_warp(Warp& warp, u64 instructions);
 

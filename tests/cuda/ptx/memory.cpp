@@ -1,9 +1,6 @@
 #include "cuda/ptx/memory.hpp"
 
-#include "cuda/ptx/findings.hpp"
-
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 
 namespace zero::test::ptx {
@@ -84,25 +81,6 @@ std::optional<Race> GlobalTouches::touch(u64 address, Access access, u32 thread,
     }
     touch.writer = is_atomic ? atomics : thread;
     return race;
-}
-
-void Findings::add(std::string const& what, std::string const& where, std::string const& detail) {
-    Finding& finding = _all[{what, where}];
-    if (finding.times++ == 0) {
-        finding.first = detail;
-    }
-}
-
-void Findings::print_summary() const {
-    auto const number = [](u64 value) { return static_cast<unsigned long long>(value); };
-    std::fprintf(stderr, "PTX: seed %llu, %llu launches, %llu blocks, %llu M lane instructions\n",
-                 number(settings.seed), number(statistics.launches), number(statistics.blocks),
-                 number(statistics.lane_instructions / 1000000));
-    for (auto const& [key, finding] : _all) {
-        std::fprintf(stderr, "PTX finding (%llu times): %s\n    at %s\n    first: %s\n",
-                     number(finding.times), key.first.c_str(), key.second.c_str(),
-                     finding.first.c_str());
-    }
 }
 
 } // namespace zero::test::ptx

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "cuda/ptx/findings.hpp"
-#include "cuda/ptx/launch.hpp"
+#include "cuda/ptx/machine.hpp"
 #include "cuda/ptx/memory.hpp"
 #include "cuda/ptx/program.hpp"
 

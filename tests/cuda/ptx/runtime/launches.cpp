@@ -1,5 +1,5 @@
 #include "cuda/ptx/findings.hpp"
-#include "cuda/ptx/launch.hpp"
+#include "cuda/ptx/machine.hpp"
 #include "cuda/ptx/program.hpp"
 #include "cuda/ptx/runtime/runtime.hpp"
 #include "cuda/ptx/text.hpp"
@@ -9,6 +9,8 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 // The modules and kernels of the program, launches, and what the device says about itself.
 
