@@ -79,7 +79,7 @@ struct StepCommunicationOptions {
 /// @brief Counts the collectives of one optimizer step and the bytes that a rank reads in them:
 /// those of `step_traffic_of_rank`, split by purpose. O(buckets + acquired units).
 ///
-/// With uneven extents take the maximum over the ranks.
+/// All ranks together send what they read. With uneven extents take the maximum over the ranks.
 /// @param stage 0 to 3
 /// @param micro_steps micro-steps accumulated in the step, at least 1
 /// @param acquired_units the units acquired during the step, once per acquisition (stage 3 only)

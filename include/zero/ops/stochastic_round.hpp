@@ -44,7 +44,7 @@ namespace ZERO_NAMESPACE::ops {
 /// For subnormal float16 it is rounded down to a multiple of 2^-32. Beyond the largest finite
 /// number there is no upper neighbour; there, and for infinities and NaN, the result is that of
 /// `from_float`. So a finite value becomes infinite exactly where rounding to nearest makes it so.
-/// @param random 32 uniformly distributed bits
+/// @param random 32 uniformly distributed bits, such as those of `random_bits` (counter_random.hpp)
 template <StorageType T>
     requires(!std::is_same_v<T, float>)
 ZERO_HOST_DEVICE constexpr T round_stochastically(float value, std::uint32_t random) noexcept {

@@ -1,5 +1,7 @@
 #pragma once
 
+// Checks the options of the scaler. The rule by which the scale moves is `next` in the header.
+
 #include "../dynamic_loss_scaler.hpp"
 
 #include "../../core/detail/light_std.hpp"
