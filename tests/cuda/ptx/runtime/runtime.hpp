@@ -50,6 +50,7 @@ struct Stream {
     std::deque<Command> commands;
     bool is_busy = false;
     bool is_blocking = true; ///< with the legacy stream
+    int priority = 0;        ///< kept for the program, and without effect
     std::shared_ptr<Graph> capture;
     std::vector<std::size_t> dependencies; ///< of its next captured command
     std::size_t number = 0;

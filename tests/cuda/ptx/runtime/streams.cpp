@@ -207,12 +207,18 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* handle, unsigned flags) {
     *handle = reinterpret_cast<cudaStream_t>(stream);
     return cudaSuccess;
 }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* handle, unsigned flags, int) {
-    return cudaStreamCreateWithFlags(handle, flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* handle, unsigned flags, int priority) {
+    cudaError_t const code = cudaStreamCreateWithFlags(handle, flags);
+    stream_of(*handle)->priority = priority;
+    return code;
+}
+cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
+    *priority = stream_of(handle)->priority;
+    return cudaSuccess;
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
     *least = 0;
-    *greatest = 0;
+    *greatest = -5;
     return cudaSuccess;
 }
 cudaError_t cudaStreamGetDevice(cudaStream_t, int* device) {
