@@ -4,6 +4,7 @@
 #include "cuda/ptx/runtime/runtime.hpp"
 #include "cuda/ptx/text.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -79,9 +80,34 @@ std::string ptx_of(u8 const* data) {
     return found;
 }
 
+/// A text in PTX and the number that `#` stands for in it.
+struct FoundText {
+    std::size_t at = std::string::npos;
+    std::size_t size = 0;
+    std::string number;
+};
+
+/// Finds the next place of a text in which one `#` may stand for the number of a register.
+FoundText find_text(std::string const& ptx, std::string const& text, std::size_t from) {
+    std::size_t const mark = std::min(text.find('#'), text.size());
+    std::string const rest = mark == text.size() ? "" : text.substr(mark + 1);
+    for (std::size_t at = ptx.find(text.substr(0, mark), from); at != std::string::npos;
+         at = ptx.find(text.substr(0, mark), at + 1)) {
+        std::size_t end = at + mark;
+        while (mark != text.size() && end < ptx.size() && ptx[end] >= '0' && ptx[end] <= '9') {
+            ++end;
+        }
+        if (ptx.compare(end, rest.size(), rest) == 0) {
+            return {at, end + rest.size() - at, ptx.substr(at + mark, end - at - mark)};
+        }
+    }
+    return {};
+}
+
 /// Changes the text of kernels as ZERO_PTX_MUTANT says, so that a test can show that the fault is
 /// found: `<kernel>|<text>|<other>` or `<kernel>|<text>|<other>|<n>` replaces a text, or only its
-/// occurrence n (from 0), in each kernel whose name contains the first word.
+/// occurrence n (from 0), in each kernel whose name contains the first word. A `#` in
+/// the other text is the same number.
 std::string mutated(std::string ptx) {
     char const* const mutant = std::getenv("ZERO_PTX_MUTANT");
     if (mutant == nullptr) {
@@ -94,10 +120,14 @@ std::string mutated(std::string ptx) {
         std::size_t end = ptx.find(entry, begin + 1);
         bool const is_meant = ptx.find(parts.at(0), begin) < ptx.find('\n', begin);
         int occurrence = 0;
-        for (std::size_t at = ptx.find(parts.at(1), begin); is_meant && at < end;
-             at = ptx.find(parts[1], at + 1)) {
+        for (FoundText found = find_text(ptx, parts.at(1), begin); is_meant && found.at < end;
+             found = find_text(ptx, parts[1], found.at + 1)) {
             if (parts.size() < 4 || occurrence == std::atoi(parts[3].c_str())) {
-                ptx.replace(at, parts[1].size(), parts.at(2));
+                std::string other = parts.at(2);
+                if (std::size_t const mark = other.find('#'); mark != std::string::npos) {
+                    other.replace(mark, 1, found.number);
+                }
+                ptx.replace(found.at, found.size, other);
                 end = ptx.find(entry, begin + 1);
                 ++changes;
             }
