@@ -133,7 +133,7 @@ struct DecideStep {
             }
         }
         s.reports->last_serial = serial;
-        s.reports->of(serial) = report;
+        s.reports->figures[serial % StepReports::kept] = report;
     }
 
 private:
