@@ -28,7 +28,7 @@ public:
 
     void operator()() {
         _engine.begin_step();
-        for (auto const micro_step : _engine.micro_steps(1)) {
+        for ([[maybe_unused]] auto const micro_step : _engine.micro_steps(1)) {
             for (std::size_t unit = 0; unit < _units; ++unit) {
                 (void)_engine.acquire(unit);
             }

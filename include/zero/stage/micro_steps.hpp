@@ -14,7 +14,7 @@ enum class MicroStep : std::uint8_t {
 };
 
 /// @brief The index of a micro-step, from 0. It converts to a number. The attribute lets a loop
-/// leave it unused without a warning.
+/// leave it unused without a warning (clang++ 14 warns inside templates nevertheless).
 struct [[maybe_unused]] MicroStepIndex {
     std::size_t value = 0; ///< 0 to the number of micro-steps minus 1
 
