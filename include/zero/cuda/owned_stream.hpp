@@ -18,7 +18,7 @@ class OwnedStream {
 public:
     /// @brief Creates a stream of the current device. @throws CudaError
     explicit OwnedStream(StreamPriority priority = StreamPriority::normal) {
-        detail::check(cudaGetDevice(&_device), "cudaGetDevice");
+        _device = detail::current_device();
         int least = 0;
         int greatest = 0;
         detail::check(cudaDeviceGetStreamPriorityRange(&least, &greatest),

@@ -84,7 +84,7 @@ struct RuntimeBackend {
     static std::string reason_against(void const* memory) {
         cudaPointerAttributes attributes{};
         detail::check(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
-        int const device = current_device();
+        int const device = detail::current_device();
         if (attributes.type == cudaMemoryTypeUnregistered) {
             int shares_page_tables = 0;
             detail::check(cudaDeviceGetAttribute(&shares_page_tables,
@@ -129,7 +129,7 @@ struct RuntimeBackend {
     /// @param what that which belongs to `device`, for the message
     /// @throws InvalidArgument naming both devices; CudaError
     static void require_device(int device, char const* what) {
-        int const current = current_device();
+        int const current = detail::current_device();
         if (device != current) {
             zero::detail::throw_error<InvalidArgument>(
                 {"zero: ", what, " of CUDA device ", device,
@@ -175,12 +175,6 @@ struct RuntimeBackend {
     }
 
 private:
-    static int current_device() {
-        int device = 0;
-        detail::check(cudaGetDevice(&device), "cudaGetDevice");
-        return device;
-    }
-
     static void require_set(Queue queue) {
         if (queue == unset_stream()) {
             zero::detail::throw_error<InvalidArgument>(

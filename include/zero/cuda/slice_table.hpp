@@ -44,8 +44,7 @@ public:
         if (chunks.empty()) {
             return;
         }
-        int device = 0;
-        detail::check(cudaGetDevice(&device), "cudaGetDevice");
+        int const device = detail::current_device();
         detail::check(
             cudaDeviceGetAttribute(&_multiprocessors, cudaDevAttrMultiProcessorCount, device),
             "cudaDeviceGetAttribute");

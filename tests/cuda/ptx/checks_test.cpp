@@ -83,7 +83,7 @@ TEST_CASE("Accesses outside of memory, or not aligned, are found and not done") 
     CHECK(found_in("ld.param.u64 %rd4, [k_0+8];") == "parameter out of bounds");
 }
 
-TEST_CASE("A read of memory that nobody wrote is found, shared and global") {
+TEST_CASE("A read of memory that was never written is found, shared and global") {
     CHECK(found_in(with(exchange, "st.shared.u32 [%r4], %r1;", ""))
           == "read of uninitialised shared memory");
     std::string const load = "ld.global.u32 %r2, [%rd2];";

@@ -9,7 +9,7 @@
 
 namespace zero::test::ptx {
 
-/// What was run.
+/// The amount of work that was interpreted.
 struct Statistics {
     u64 launches = 0;
     u64 blocks = 0;
@@ -17,7 +17,7 @@ struct Statistics {
 };
 inline Statistics statistics;
 
-/// What the checks found. Equal findings at one place are counted, and the first is described.
+/// The findings of the checks. Equal findings at one place are counted, and the first is described.
 class Findings {
 public:
     struct Finding {

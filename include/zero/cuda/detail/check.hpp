@@ -62,6 +62,13 @@ inline void check(cudaError_t code, char const* what,
     }
 }
 
+/// @brief Returns the current device of the calling thread. @throws CudaError
+[[nodiscard]] inline int current_device() {
+    int device = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    return device;
+}
+
 /// @brief Discards a code that says nothing new: a failed device repeats its error for ever. Errors
 /// of clean-up code go to `CleanUp::check`.
 inline void ignore(cudaError_t) noexcept {}

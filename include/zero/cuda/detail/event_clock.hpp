@@ -32,7 +32,7 @@ public:
     /// @param capacity number of spans that the timeline can hold
     explicit EventClock(std::size_t capacity)
         : _capacity(capacity), _marks(std::make_unique<Mark[]>(2 * capacity)) {
-        check(cudaGetDevice(&_device), "cudaGetDevice");
+        _device = current_device();
         try {
             check(cudaEventCreateWithFlags(&_origin, cudaEventDefault), "cudaEventCreateWithFlags");
             for (std::size_t mark = 0; mark < 2 * capacity; ++mark) {

@@ -40,16 +40,12 @@ public:
 
     /// @brief Returns a node with one reference, for the current device. @throws CudaError
     [[nodiscard]] EventNode* take() {
-        int device = 0;
-        check(cudaGetDevice(&device), "cudaGetDevice");
-        auto const index = static_cast<std::size_t>(device);
+        int const device = current_device();
         std::lock_guard const lock(_mutex);
-        if (_free.size() <= index) {
-            _free.resize(index + 1, nullptr);
-        }
-        EventNode* node = _free[index];
+        EventNode*& first = of_device(_free, device);
+        EventNode* node = first;
         if (node != nullptr) {
-            _free[index] = node->next;
+            first = node->next;
         } else {
             node = make(device);
         }
@@ -61,18 +57,14 @@ public:
     /// @brief Returns the stream of the current device. The caller keeps the pool. @throws
     /// CudaError
     [[nodiscard]] cudaStream_t side_stream() {
-        int device = 0;
-        check(cudaGetDevice(&device), "cudaGetDevice");
-        auto const index = static_cast<std::size_t>(device);
+        int const device = current_device();
         std::lock_guard const lock(_mutex);
-        if (_streams.size() <= index) {
-            _streams.resize(index + 1, nullptr);
-        }
-        if (_streams[index] == nullptr) {
-            check(cudaStreamCreateWithFlags(&_streams[index], cudaStreamNonBlocking),
+        cudaStream_t& stream = of_device(_streams, device);
+        if (stream == nullptr) {
+            check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
                   "cudaStreamCreateWithFlags");
         }
-        return _streams[index];
+        return stream;
     }
 
     void give_back(EventNode* node) noexcept {
@@ -94,6 +86,16 @@ public:
     }
 
 private:
+    /// Returns the entry of a device; null at first.
+    template <class Handle>
+    static Handle& of_device(std::vector<Handle>& entries, int device) {
+        auto const index = static_cast<std::size_t>(device);
+        if (entries.size() <= index) {
+            entries.resize(index + 1, nullptr);
+        }
+        return entries[index];
+    }
+
     static EventNode* make(int device) {
         cudaEvent_t event = nullptr;
         check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");

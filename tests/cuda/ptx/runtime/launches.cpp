@@ -197,7 +197,7 @@ u64 number_in(char const* variable, u64 otherwise) {
     return text != nullptr ? std::strtoull(text, nullptr, 0) : otherwise;
 }
 
-/// Reads the settings, and starts a thread that runs commands when nobody waits for them.
+/// Reads the settings, and starts a thread that runs commands when no call waits for them.
 struct Start {
     Start() {
         Runtime& runtime = Runtime::instance();
