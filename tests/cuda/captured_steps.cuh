@@ -2,6 +2,7 @@
 
 #include "cuda/device_model.cuh"
 
+#include <zero/cuda/capture_lock.hpp>
 #include <zero/stage/training_state.hpp>
 
 #include <barrier>
@@ -26,6 +27,7 @@ public:
         try {
             enqueue();
         } catch (...) {
+            cuda::CaptureLock const lock(stream); // other ranks may still enqueue
             cuda::detail::ignore(cudaStreamEndCapture(stream, &_graph));
             (void)cudaGetLastError();
             throw;

@@ -109,15 +109,17 @@ struct RuntimeBackend {
                                    ") at the beginning of the rank's thread, enable peer access"});
     }
 
-    /// @brief Refuses a missing stream, and a stream of another device than the current one. Before
-    /// CUDA 12.8 the runtime cannot tell the device of a stream; the first event on it then fails.
+    /// @brief Refuses a missing stream, and a stream of another device than the current one. The
+    /// runtime cannot tell the device of a stream that is being captured, nor, before CUDA 12.8, of
+    /// any stream; the first event on it then fails.
     /// @throws InvalidArgument naming both devices; CudaError
     static void require_queue(Queue queue) {
         require_set(queue);
 #if CUDART_VERSION >= 12080
         bool const is_special =
             queue == nullptr || queue == cudaStreamLegacy || queue == cudaStreamPerThread;
-        if (!is_special) { // those are streams of the current device
+        // The special streams belong to the current device. The query would invalidate a capture.
+        if (!is_special && !detail::is_capturing(queue)) {
             int device = 0;
             detail::check(cudaStreamGetDevice(queue, &device), "cudaStreamGetDevice");
             require_device(device, "a stream");

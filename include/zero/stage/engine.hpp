@@ -518,7 +518,7 @@ private:
 
     [[nodiscard]] detail::EngineContext<Config>
     context(std::span<AnyParameter const> parameters) const;
-    static Queue usable(Queue queue);
+    Queue usable(std::optional<Queue> queue) const;
 
     /// The divisor of all payloads, whatever their type: a power of two by default.
     [[nodiscard]] float predivide() const;

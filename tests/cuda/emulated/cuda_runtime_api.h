@@ -428,8 +428,11 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
-    *device =
-        zero::test::emulated::runs_at_once(stream) ? zero::test::emulated::device : stream->device;
+    bool const is_special = zero::test::emulated::runs_at_once(stream);
+    if (!is_special && zero::test::emulated::spoils(stream->captured)) {
+        return zero::test::emulated::failed(cudaErrorStreamCaptureUnsupported);
+    }
+    *device = is_special ? zero::test::emulated::device : stream->device;
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {

@@ -221,7 +221,13 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
     *greatest = -5;
     return cudaSuccess;
 }
-cudaError_t cudaStreamGetDevice(cudaStream_t, int* device) {
+cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
+    Runtime& runtime = Runtime::instance();
+    Lock const lock(runtime.mutex);
+    if (Stream* const stream = stream_of(handle); stream->capture != nullptr) {
+        stream->capture->is_invalid = true;
+        return result(cudaErrorStreamCaptureUnsupported);
+    }
     *device = 0; // there is one
     return cudaSuccess;
 }

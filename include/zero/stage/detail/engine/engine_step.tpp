@@ -87,7 +87,7 @@ template <class Config>
 auto Engine<Config>::acquire(std::size_t unit, std::optional<Queue> reader) -> Weights<Engine> {
     _protocol.require_alive();
     _protocol.require_unit(unit);
-    Queue const queue = usable(reader.value_or(_compute));
+    Queue const queue = usable(reader);
     require_healthy();
     try {
         _parameters.acquire(unit, queue);
@@ -103,7 +103,7 @@ auto Engine<Config>::gradients(std::size_t unit, std::optional<Queue> writer, bo
     -> Gradients<Engine> {
     _protocol.require_gradient_call("gradients()");
     _protocol.require_not_ready(_gradients.readiness(), unit);
-    Queue const queue = usable(writer.value_or(_compute));
+    Queue const queue = usable(writer);
     require_healthy();
     try {
         _gradients.acquire(unit, queue, is_zeroed);
@@ -127,7 +127,7 @@ auto Engine<Config>::hand_over(std::size_t unit, std::size_t parameter, void con
     _protocol.require_not_ready(_gradients.readiness(), unit);
     _protocol.require_transient_gradient(parameter, elements,
                                          _gradients.is_in_callers_memory(parameter));
-    Queue const queue = usable(writer.value_or(_compute));
+    Queue const queue = usable(writer);
     _waits_for_callers = is_host && !_options.asynchronous;
     require_healthy();
     try {
@@ -141,7 +141,7 @@ template <class Config>
 void Engine<Config>::gradients_ready(std::size_t unit, std::optional<Queue> writer) {
     _protocol.require_gradient_call("gradients_ready()");
     _protocol.require_unit(unit);
-    Queue const queue = usable(writer.value_or(_compute));
+    Queue const queue = usable(writer);
     if (_gradients.readiness().is_unit_ready(unit)) {
         return;
     }
@@ -411,12 +411,17 @@ void Engine<Config>::require_all_used() {
     _protocol.require_all_used(detail::as_span(unused));
 }
 
+/// Returns the queue that the caller named, otherwise the compute queue, which the constructor has
+/// checked.
 template <class Config>
-auto Engine<Config>::usable(Queue queue) -> Queue {
-    if constexpr (requires { Backend::require_queue(queue); }) {
-        Backend::require_queue(queue);
+auto Engine<Config>::usable(std::optional<Queue> queue) const -> Queue {
+    if (!queue) {
+        return _compute;
     }
-    return queue;
+    if constexpr (requires { Backend::require_queue(*queue); }) {
+        Backend::require_queue(*queue);
+    }
+    return *queue;
 }
 
 template <class Config>
