@@ -64,18 +64,20 @@ void require(cudaError_t code, char const* what) {
     }
 }
 
-/// Device memory that is filled from the host and can be copied back.
+/// Device memory that is filled from the host and can be copied back. It is allocated and freed in
+/// the order of a stream: cudaFree waits for the whole device, where a kernel of another rank may
+/// wait for a later call of this one.
 template <class T>
 class Memory {
 public:
     Memory(std::vector<T> const& values, cudaStream_t stream)
         : _elements(values.size()), _stream(stream) {
-        require(cudaMalloc(&_data, (_elements + 1) * sizeof(T)), "cudaMalloc");
+        require(cudaMallocAsync(&_data, (_elements + 1) * sizeof(T), stream), "cudaMallocAsync");
         set(values);
     }
     Memory(Memory const&) = delete;
     Memory& operator=(Memory const&) = delete;
-    ~Memory() { static_cast<void>(cudaFree(_data)); }
+    ~Memory() { static_cast<void>(cudaFreeAsync(_data, _stream)); }
 
     void set(std::vector<T> const& values) {
         require(cudaMemcpyAsync(_data, values.data(), _elements * sizeof(T), cudaMemcpyHostToDevice,
@@ -310,6 +312,9 @@ int main(int count, char** arguments) {
     bool const has_device = cudaGetDeviceCount(&devices) == cudaSuccess && devices != 0;
     NcclOptions options;
     options.time_out = std::chrono::seconds(20);
+    if (ranks_per_device > 1) { // kernels that wait for one another must fit on the device together
+        options.max_ctas = 4;
+    }
 
     check_bounded_runs();
     zero::cuda::detail::require_matching_version(*zero::cuda::linked_nccl().nccl);
