@@ -45,51 +45,78 @@ struct SumOfPack {
     }
 };
 
-/// @brief Adds the elements of one chunk to the sums of the threads of the block.
-template <class Sum, class A>
-__device__ inline void add_chunk(Chunk const& chunk, InspectSlice<A> const& slice, Sum& sum) {
-    std::size_t const begin = std::size_t{chunk.index} * chunk_elements;
-    A const* const values = slice.values + begin;
-    for_packs(elements_in(chunk, slice), are_aligned(values),
-              SumOfPack<Sum, A>{values, slice.first_index + static_cast<long long>(begin), &sum});
-    sum.end_chunk();
+template <class A>
+inline __device__ InspectSlice<A> const& values_of(InspectSlice<A> const& slice) {
+    return slice;
+}
+template <class A>
+inline __device__ InspectSlice<A> const& values_of(NormSlice<A> const& slice) {
+    return slice.part;
 }
 
-/// @brief Adds all slices to one inspection. Each block takes several chunks and writes once.
+/// @brief Adds consecutive chunks of one slice to the sums of the threads of the block. Their loads
+/// run ahead over the borders of chunks.
+template <class Sum, class A>
+__device__ inline void add_chunks(InspectSlice<A> const& slice, unsigned first, unsigned count,
+                                  Sum& sum) {
+    std::size_t const begin = std::size_t{first} * chunk_elements;
+    std::size_t const most = std::size_t{count} * chunk_elements;
+    std::size_t const left = slice.elements - begin;
+    A const* const values = slice.values + begin;
+    for_packs(left < most ? left : most, are_aligned(values),
+              SumOfPack<Sum, A>{values, slice.first_index + static_cast<long long>(begin), &sum});
+    sum.end_chunks(count);
+}
+
+/// @brief Adds this block's share of the table, consecutive chunks, and calls `end_slice(slice,
+/// next, end)` after those of each slice; the next chunk of the block is `next`, unless that is its
+/// `end`. The table is read once for each slice.
+template <class Sum, class Slice, class EndSlice>
+__device__ inline void add_share(TableRange<Slice> const& table, Sum& sum,
+                                 EndSlice const& end_slice) {
+    auto const count = static_cast<unsigned>(table.count); // 2^32 chunks are 2^45 elements
+    unsigned const per_block = (count + gridDim.x - 1) / gridDim.x;
+    unsigned const begin = blockIdx.x * per_block;
+    unsigned const end = begin + per_block < count ? begin + per_block : count;
+    for (unsigned i = begin; i < end;) {
+        Chunk const chunk = table.chunks[i];
+        Slice const slice = table.slices[chunk.slice];
+        unsigned const in_slice =
+            static_cast<unsigned>(chunks_of(values_of(slice).elements)) - chunk.index;
+        unsigned const last = in_slice < end - i ? i + in_slice : end;
+        for (unsigned index = chunk.index; i < last;) {
+            unsigned const together = last - i < sum.room() ? last - i : sum.room();
+            add_chunks(values_of(slice), index, together, sum);
+            i += together;
+            index += together;
+        }
+        end_slice(slice, i, end);
+    }
+}
+
+/// @brief Adds all slices to one inspection. Each block writes once.
 template <class A>
 ZERO_KERNEL void __launch_bounds__(block_threads, 4)
     inspect_kernel(TableRange<InspectSlice<A>> table, ops::Inspection* result) {
     using Sum = PackSum<NormKind::l2>;
     __shared__ typename Sum::Shared shared;
     Sum sum(shared);
-    auto const count = static_cast<unsigned>(table.count); // 2^32 chunks are 2^45 elements
-    for (unsigned i = blockIdx.x; i < count; i += gridDim.x) {
-        Chunk const chunk = table.chunks[i];
-        add_chunk(chunk, table.slices[chunk.slice], sum);
-    }
+    add_share(table, sum, [](InspectSlice<A> const&, unsigned, unsigned) {});
     sum.move_to(*result);
 }
 
-/// @brief Adds each slice to its own norm. Each block takes consecutive chunks and writes once for
-/// each norm among them.
+/// @brief Adds each slice to its own norm. Each block writes once for each norm of its share.
 template <NormKind kind, class A>
 ZERO_KERNEL void __launch_bounds__(block_threads, 4)
     norms_kernel(TableRange<NormSlice<A>> table, ops::NormSum* norms) {
     using Sum = std::conditional_t<kind == NormKind::infinity, PackMaximum, PackSum<kind>>;
     __shared__ typename Sum::Shared shared;
     Sum sum(shared);
-    auto const count = static_cast<unsigned>(table.count); // 2^32 chunks are 2^45 elements
-    unsigned const per_block = (count + gridDim.x - 1) / gridDim.x;
-    unsigned const begin = blockIdx.x * per_block;
-    unsigned const end = begin + per_block < count ? begin + per_block : count;
-    for (unsigned i = begin; i < end; ++i) {
-        Chunk const chunk = table.chunks[i];
-        NormSlice<A> const slice = table.slices[chunk.slice];
-        add_chunk(chunk, slice.part, sum);
-        if (i + 1 == end || table.slices[table.chunks[i + 1].slice].norm != slice.norm) {
+    add_share(table, sum, [&](NormSlice<A> const& slice, unsigned next, unsigned end) {
+        if (next == end || table.slices[table.chunks[next].slice].norm != slice.norm) {
             sum.move_to(norms[slice.norm]);
         }
-    }
+    });
 }
 
 } // namespace ZERO_CUDA_NAMESPACE

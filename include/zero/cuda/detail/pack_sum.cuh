@@ -76,9 +76,15 @@ public:
         _run.add(x);
     }
 
-    /// All threads of the block call it after each chunk.
-    __device__ void end_chunk() {
-        if (++_chunks == most_chunks) {
+    /// Returns how many chunks may be added before the next call of `end_chunks`, at least 1.
+    [[nodiscard]] __device__ unsigned room() const {
+        return Run::most_chunks - _chunks % Run::most_chunks;
+    }
+
+    /// All threads of the block call it after consecutive chunks that were added in one loop.
+    __device__ void end_chunks(unsigned count) {
+        _chunks += count;
+        if (_chunks == most_chunks) {
             flush();
         } else if (_chunks % Run::most_chunks == 0) {
             _run.end(_sum, _rest);
@@ -106,8 +112,9 @@ public:
     __device__ void move_to(ops::NormSum& result) { move_to(result.exact); }
 
 private:
+    /// Chunks between two flushes, in whole runs.
     static constexpr unsigned most_chunks =
-        ThreadSum::most / Run::most_packs_of_chunk; ///< chunks between two flushes
+        ThreadSum::most / Run::most_packs_of_chunk / Run::most_chunks * Run::most_chunks;
 
     __device__ void flush() {
         _run.end(_sum, _rest);
@@ -168,7 +175,8 @@ public:
         }
     }
 
-    __device__ void end_chunk() {}
+    [[nodiscard]] __device__ unsigned room() const { return 1U << 31U; }
+    __device__ void end_chunks(unsigned) {}
 
     /// Updates the result with the largest magnitude of the block, and forgets it. All threads of
     /// the block call it.
