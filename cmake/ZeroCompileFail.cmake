@@ -1,6 +1,6 @@
 # zero_add_compile_fail_test(<file> [NAME <text>] [COMPLAINT <regular expression>])
 #
-# Registers one CTest per compiler found (the configured one, g++ and clang++; nvcc where CUDA is built and the file has a line '// nvcc') that runs tests/compile_fail/run_case.cmake on the
+# Registers one CTest per compiler found (the configured one, g++ and clang++; nvcc where CUDA is built and the file has a line '// nvcc' or '// only nvcc') that runs tests/compile_fail/run_case.cmake on the
 # file. With COMPLAINT the runner itself must fail and print that text: these cases test the runner.
 
 set(ZERO_COMPILE_FAIL_COMPILERS "")
@@ -33,9 +33,13 @@ function(zero_add_compile_fail_test file)
     endif()
     foreach(compiler IN LISTS ZERO_COMPILE_FAIL_COMPILERS)
         cmake_path(GET compiler FILENAME compiler_name)
-        file(STRINGS "${file}" marks REGEX "^// nvcc$")
-        if(NOT marks AND compiler_name STREQUAL "nvcc")
-            continue() # 5 s a case
+        file(STRINGS "${file}" marks REGEX "^// (only )?nvcc$")
+        if(compiler_name STREQUAL "nvcc")
+            if(NOT marks)
+                continue() # 5 s a case
+            endif()
+        elseif(marks MATCHES "only")
+            continue()
         endif()
         file(STRINGS "${file}" includes REGEX "^#include (\"stage.hpp\"|<zero/zero.hpp>)$")
         set(precompiled "")

@@ -189,7 +189,11 @@ typename Stage::Options engine_options(Settings const& settings) {
     options.bucketer.bucket_bytes = settings.bucket_bytes;
     options.gather = settings.gather;
     options.update_tile_elements = settings.update_tile_elements;
-    options.groups = {{{.weight_decay = 0.1}}, {{.weight_decay = 0.0}}};
+    // In an assignment whose type depends on a template parameter, nvcc 13.0 takes the values of a
+    // braced list in order, whatever names they have. Named types avoid that.
+    using Group = typename decltype(options.groups)::value_type;
+    options.groups = {Group{.optimizer = {.weight_decay = 0.1}},
+                      Group{.optimizer = {.weight_decay = 0.0}}};
     if (!settings.schedule.empty()) {
         options.reduction.schedule = settings.schedule == "boundary"
                                          ? zero::ReductionSchedule::boundary

@@ -27,11 +27,16 @@ inline std::vector<std::size_t> units_of(zero_parameter const& parameter) {
 }
 
 inline zero::AdamWOptions hyper_of(zero_group const& group, zero::AdamWOptions const&) {
-    return {group.beta1, group.beta2, group.epsilon, group.weight_decay};
+    return {.beta1 = group.beta1,
+            .beta2 = group.beta2,
+            .epsilon = group.epsilon,
+            .weight_decay = group.weight_decay};
 }
 
 inline zero::SgdOptions hyper_of(zero_group const& group, zero::SgdOptions const&) {
-    return {group.momentum, group.weight_decay, group.nesterov != 0};
+    return {.momentum = group.momentum,
+            .weight_decay = group.weight_decay,
+            .nesterov = group.nesterov != 0};
 }
 
 /// @brief Returns a group of the options. `name` is its name there. @throws InvalidArgument if it

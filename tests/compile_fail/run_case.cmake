@@ -6,6 +6,7 @@
 #   // errors-at-most: <n>   the largest number of errors, by default 3
 #   // compiles              instead of the above: a base case, which must compile
 #   // nvcc                  nvcc compiles the case as well
+#   // only nvcc             nvcc alone compiles it, with its host compiler
 
 function(complain text)
     message("${FILE}: ${text}\n--- ${COMPILER} printed:\n${output}")
@@ -43,7 +44,11 @@ endif()
 set(ENV{LC_ALL} C)
 set(check_only -fsyntax-only -fno-diagnostics-color)
 if(COMPILER MATCHES "nvcc$")
-    set(check_only -x cu -arch=sm_80 --expt-relaxed-constexpr -ccbin "${HOST}" -ptx -o /dev/null)
+    set(output_kind -ptx)
+    if(source MATCHES "\n// only nvcc\n")
+        set(output_kind -c)
+    endif()
+    set(check_only -x cu -arch=sm_80 --expt-relaxed-constexpr -ccbin "${HOST}" ${output_kind} -o /dev/null)
 endif()
 execute_process(
     COMMAND "${COMPILER}" -std=c++20 ${check_only} ${precompiled} "-I${ROOT}/include" "-I${ROOT}/tests/compile_fail" "${FILE}"

@@ -19,7 +19,7 @@ TEST_CASE("Without a loss scaler the scale stays 1 and the engine handles overfl
 }
 
 TEST_CASE("A static loss scaler keeps its scale and skips overflows") {
-    StaticLossScalerOptions const options{1024.0F};
+    StaticLossScalerOptions const options{.scale = 1024.0F};
     auto state = StaticLossScaler::initial(options);
     for (bool const overflow : {false, true, true, false}) {
         CHECK(state.scale == 1024.0F);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/set_by_name.hpp"
 
 #include <condition_variable> // also declares durations, cheaper than <chrono>
 #include <cstddef>
@@ -21,6 +22,7 @@ enum class LoadScope : std::uint8_t {
 
 /// @brief Options of `load_checkpoint`. Pass the same on every rank.
 struct LoadOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     std::string name{}; ///< name of the checkpoint; default: `CheckpointDirectory::latest`
     LoadScope scope = LoadScope::everything; ///< what is loaded
     bool settings = true;   ///< LoadScope::everything: also the hyper-parameters and learning
@@ -69,6 +71,7 @@ struct LoadReport {
 
 /// @brief Options of `save_checkpoint`. Pass the same on every rank.
 struct SaveOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     std::string name{}; ///< name of the checkpoint, a folder in the directory; default:
                         ///< "step-" and the step count. An existing one is replaced
     std::map<std::string, std::string> extras{}; ///< caller-owned texts in UTF-8, such as the

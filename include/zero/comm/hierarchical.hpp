@@ -10,6 +10,7 @@
 #include "../core/hash.hpp"
 #include "../core/memory_resource.hpp"
 #include "../core/policy_category.hpp"
+#include "../core/set_by_name.hpp"
 #include "collective_tag.hpp"
 #include "communicator.hpp"
 #include "detail/group_place.hpp"
@@ -27,6 +28,7 @@ namespace ZERO_NAMESPACE {
 
 /// @brief The options of a `Hierarchical` communicator. `scratch_bytes` must be equal on all ranks.
 struct HierarchicalOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     /// @brief The size of the buffer between the two levels of a reduction, at least 128 bytes. If
     /// the part of an inner rank in a bucket is larger, the bucket is reduced in several
     /// collectives of this size, which is slower. Not allocated if one level has a single rank.

@@ -2,6 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/memory_resource.hpp"
+#include "../core/set_by_name.hpp"
 
 #include <condition_variable> // also declares durations, cheaper than <chrono>
 
@@ -9,6 +10,7 @@ namespace ZERO_NAMESPACE {
 
 /// @brief The options of a group of `Loopback` communicators.
 struct LoopbackOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     /// @brief The time that a rank waits for its peers in one collective; must be positive.
     std::chrono::milliseconds time_out = std::chrono::minutes(30);
 

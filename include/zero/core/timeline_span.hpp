@@ -1,6 +1,7 @@
 #pragma once
 
 #include "detail/namespace.hpp"
+#include "set_by_name.hpp"
 
 #include <array>
 #include <atomic>
@@ -65,6 +66,7 @@ struct TimelineBucket {
 
 /// @brief Options of a `Timeline`: the data that it records in addition to its spans.
 struct TimelineOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     bool buckets = false; ///< the bucket, with its units, on which a gather, a reduction or a
                           ///< publish works (`Timeline::bucket_of`)
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/set_by_name.hpp"
 #include "nccl_library.hpp"
 #include "nccl_system.hpp"
 
@@ -25,6 +26,7 @@ enum class NcclCtaPolicy : std::uint8_t {
 /// and the same CTAs, cluster size and policy, which nothing compares. These hold for communicators
 /// that this library makes. A time of `std::chrono::milliseconds::max()` means no limit.
 struct NcclOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     /// The longest time to wait for peers, above 0: during the start, in a call, and for an
     /// enqueued collective, counted from the end of the previous one.
     std::chrono::milliseconds time_out = std::chrono::minutes(30);

@@ -3,6 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
+#include "../core/set_by_name.hpp"
 #include "element_sizes.hpp"
 #include "flat_layout.hpp"
 #include "gather_options.hpp"
@@ -63,6 +64,7 @@ struct StepCommunication {
 
 /// @brief Properties of a step, besides layout and stage, that set its number of calls and bytes.
 struct StepCommunicationOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     ElementSizes sizes{}; ///< element sizes of the only parameter type of the layout
 
     /// @brief Elements of the buffer in which gradients are converted to the communication type; a

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/set_by_name.hpp"
 
 #include <cstddef>
 #include <optional>
@@ -27,6 +28,7 @@ enum class ChangedOrder {
 /// a rank releases a unit, as long as that is before it acquires the unit after the next one; a
 /// program that holds units longer does so on every rank.
 struct GatherOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     /// Means "without a limit" or "all units".
     static constexpr std::size_t all = static_cast<std::size_t>(-1);
 

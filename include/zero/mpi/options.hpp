@@ -3,6 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/error.hpp"
 #include "../core/memory_resource.hpp"
+#include "../core/set_by_name.hpp"
 
 #include <condition_variable> // also declares durations, cheaper than <chrono>
 #include <cstddef>
@@ -21,6 +22,7 @@ enum class Order : std::uint8_t {
 /// @brief The options of `mpi::Communicator`. `order` and `scratch_bytes` must be equal on all
 /// ranks.
 struct Options {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     /// @brief The order of sums.
     Order order = Order::rank;
 

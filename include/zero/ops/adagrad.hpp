@@ -3,6 +3,7 @@
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
+#include "../core/set_by_name.hpp"
 #include "arithmetic.hpp"
 #include "detail/check_option.hpp"
 #include "host_device.hpp"
@@ -15,6 +16,7 @@ namespace ZERO_NAMESPACE {
 /// @brief Options of `Adagrad`. The learning rate is an argument of each step; to decay it, pass a
 /// smaller one.
 struct AdagradOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     double epsilon = 1e-10;    ///< added to the root of the sum of squares, >= 0; with 0, an
                                ///< element that never had a gradient becomes NaN
     double weight_decay = 0.0; ///< L2: times the parameter, added to the gradient, >= 0

@@ -2,6 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
+#include "../core/set_by_name.hpp"
 #include "arithmetic.hpp"
 #include "detail/adam_moments.hpp"
 #include "detail/check_option.hpp"
@@ -14,6 +15,7 @@ namespace ZERO_NAMESPACE {
 
 /// @brief Options of `Adam`. The learning rate is an argument of each step.
 struct AdamOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     double beta1 = 0.9;        ///< decay of the first moment, 0 <= beta1 < 1 in float
     double beta2 = 0.999;      ///< decay of the second moment, 0 <= beta2 < 1 in float
     double epsilon = 1e-8;     ///< added to the root of the second moment, >= 0; with 0, an element

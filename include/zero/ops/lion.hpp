@@ -3,6 +3,7 @@
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
+#include "../core/set_by_name.hpp"
 #include "arithmetic.hpp"
 #include "detail/check_option.hpp"
 #include "detail/update_parts.hpp"
@@ -16,6 +17,7 @@ namespace ZERO_NAMESPACE {
 /// @brief Options of `Lion`. The learning rate is an argument of each step, about a tenth to a
 /// third of AdamW's.
 struct LionOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     double beta1 = 0.9;  ///< weight of the momentum in the direction of a step, 0 <= beta1 < 1 in
                          ///< float; the gradient has weight 1 - beta1
     double beta2 = 0.99; ///< decay of the momentum, 0 <= beta2 < 1 in float

@@ -3,6 +3,7 @@
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
+#include "../core/set_by_name.hpp"
 #include "adamw.hpp"
 #include "arithmetic.hpp"
 #include "detail/check_option.hpp"
@@ -28,6 +29,7 @@ enum class MuonLength : std::uint8_t {
 
 /// @brief Options of `Muon`. The learning rate is an argument of each step.
 struct MuonOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     double momentum = 0.95;    ///< decay of the sum of gradients, 0 <= momentum < 1 in float
     double weight_decay = 0.0; ///< decoupled: times the learning rate and the parameter, >= 0
     AdamWOptions adamw{};      ///< for parameters that are not matrices

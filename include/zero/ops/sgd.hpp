@@ -3,6 +3,7 @@
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
+#include "../core/set_by_name.hpp"
 #include "arithmetic.hpp"
 #include "detail/check_option.hpp"
 #include "host_device.hpp"
@@ -14,6 +15,7 @@ namespace ZERO_NAMESPACE {
 
 /// @brief Options of `Sgd`. The learning rate is an argument of each step.
 struct SgdOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     double momentum = 0.9;     ///< decay of the sum of gradients, 0 <= momentum < 1 in float
     double weight_decay = 0.0; ///< L2: times the parameter, added to the gradient, >= 0
     bool nesterov = false;     ///< Nesterov's variant: looks one momentum step ahead

@@ -3,6 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
+#include "../core/set_by_name.hpp"
 #include "../ops/arithmetic.hpp"
 #include "../ops/host_device.hpp"
 #include "loss_scaler.hpp"
@@ -26,9 +27,10 @@ enum class AtMaximumScale : std::uint8_t {
 
 /// @brief Options of `DynamicLossScaler`. `loss_scaler_presets.hpp` has the rules of other systems.
 struct DynamicLossScalerOptions {
-    float initial_scale = 65536.0F; ///< from `minimum` to `maximum`
-    double growth_factor = 2.0;     ///< > 1
-    double backoff_factor = 0.5;    ///< in (0, 1)
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
+    float initial_scale = 65536.0F;            ///< from `minimum` to `maximum`
+    double growth_factor = 2.0;                ///< > 1
+    double backoff_factor = 0.5;               ///< in (0, 1)
     std::uint32_t growth_interval =
         1000; ///< consecutive clean steps before the scale grows; at least 1
     std::uint32_t growth_delay =

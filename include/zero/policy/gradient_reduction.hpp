@@ -2,6 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
+#include "../core/set_by_name.hpp"
 #include "../layout/placement.hpp"
 
 #include <cstdint>
@@ -23,7 +24,8 @@ enum class ReductionKind : std::uint8_t {
 
 /// @brief Options of `GradientReduction`. They must be equal on all ranks.
 struct GradientReductionOptions {
-    ReductionKind kind = ReductionKind::mean; ///< the operation that combines gradients
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
+    ReductionKind kind = ReductionKind::mean;  ///< the operation that combines gradients
     std::optional<ReductionSchedule>
         schedule{}; ///< default: `boundary` in stages 0 and 1, `every_micro_step` in 2 and 3
     std::size_t wire_bytes = std::size_t{25}

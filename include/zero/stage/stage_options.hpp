@@ -3,6 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/detail/shared_function.hpp"
 #include "../core/memory_resource.hpp"
+#include "../core/set_by_name.hpp"
 #include "../layout/gather_options.hpp"
 #include "../layout/parameter_spec.hpp"
 #include "../policy/gradient_reduction.hpp"
@@ -89,8 +90,9 @@ struct ParameterGroup {
 /// with one of them inspects its gradients: its report has the norm and the count of non-finite
 /// elements. No figure changes a bit of a result.
 struct ReportOptions {
-    bool zero_gradients = false; ///< `StepReport::zero_gradients`
-    bool group_norms = false;    ///< `StepReport::group_norms`
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
+    bool zero_gradients = false;               ///< `StepReport::zero_gradients`
+    bool group_norms = false;                  ///< `StepReport::group_norms`
 
     /// @brief Returns whether any figure is asked for.
     [[nodiscard]] constexpr bool is_any() const noexcept { return zero_gradients || group_norms; }
@@ -109,7 +111,8 @@ enum class UnusedParameters : std::uint8_t {
 /// member for each policy category that has options, then queues and memory.
 template <class Config>
 struct StageOptions {
-    using Backend = typename Config::Backend; ///< the communicator's backend
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
+    using Backend = typename Config::Backend;  ///< the communicator's backend
 
     std::optional<float> gradient_clipping{}; ///< largest global norm; positive. Off unless given
     NonFinite non_finite = NonFinite::skip;   ///< must be `skip` if the loss scaler skips overflows

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/set_by_name.hpp"
 
 #include <c10/util/intrusive_ptr.h>
 #include <chrono>
@@ -12,6 +13,7 @@ namespace ZERO_NAMESPACE::torch {
 /// @brief The options of `ProcessGroupCommunicator`. `scratch_bytes` and `compares_calls` must be
 /// equal on all ranks.
 struct ProcessGroupOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     /// @brief The time that a rank waits for the others in one transfer; must be positive.
     ///
     /// A transfer that timed out stays in the process group, whose destructor waits for it. So give

@@ -90,7 +90,7 @@ void run_engine(Run const& run, typename Trainer<Engine>::Make make) {
     };
     try {
         auto const world = static_cast<int>(run.configuration->world);
-        LoopbackOptions const options{std::chrono::seconds(60)};
+        LoopbackOptions const options{.time_out = std::chrono::seconds(60)};
         if constexpr (requires { typename Communicator::Inner; }) {
             run_ranks<typename Communicator::Inner>(world, options,
                                                     [&](typename Communicator::Inner& inner) {
