@@ -10,6 +10,7 @@
 #include <zero/cuda/nccl_memory_resource.hpp>
 
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -165,9 +166,14 @@ void check_collectives(Communicator& communicator, std::vector<std::size_t> cons
     communicator.synchronise();
 }
 
+/// Where the ranks of a device meet before calls of CUDA that may wait for the whole device, on
+/// which the kernel of one rank would wait for another.
+using Meeting = std::barrier<>;
+
 /// Calls NCCL directly, which the communicator of a single rank does not do, and replays the calls
 /// from a graph.
-void check_native_calls(Communicator& communicator, cudaStream_t stream, std::string const& name) {
+void check_native_calls(Communicator& communicator, cudaStream_t stream, Meeting& meeting,
+                        std::string const& name) {
     auto const rank = static_cast<std::size_t>(communicator.rank());
     auto const world = static_cast<std::size_t>(communicator.size());
     std::size_t const elements = 64 * world;
@@ -187,13 +193,18 @@ void check_native_calls(Communicator& communicator, cudaStream_t stream, std::st
             "cudaStreamBeginCapture");
     communicator.session().run(call, all.data(), all.data(), cuts, stream);
     require(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+    meeting.arrive_and_wait();
     require(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
+    require(cudaGraphUpload(executable, stream), "cudaGraphUpload");
+    require(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    meeting.arrive_and_wait();
     for (int replay = 0; replay < 3; ++replay) {
         all.set(values_of(rank, elements));
         require(cudaGraphLaunch(executable, stream), "cudaGraphLaunch");
         expect(all.get() == sums_of(world, 0, elements),
                name + " NCCL's calls in a graph, replay " + std::to_string(replay));
     }
+    meeting.arrive_and_wait();
     require(cudaGraphExecDestroy(executable), "cudaGraphExecDestroy");
     require(cudaGraphDestroy(graph), "cudaGraphDestroy");
 }
@@ -216,7 +227,7 @@ void check_registered_memory(Communicator& communicator, cudaStream_t stream,
     expect(found == values_of(0, 1024), name + " registered memory");
 }
 
-void run_rank(Communicator& communicator, int device) {
+void run_rank(Communicator& communicator, int device, Meeting& meeting) {
     std::string const name = "rank " + std::to_string(communicator.rank()) + " of "
                              + std::to_string(communicator.size()) + ":";
     try {
@@ -232,12 +243,15 @@ void run_rank(Communicator& communicator, int device) {
         }
         check_collectives(communicator, even, stream, name + " even");
         check_collectives(communicator, uneven, stream, name + " uneven");
-        check_native_calls(communicator, stream, name);
+        check_native_calls(communicator, stream, meeting, name);
+        meeting.arrive_and_wait();
         check_registered_memory(communicator, stream, name);
+        meeting.arrive_and_wait();
         require(cudaStreamDestroy(stream), "cudaStreamDestroy");
     } catch (std::exception const& error) {
         expect(false, name + ' ' + error.what());
         communicator.abort(error.what());
+        meeting.arrive_and_drop();
     }
 }
 
@@ -247,11 +261,13 @@ void check_devices(int count, int ranks_per_device, NcclOptions const& options) 
         devices.push_back(rank / ranks_per_device);
     }
     auto ranks = Communicator::make_group(devices, options);
+    Meeting meeting(static_cast<std::ptrdiff_t>(ranks.size()));
     std::vector<std::thread> threads;
     for (Communicator& rank : ranks) {
-        threads.emplace_back([&rank, device = devices[static_cast<std::size_t>(rank.rank())]] {
-            run_rank(rank, device);
-        });
+        threads.emplace_back(
+            [&rank, &meeting, device = devices[static_cast<std::size_t>(rank.rank())]] {
+                run_rank(rank, device, meeting);
+            });
     }
     for (std::thread& thread : threads) {
         thread.join();

@@ -1,4 +1,4 @@
-#define EIGEN_NO_CUDA // here __CUDACC__ means the emulation
+#define EIGEN_NO_CUDA // Eigen multiplies on the host alone, whichever compiler this is
 
 #include "support/catch.hpp"
 
