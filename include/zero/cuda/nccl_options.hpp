@@ -35,7 +35,8 @@ struct NcclOptions {
     std::chrono::milliseconds finish_time_out = std::chrono::seconds(30);
     /// The interval at which a watchdog thread looks for errors and time-outs while the program
     /// waits for the device, at least 0. With 0 there is no watchdog: only calls on the
-    /// communicator notice failures, and a program that waits for the device waits for ever.
+    /// communicator notice failures, and a program that waits for the device waits for ever, as
+    /// does a blocking collective.
     std::chrono::milliseconds watch_interval = std::chrono::milliseconds(500);
     /// Mode of the communicators that this library creates, see `NcclMode`.
     NcclMode mode = NcclMode::blocking;

@@ -146,8 +146,9 @@ private:
 ///
 /// Calls of NCCL hold one mutex, which a wait releases between two polls. So the owner's thread,
 /// the watchdog and an aborting thread never use a handle that another thread has freed. Only a
-/// blocking call keeps the mutex: an abort that cannot get it in time goes ahead without it,
-/// because nothing else ends that call.
+/// blocking call, which is the default, keeps the mutex: an abort that cannot get it in time goes
+/// ahead without it, because nothing else ends that call. Blocking calls that an abort does not end
+/// for certain go through `run_within`.
 class NcclLifetime {
 public:
     using Duration = NcclSystem::Duration;

@@ -182,7 +182,9 @@ public:
             try {
                 settle(lock, split_in_time(color, key, slot, doing), doing);
             } catch (...) {
-                (void)new std::shared_ptr(slot); // NOLINT: NCCL may still write to it
+                if (_options.mode == NcclMode::non_blocking) {
+                    (void)new std::shared_ptr(slot); // NOLINT: NCCL may still write to it
+                }
                 throw;
             }
         });
