@@ -308,6 +308,18 @@ void check_bounded_runs() {
            "one that ends is waited for");
     expect(thread != std::this_thread::get_id() && thread != std::thread::id(),
            "it has a thread of its own");
+
+    static Gate late;
+    auto const wait = [] {
+        late.opened.get_future().wait();
+        return 1;
+    };
+    expect(!zero::cuda::detail::run_within({nccl, system}, 0, std::chrono::milliseconds(1), wait,
+                                           [](int) { late.passed.set_value(); }),
+           "a result that is late is not returned");
+    late.opened.set_value();
+    late.passed.get_future().wait();
+    expect(true, "it is discarded by the thread");
 }
 
 } // namespace

@@ -129,7 +129,8 @@ TEST_CASE("The fake counts calls of NCCL whose job is not joined in time") {
     for (auto& handle : handles) {
         cuda::NcclUniqueId id;
         (void)nccl.get_unique_id(id);
-        CHECK(nccl.init_rank(handle, 1, id, 0, {}) == cuda::NcclResult::in_progress);
+        CHECK(nccl.init_rank(handle, 1, id, 0, {.mode = cuda::NcclMode::non_blocking})
+              == cuda::NcclResult::in_progress);
         int world = 0;
         (void)nccl.count(handle, world);
         CHECK(world == 1);

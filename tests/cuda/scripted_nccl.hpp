@@ -77,7 +77,8 @@ public:
     /// The answers to the next polls for an asynchronous error; then `later`.
     std::vector<Result> asynchronous;
     Result later = Result::success;
-    std::function<void()> on_question; ///< called with each poll
+    std::function<void()> on_question;               ///< called with each poll
+    std::function<void(std::string const&)> on_call; ///< called with the name of each other call
     std::function<void()>
         on_count; ///< called when the number of ranks is queried, which joins the last call
 
@@ -208,6 +209,9 @@ private:
 
     Result note(char const* function, std::string const& arguments = "") {
         _journal->add(arguments.empty() ? function : std::string(function) + ' ' + arguments);
+        if (on_call) {
+            on_call(function);
+        }
         return result_of(function);
     }
 
@@ -244,7 +248,9 @@ public:
     std::atomic<std::int64_t> time{0}; ///< milliseconds
     std::int64_t step = 1;             ///< milliseconds that a pause takes
     std::function<void()> on_pause;
-    bool hangs = false; ///< work with a limit takes longer than the limit
+    bool hangs = false;   ///< work with a limit takes longer than the limit
+    int hanging_runs = 0; ///< the next runs with a limit wait for `end_of_hanging_run`
+    std::function<void()> end_of_hanging_run;
 
     int device_count(int& count) noexcept override {
         count = devices;
@@ -291,13 +297,19 @@ public:
 
     bool run_bounded(int on_device, cuda::NcclWork work, cuda::NcclLibrary& nccl,
                      cuda::NcclHandle handle, Duration limit) noexcept override {
-        work(nccl, handle);
-        if (hangs) {
+        bool const waits = hanging_runs > 0;
+        if (waits) {
+            --hanging_runs;
+            end_of_hanging_run = [work, &nccl, handle] { work(nccl, handle); };
+        } else {
+            work(nccl, handle);
+        }
+        if (hangs || waits) {
             time += limit.count();
             _journal->add("left to itself after " + std::to_string(limit.count())
                           + " ms, on device " + std::to_string(on_device));
         }
-        return !hangs;
+        return !hangs && !waits;
     }
 
     char const* variable(char const* name) noexcept override {

@@ -40,11 +40,16 @@ enum class NcclType : std::uint8_t { float32, bfloat16, float16, int64, uint8 };
 
 /// @brief The behaviour of calls that NCCL cannot finish at once.
 ///
-/// Non-blocking calls return at once and are polled, so the caller can give up: an absent peer
-/// becomes an exception after the time-out. Each call starts a thread inside NCCL. Blocking calls
-/// save that thread, which matters for many small buckets, but can hang the calling thread: for
-/// ever in the start and in a destructor, and in a collective until another thread aborts, such as
-/// the watchdog. NCCL does not promise to survive such an abort.
+/// Blocking, the default, is faster: a collective costs the host about 20 us instead of about 100
+/// (H100, NCCL 2.30.7), because each non-blocking call starts a thread inside NCCL. An absent peer
+/// holds a blocking call until the watchdog aborts the communicator after the time-out, which NCCL
+/// does not promise to survive. A start, a split and the end of a communicator have no handle that
+/// could be aborted, or may survive the abort: they run on a thread of their own. After the
+/// time-out the caller throws, or the destructor aborts, and the thread is left to itself until
+/// NCCL returns.
+///
+/// Non-blocking calls return at once and are polled, so no thread is left behind. They need no
+/// watchdog to end a call.
 enum class NcclMode : std::uint8_t { non_blocking, blocking };
 
 struct NcclOptions;

@@ -37,10 +37,11 @@ struct NcclOptions {
     std::chrono::milliseconds finish_time_out = std::chrono::seconds(30);
     /// The interval at which a watchdog thread looks for errors and time-outs while the program
     /// waits for the device, at least 0. With 0 there is no watchdog: only calls on the
-    /// communicator notice failures, and a program that waits for the device waits for ever.
+    /// communicator notice failures, and a program that waits for the device waits for ever, as
+    /// does a blocking collective.
     std::chrono::milliseconds watch_interval = std::chrono::milliseconds(500);
-    /// Mode of the communicators that this library creates.
-    NcclMode mode = NcclMode::non_blocking;
+    /// Mode of the communicators that this library creates, see `NcclMode`.
+    NcclMode mode = NcclMode::blocking;
     /// The least number of CTAs (blocks) of a collective, which is also its number of
     /// multiprocessors; 0: NCCL's choice.
     int min_ctas = 0;
@@ -56,7 +57,7 @@ struct NcclOptions {
 };
 
 /// @brief The NCCL and the system that a communicator uses. Owns neither; both outlive every
-/// communicator made with them.
+/// communicator made with them, and the thread of a blocking start that timed out.
 struct NcclInterface {
     NcclLibrary* nccl = nullptr;  ///< must not be null when a communicator starts
     NcclSystem* system = nullptr; ///< must not be null when a communicator starts

@@ -20,9 +20,11 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 namespace ZERO_NAMESPACE::cuda::detail {
@@ -31,9 +33,67 @@ namespace ZERO_NAMESPACE::cuda::detail {
 /// represent their ends.
 inline NcclOptions with_finite_waits(NcclOptions options) noexcept {
     constexpr std::chrono::milliseconds year = std::chrono::hours(24 * 365);
+    options.time_out = std::min(options.time_out, year);
     options.finish_time_out = std::min(options.finish_time_out, year);
     options.watch_interval = std::min(options.watch_interval, year);
     return options;
+}
+
+/// @brief Calls `body()` on a thread of its own and returns its result, or nothing if it takes
+/// longer than `limit`.
+///
+/// It bounds calls of a blocking NCCL that nothing else ends. A thread that takes longer is left to
+/// itself and owns all that it uses, except NCCL and the system. Its late result goes to `discard`,
+/// which must not throw.
+/// @throws whatever `body` throws in time
+template <class Body, class Discard>
+auto run_within(NcclInterface interfaces, int device, NcclSystem::Duration limit, Body body,
+                Discard discard) -> std::optional<std::invoke_result_t<Body&>> {
+    struct Run {
+        Body body;
+        Discard discard;
+        std::optional<std::invoke_result_t<Body&>> result;
+        std::exception_ptr failure;
+        ~Run() {
+            if (result) {
+                discard(*result);
+            }
+        }
+    };
+    // Shared, because either thread may be the last to use it.
+    std::shared_ptr<Run> const run(new Run{std::move(body), std::move(discard), {}, {}});
+    auto share = std::make_unique<std::shared_ptr<Run>>(run);
+    auto const work = [](NcclLibrary&, NcclHandle shared) {
+        std::unique_ptr<std::shared_ptr<Run>> const own(static_cast<std::shared_ptr<Run>*>(shared));
+        try {
+            (*own)->result.emplace((*own)->body());
+        } catch (...) {
+            (*own)->failure = std::current_exception();
+        }
+    };
+    if (!interfaces.system->run_bounded(device, work, *interfaces.nccl, share.release(), limit)) {
+        return std::nullopt;
+    }
+    if (run->failure != nullptr) {
+        std::rethrow_exception(run->failure);
+    }
+    return std::exchange(run->result, std::nullopt);
+}
+
+/// @brief Aborts a handle, which frees it. NCCL's abort ends the kernels at once, but then waits
+/// without limit for CUDA graphs that hold collectives and for peers on this machine that have not
+/// aborted.
+inline void abort_bounded(NcclInterface interfaces, int device, NcclHandle handle) noexcept {
+    interfaces.system->run_bounded(
+        device, [](NcclLibrary& nccl, NcclHandle released) { nccl.abort(released); },
+        *interfaces.nccl, handle, std::chrono::seconds(5));
+}
+
+/// @param what what the rank waited for, and where
+[[noreturn]] inline void throw_waited(NcclSystem::Duration time_out, std::string_view what) {
+    zero::detail::throw_error<TimedOut>(
+        {"zero: waited ", time_out.count(), " ms for ", what,
+         "; every rank must call the same collectives, or raise NcclOptions::time_out."});
 }
 
 /// @brief Owns a thread that calls a function at an interval until it is destroyed.
@@ -86,8 +146,9 @@ private:
 ///
 /// Calls of NCCL hold one mutex, which a wait releases between two polls. So the owner's thread,
 /// the watchdog and an aborting thread never use a handle that another thread has freed. Only a
-/// blocking call keeps the mutex: an abort that cannot get it in time goes ahead without it,
-/// because nothing else ends that call.
+/// blocking call, which is the default, keeps the mutex: an abort that cannot get it in time goes
+/// ahead without it, because nothing else ends that call. Blocking calls that an abort does not end
+/// for certain go through `run_within`.
 class NcclLifetime {
 public:
     using Duration = NcclSystem::Duration;
@@ -178,6 +239,14 @@ protected:
         CollectiveCall const* call;
     };
 
+    [[nodiscard]] std::string describe_here(Doing const& doing) const {
+        std::string text = doing.step;
+        if (doing.call != nullptr) {
+            text += (text.empty() ? "the " : " in the ") + zero::detail::describe(*doing.call);
+        }
+        return zero::detail::text({text, " on rank ", _rank, " of ", _world});
+    }
+
     /// Runs `body(lock)` under the mutex. If it fails, the communicator is aborted: otherwise the
     /// peers would wait for this rank in vain.
     template <class Body>
@@ -202,14 +271,10 @@ protected:
         }
     }
 
-    /// Frees the handle by an abort. NCCL's abort ends the kernels at once, but then waits without
-    /// limit for CUDA graphs that hold collectives and for peers on this machine that have not
-    /// aborted.
+    /// Frees the handle by an abort.
     void release() noexcept {
         if (NcclHandle const handle = _handle.exchange(nullptr); handle != nullptr) {
-            _system->run_bounded(
-                _device, [](NcclLibrary& nccl, NcclHandle released) { nccl.abort(released); },
-                *_nccl, handle, abort_time_out);
+            abort_bounded(interfaces(), _device, handle);
         }
     }
 
@@ -309,16 +374,7 @@ protected:
 private:
     static constexpr Duration patience{
         200}; ///< the time that an abort waits for a thread inside NCCL before it goes ahead
-    static constexpr Duration abort_time_out{5000};
     static constexpr Duration idle{-1};
-
-    [[nodiscard]] std::string describe_here(Doing const& doing) const {
-        std::string text = doing.step;
-        if (doing.call != nullptr) {
-            text += (text.empty() ? "the " : " in the ") + zero::detail::describe(*doing.call);
-        }
-        return zero::detail::text({text, " on rank ", _rank, " of ", _world});
-    }
 
     void give_up(char const* what) noexcept {
         try {
@@ -347,7 +403,7 @@ private:
                                              // wait for them without limit
             return false;
         }
-        NcclResult result = _nccl->finalize(handle);
+        NcclResult result = finalize(handle, deadline);
         for (unsigned turn = 0; result == NcclResult::in_progress && _system->now() < deadline;
              ++turn) {
             _system->pause(turn);
@@ -366,6 +422,21 @@ private:
             _device, [](NcclLibrary& nccl, NcclHandle finalized) { nccl.destroy(finalized); },
             *_nccl, handle, std::max(deadline - _system->now(), Duration(0)));
         return true;
+    }
+
+    /// Returns `in_progress` at the deadline.
+    NcclResult finalize(NcclHandle handle, Duration deadline) noexcept {
+        if (_options.mode == NcclMode::non_blocking) {
+            return _nccl->finalize(handle);
+        }
+        try {
+            return run_within(
+                       interfaces(), _device, std::max(deadline - _system->now(), Duration(0)),
+                       [nccl = _nccl, handle] { return nccl->finalize(handle); }, [](NcclResult) {})
+                .value_or(NcclResult::in_progress);
+        } catch (std::exception const&) { // no memory for the call
+            return NcclResult::system_error;
+        }
     }
 
     bool have_flights_ended(Duration deadline) noexcept {
@@ -394,9 +465,7 @@ private:
     void throw_if_waiting_too_long(Duration since, Doing const& doing) {
         Duration const now = _system->now();
         if (now - since >= _options.time_out) {
-            zero::detail::throw_error<TimedOut>(
-                {"zero: waited ", _options.time_out.count(), " ms for ", describe_here(doing),
-                 "; every rank must call the same collectives, or raise NcclOptions::time_out."});
+            throw_waited(_options.time_out, describe_here(doing));
         }
         if (_cause->ends_waiting(now, since)) {
             throw_cause();

@@ -174,15 +174,17 @@ public:
     [[nodiscard]] Part split(int color, int key) {
         require_splittable(*_nccl, color, _rank);
         synchronise();
-        auto slot = std::make_unique<NcclHandle>(nullptr);
+        auto slot = std::make_shared<NcclHandle>(nullptr);
         auto part = cause().part(_splits++, color);
         guarded([&](Lock& lock) {
             throw_if_given_up(lock);
+            Doing const doing{"ncclCommSplit (all ranks of the group must split it)", nullptr};
             try {
-                settle(lock, _nccl->split(_handle, color, key, *slot),
-                       {"ncclCommSplit (all ranks of the group must split it)", nullptr});
+                settle(lock, split_in_time(color, key, slot, doing), doing);
             } catch (...) {
-                (void)slot.release(); // NOLINT: NCCL may still write to it
+                if (_options.mode == NcclMode::non_blocking) {
+                    (void)new std::shared_ptr(slot); // NOLINT: NCCL may still write to it
+                }
                 throw;
             }
         });
@@ -371,6 +373,29 @@ private:
                                                         " on rank ", rank,
                                                         "; colors are not negative."});
         }
+    }
+
+    /// A blocking split of an absent peer may survive the abort of the group.
+    NcclResult split_in_time(int color, int key, std::shared_ptr<NcclHandle> const& slot,
+                             Doing const& doing) {
+        auto split = [nccl = _nccl, handle = _handle.load(), color, key, slot] {
+            return nccl->split(handle, color, key, *slot);
+        };
+        if (_options.mode == NcclMode::non_blocking) {
+            return split();
+        }
+        auto const discard = [in = interfaces(), device = _device, slot](NcclResult result) {
+            if (result == NcclResult::success) {
+                abort_bounded(in, device, *slot);
+            }
+        };
+        auto const result =
+            run_within(interfaces(), _device, _options.time_out, std::move(split), discard);
+        require(result.value_or(NcclResult::success), doing);
+        if (!result) {
+            throw_waited(_options.time_out, describe_here(doing));
+        }
+        return *result;
     }
 
     static void release_of(void* self) noexcept { static_cast<NcclSession*>(self)->release(); }

@@ -226,8 +226,11 @@ inline std::unique_ptr<NcclSession> use_handle(NcclInterface interfaces, NcclHan
                     handle);
     require_success(*interfaces.nccl, interfaces.nccl->count(handle, world), "ncclCommCount",
                     handle);
+    NcclOptions used = options;
+    used.mode = NcclMode::non_blocking; // NCCL does not tell the mode, and the calls of a
+                                        // non-blocking communicator must stay on one thread
     auto session = std::make_unique<NcclSession>(interfaces, handle, false, rank, world, device,
-                                                 options, std::make_shared<NcclAbortCause>());
+                                                 used, std::make_shared<NcclAbortCause>());
     session->open("the use of the caller's communicator");
     if (is_owner) {
         session->own();
@@ -260,9 +263,7 @@ inline std::unique_ptr<NcclSession> split_group(NcclSession& parent, int color, 
             static_cast<std::size_t>(parent.rank()),
             [&](std::string_view failure) { parent.abort(failure, false); });
         if (session == nullptr) {
-            system->run_bounded(
-                parent.device(), [](NcclLibrary& of, NcclHandle handle) { of.abort(handle); },
-                *nccl, part.handle, std::chrono::seconds(5));
+            abort_bounded(interfaces, parent.device(), part.handle);
         }
         throw;
     }
@@ -277,6 +278,30 @@ inline void check_rank(int rank, int world) {
     }
 }
 
+using NcclSessions = std::vector<std::unique_ptr<NcclSession>>;
+
+/// @brief Returns the sessions that `make()` makes, in time: a blocking NCCL waits in it for absent
+/// ranks without limit, and there is no handle yet that could be aborted. `make` must own what it
+/// uses.
+/// @param what names the start, for messages
+template <class Make>
+NcclSessions make_in_time(NcclInterface interfaces, int device, NcclOptions const& options,
+                          std::string_view what, Make make) {
+    if (options.mode == NcclMode::non_blocking) {
+        return make();
+    }
+    auto made = run_within(interfaces, device, with_finite_waits(options).time_out, std::move(make),
+                           [](NcclSessions const& late) noexcept {
+                               for (auto const& session : late) {
+                                   session->abort("the start took longer than its time-out", false);
+                               }
+                           });
+    if (!made) {
+        throw_waited(options.time_out, what);
+    }
+    return std::move(*made);
+}
+
 /// @brief Starts by a unique id. @param where how the ranks meet, for messages
 inline std::unique_ptr<NcclSession> join_group(NcclInterface interfaces, NcclUniqueId const& id,
                                                int rank, int world, NcclOptions const& options,
@@ -284,16 +309,23 @@ inline std::unique_ptr<NcclSession> join_group(NcclInterface interfaces, NcclUni
     check_making(interfaces, options);
     check_rank(rank, world);
     int const device = current_device(*interfaces.system);
-    NcclHandle handle = nullptr;
-    NcclResult const result = interfaces.nccl->init_rank(handle, world, id, rank, options);
-    auto session = std::make_unique<NcclSession>(interfaces, handle, true, rank, world, device,
-                                                 options, std::make_shared<NcclAbortCause>());
-    require_success(
-        *interfaces.nccl, result,
-        zero::detail::text({"ncclCommInitRankConfig on rank ", rank, " of ", world, where}));
-    session->open("the start of NCCL (all ranks must join, with the same id and the same number "
-                  "of ranks)");
-    return session;
+    constexpr char const* what =
+        "the start of NCCL (all ranks must join, with the same id and the same number of ranks)";
+    auto const make = [=] {
+        NcclHandle handle = nullptr;
+        NcclResult const result = interfaces.nccl->init_rank(handle, world, id, rank, options);
+        NcclSessions made;
+        made.push_back(std::make_unique<NcclSession>(interfaces, handle, true, rank, world, device,
+                                                     options, std::make_shared<NcclAbortCause>()));
+        require_success(
+            *interfaces.nccl, result,
+            zero::detail::text({"ncclCommInitRankConfig on rank ", rank, " of ", world, where}));
+        return made;
+    };
+    auto made = make_in_time(interfaces, device, options,
+                             zero::detail::text({what, " on rank ", rank, " of ", world}), make);
+    made.front()->open(what);
+    return std::move(made.front());
 }
 
 /// @brief Makes the device of a local rank current. @param reason where the local rank is from, for
@@ -371,22 +403,15 @@ inline void check_devices(NcclInterface interfaces, std::span<int const> devices
     }
 }
 
-/// @brief Starts a rank for each named device in this process, as ncclCommInitAll does. Also
-/// creates non-blocking communicators, which that function cannot.
-inline std::vector<std::unique_ptr<NcclSession>>
-start_group(NcclInterface interfaces, std::span<int const> devices, NcclOptions const& options) {
+/// @brief Makes the sessions of `start_group`, which are not open yet.
+inline NcclSessions make_group_sessions(NcclInterface interfaces, NcclUniqueId const& id,
+                                        std::span<int const> devices, NcclOptions const& options) {
     auto& [nccl, system] = interfaces;
-    check_making(interfaces, options);
-    check_devices(interfaces, devices);
-    DeviceScope const scope(*system);
-    NcclUniqueId id;
-    require_success(*nccl, nccl->get_unique_id(id), "ncclGetUniqueId");
-
     int const world = static_cast<int>(devices.size());
     auto const cause = std::make_shared<NcclAbortCause>();
-    std::vector<std::unique_ptr<NcclSession>> sessions;
+    NcclSessions sessions;
     auto const abort_all = [](void* all) {
-        for (auto const& session : *static_cast<std::vector<std::unique_ptr<NcclSession>>*>(all)) {
+        for (auto const& session : *static_cast<NcclSessions*>(all)) {
             session->abort("the start of the group failed", false);
         }
     };
@@ -413,11 +438,30 @@ start_group(NcclInterface interfaces, std::span<int const> devices, NcclOptions 
         abort_all(&sessions);
     }
     require_success(*nccl, result, zero::detail::text({"the start of ", world, " ranks of NCCL"}));
+    return sessions;
+}
+
+/// @brief Starts a rank for each named device in this process, as ncclCommInitAll does. Also
+/// creates non-blocking communicators, which that function cannot.
+inline NcclSessions start_group(NcclInterface interfaces, std::span<int const> devices,
+                                NcclOptions const& options) {
+    auto& [nccl, system] = interfaces;
+    check_making(interfaces, options);
+    check_devices(interfaces, devices);
+    DeviceScope const scope(*system);
+    NcclUniqueId id;
+    require_success(*nccl, nccl->get_unique_id(id), "ncclGetUniqueId");
+    constexpr char const* what = "the start of NCCL in one process";
+    NcclSessions sessions =
+        make_in_time(interfaces, devices.front(), options, what,
+                     [=, ranks = std::vector<int>(devices.begin(), devices.end())] {
+                         return make_group_sessions(interfaces, id, ranks, options);
+                     });
     for (auto const& session : sessions) {
         require_success(*system,
                         system->set_device(devices[static_cast<std::size_t>(session->rank())]),
                         "cudaSetDevice");
-        session->open("the start of NCCL in one process");
+        session->open(what);
     }
     return sessions;
 }
