@@ -12,13 +12,15 @@ struct LossScalerFixture<NoLossScaler> {
 
 template <>
 struct LossScalerFixture<StaticLossScaler> {
-    static std::vector<StaticLossScalerOptions> accepted() { return {{}, {0.5F}, {3.0F}}; }
+    static std::vector<StaticLossScalerOptions> accepted() {
+        return {{}, {.scale = 0.5F}, {.scale = 3.0F}};
+    }
     static std::vector<StaticLossScalerOptions> refused() {
-        return {{0.0F},
-                {-1.0F},
-                {0x1p-127F},
-                {std::numeric_limits<float>::infinity()},
-                {std::nanf("")}};
+        return {{.scale = 0.0F},
+                {.scale = -1.0F},
+                {.scale = 0x1p-127F},
+                {.scale = std::numeric_limits<float>::infinity()},
+                {.scale = std::nanf("")}};
     }
 };
 

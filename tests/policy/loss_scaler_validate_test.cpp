@@ -37,15 +37,15 @@ using Options = DynamicLossScalerOptions;
 } // namespace
 
 TEST_CASE("A static scale that is not positive and finite is rejected") {
-    CHECK(message<StaticLossScaler>({0.0F})
+    CHECK(message<StaticLossScaler>({.scale = 0.0F})
           == "zero: the loss scaler's scale is 0; it must be positive and finite.");
-    CHECK(message<StaticLossScaler>({-2.0F})
+    CHECK(message<StaticLossScaler>({.scale = -2.0F})
           == "zero: the loss scaler's scale is -2; it must be positive and finite.");
-    CHECK(message<StaticLossScaler>({infinity})
+    CHECK(message<StaticLossScaler>({.scale = infinity})
           == "zero: the loss scaler's scale is inf; it must be positive and finite.");
-    CHECK(message<StaticLossScaler>({not_a_number})
+    CHECK(message<StaticLossScaler>({.scale = not_a_number})
           == "zero: the loss scaler's scale is nan; it must be positive and finite.");
-    CHECK(message<StaticLossScaler>({0.5F}) == "nothing was thrown");
+    CHECK(message<StaticLossScaler>({.scale = 0.5F}) == "nothing was thrown");
 }
 
 TEST_CASE("Initial scale, minimum and maximum of a dynamic scaler must be positive and finite") {
@@ -115,8 +115,8 @@ TEST_CASE("A callback at the minimum needs a function") {
 }
 
 TEST_CASE("A scale whose inverse would be infinite is rejected") {
-    CHECK(message<StaticLossScaler>({0x1p-126F}) == "nothing was thrown");
-    CHECK(message<StaticLossScaler>({0x1p-127F})
+    CHECK(message<StaticLossScaler>({.scale = 0x1p-126F}) == "nothing was thrown");
+    CHECK(message<StaticLossScaler>({.scale = 0x1p-127F})
           == "zero: the loss scaler's scale is below 2^-126, where its inverse would overflow; "
              "give a larger one.");
     CHECK(with(&Options::minimum, 0x1p-126F) == "nothing was thrown");
