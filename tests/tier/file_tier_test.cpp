@@ -64,7 +64,8 @@ public:
 private:
     void check(void const* memory, std::size_t count, std::uint64_t offset) {
         auto const address = reinterpret_cast<std::uintptr_t>(memory);
-        is_aligned = is_aligned && address % block == 0 && count % block == 0 && offset % block == 0;
+        is_aligned =
+            is_aligned && address % block == 0 && count % block == 0 && offset % block == 0;
     }
 };
 
@@ -76,7 +77,9 @@ std::vector<Page> staging_for(FileTier const& tier, std::size_t chunk) {
     return std::vector<Page>((tier.staging_bytes(chunk) + 4095) / 4096);
 }
 
-std::byte* begin_of(std::vector<Page>& pages) { return pages.empty() ? nullptr : pages[0].bytes; }
+std::byte* begin_of(std::vector<Page>& pages) {
+    return pages.empty() ? nullptr : pages[0].bytes;
+}
 
 void fill(std::vector<Page>& pages, std::size_t bytes, std::uint64_t seed) {
     std::mt19937_64 random(seed);
@@ -188,9 +191,9 @@ TEST_CASE("A failed request is a TierError that names rank, chunk and place, and
           Fault{true, 100, "less than one block"}}) {
         ScriptedFile file;
         FileTier tier({folder.path()}, sizes, "rank 3", memory, file);
-        tier.describe_by([](void const* name, std::size_t) {
-            return std::string(static_cast<char const*>(name));
-        }, "optimizer state of 'w'");
+        tier.describe_by([](void const* name,
+                            std::size_t) { return std::string(static_cast<char const*>(name)); },
+                         "optimizer state of 'w'");
         auto pages = staging_for(tier, 2);
         fill(pages, 600, 4);
         tier.write(2, begin_of(pages)).synchronise();
@@ -269,8 +272,7 @@ TEST_CASE("Reads, writes and other chunks run at once: a read may wait for a lat
     tier.write(0, begin_of(first)).synchronise();
     tier.write(1, begin_of(second)).synchronise();
     file.on_read = [&](std::size_t) {
-        while (!has_written) {
-        }
+        while (!has_written) {}
         return std::int64_t{1} << 20;
     };
     auto const read = tier.read(0, begin_of(first));

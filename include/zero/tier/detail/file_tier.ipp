@@ -48,9 +48,9 @@ ZERO_COLD_INLINE FileTier::FileTier(FileTierOptions const& options,
              "offload.allow_page_cache, whose memory no plan contains."});
     }
     if (file < 0) {
-        detail::throw_error<InvalidArgument>(
-            {"zero: ", _owner, ": no file can be made in offload.path '", _path,
-             "': ", detail::reason_of(file), "."});
+        detail::throw_error<InvalidArgument>({"zero: ", _owner,
+                                              ": no file can be made in offload.path '", _path,
+                                              "': ", detail::reason_of(file), "."});
     }
     std::int64_t const alignment = calls.alignment(file, is_direct);
     _alignment = static_cast<std::size_t>(alignment);
@@ -62,11 +62,12 @@ ZERO_COLD_INLINE FileTier::FileTier(FileTierOptions const& options,
     if (int const result = size_bytes() == 0 ? 0 : calls.allocate(file, size_bytes());
         result != 0) {
         calls.close(file);
-        throw TierError(detail::text({"zero: ", _owner, ": offload.path '", _path,
-                                      "' has no room for a file of ", size_bytes(),
-                                      " bytes: ", detail::reason_of(result),
-                                      ". Name a folder on a larger disk, or offload less (ratio)."}),
-                        SourceLocation::current(), -result);
+        throw TierError(
+            detail::text({"zero: ", _owner, ": offload.path '", _path,
+                          "' has no room for a file of ", size_bytes(),
+                          " bytes: ", detail::reason_of(result),
+                          ". Name a folder on a larger disk, or offload less (ratio)."}),
+            SourceLocation::current(), -result);
     }
     _file = file;
 }
