@@ -3,7 +3,7 @@
 // Reads bytes as a checkpoint, for fuzz_checkpoint and checkpoint_corpus_test.
 
 #include <zero/checkpoint/checkpoint_error.hpp>
-#include <zero/checkpoint/detail/checksum.hpp>
+#include <zero/tier/detail/checksum.hpp>
 #include <zero/checkpoint/manifest.hpp>
 #include <zero/checkpoint/safetensors_reader.hpp>
 

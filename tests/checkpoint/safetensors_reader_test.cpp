@@ -3,7 +3,7 @@
 #include "support/temporary_folder.hpp"
 
 #include <zero/checkpoint/checkpoint_error.hpp>
-#include <zero/checkpoint/detail/checksum.hpp>
+#include <zero/tier/detail/checksum.hpp>
 #include <zero/checkpoint/safetensors_reader.hpp>
 
 #include <algorithm>

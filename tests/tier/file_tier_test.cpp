@@ -103,7 +103,7 @@ TEST_CASE("Chunks of any size come back as they were written, from a file withou
     TemporaryFolder const folder;
     HostMemoryResource memory;
     std::vector<std::uint64_t> const sizes{1, 0, 4096, 4095, 100'000, 3'000'001, 64};
-    FileTier tier({folder.path(), true}, sizes, "rank 0", memory);
+    FileTier tier({.path = folder.path(), .allow_page_cache = true}, sizes, "rank 0", memory);
     CHECK(std::filesystem::is_empty(folder.path()));
     std::uint64_t all = 0;
     std::vector<std::vector<Page>> written, read;
@@ -118,7 +118,7 @@ TEST_CASE("Chunks of any size come back as they were written, from a file withou
     for (int turn = 0; turn < 3; ++turn) {
         for (std::size_t chunk = 0; chunk < sizes.size(); ++chunk) {
             auto const done = tier.write(chunk, begin_of(written[chunk]));
-            tier.wait_before_read(chunk, done);
+            tier.reading_queue(chunk)->wait(done);
             tier.read(chunk, begin_of(read[chunk])).synchronise();
             tier.rethrow_failure();
             if (sizes[chunk] != 0) {
@@ -136,7 +136,7 @@ TEST_CASE("A chunk that was never written is zero, and a write that is left out 
     TemporaryFolder const folder;
     HostMemoryResource memory;
     std::vector<std::uint64_t> const sizes{700};
-    FileTier tier({folder.path()}, sizes, "rank 0", memory, file);
+    FileTier tier({.path = folder.path(), .calls = &file}, sizes, "rank 0", memory);
     CHECK(tier.size_bytes() == 1024);
     auto pages = staging_for(tier, 0);
     fill(pages, 700, 1);
@@ -164,7 +164,7 @@ TEST_CASE("Interrupted and short calls are continued") {
     TemporaryFolder const folder;
     HostMemoryResource memory;
     std::vector<std::uint64_t> const sizes{5000};
-    FileTier tier({folder.path()}, sizes, "rank 0", memory, file);
+    FileTier tier({.path = folder.path(), .calls = &file}, sizes, "rank 0", memory);
     auto written = staging_for(tier, 0), read = staging_for(tier, 0);
     fill(written, 5000, 3);
     tier.write(0, begin_of(written)).synchronise();
@@ -190,7 +190,7 @@ TEST_CASE("A failed request is a TierError that names rank, chunk and place, and
           Fault{false, -EIO, "Input/output error"}, Fault{false, 0, "ended early"},
           Fault{true, 100, "less than one block"}}) {
         ScriptedFile file;
-        FileTier tier({folder.path()}, sizes, "rank 3", memory, file);
+        FileTier tier({.path = folder.path(), .calls = &file}, sizes, "rank 3", memory);
         tier.describe_by([](void const* name,
                             std::size_t) { return std::string(static_cast<char const*>(name)); },
                          "optimizer state of 'w'");
@@ -200,7 +200,7 @@ TEST_CASE("A failed request is a TierError that names rank, chunk and place, and
         tier.rethrow_failure();
         (fault.is_write ? file.on_write : file.on_read) = [&](std::size_t) { return fault.answer; };
         auto const written = tier.write(2, begin_of(pages));
-        tier.wait_before_read(2, written);
+        tier.reading_queue(2)->wait(written);
         tier.read(2, begin_of(pages)).synchronise();
         std::string const message = message_of(tier);
         INFO(message);
@@ -215,7 +215,7 @@ TEST_CASE("Each flipped bit of a chunk is found before it is used") {
     HostMemoryResource memory;
     std::vector<std::uint64_t> const sizes{40};
     for (std::size_t byte = 0; byte < 40; ++byte) {
-        FileTier tier({folder.path()}, sizes, "rank 0", memory, file);
+        FileTier tier({.path = folder.path(), .calls = &file}, sizes, "rank 0", memory);
         auto pages = staging_for(tier, 0);
         fill(pages, 40, byte);
         tier.write(0, begin_of(pages)).synchronise();
@@ -231,7 +231,8 @@ TEST_CASE("What cannot be a tier is refused by name, and leaves nothing") {
     std::vector<std::uint64_t> const sizes{600};
     auto const refusal = [&](ScriptedFile& file, std::filesystem::path const& path, bool allow) {
         try {
-            FileTier const tier({path, allow}, sizes, "rank 1", memory, file);
+            FileTier const tier({.path = path, .allow_page_cache = allow, .calls = &file}, sizes,
+                                "rank 1", memory);
         } catch (Error const& error) {
             return std::string(error.what());
         }
@@ -267,7 +268,7 @@ TEST_CASE("Reads, writes and other chunks run at once: a read may wait for a lat
     TemporaryFolder const folder;
     HostMemoryResource memory;
     std::vector<std::uint64_t> const sizes{512, 512, 512};
-    FileTier tier({folder.path()}, sizes, "rank 0", memory, file);
+    FileTier tier({.path = folder.path(), .calls = &file}, sizes, "rank 0", memory);
     auto first = staging_for(tier, 0), second = staging_for(tier, 0), third = staging_for(tier, 0);
     tier.write(0, begin_of(first)).synchronise();
     tier.write(1, begin_of(second)).synchronise();

@@ -19,14 +19,20 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Options of a `FileTier`.
+/// @brief Options of states that `Offload` moves to a `FileTier`.
 struct FileTierOptions {
     /// A folder that exists, on the disk that shall hold the states. Each rank has a file of its
     /// own in it, without a name.
     std::filesystem::path path{};
+    /// Most bytes that move as one request: 1 MiB or more, so that the disk reaches its speed. An
+    /// optimizer of whole parameters needs room for the largest.
+    std::uint64_t chunk_bytes = std::uint64_t{32} << 20U;
+    std::size_t depth = 3; ///< chunks in staging memory: one is read, one updated, one written
+    double ratio = 1;      ///< the part of the bytes that is offloaded, 0 to 1
     /// Whether a file system without direct access (O_DIRECT) is used through the page cache, whose
     /// memory the plan does not contain.
     bool allow_page_cache = false;
+    FileCalls* calls = nullptr; ///< replaces the calls of the system, for tests of failures
 };
 
 /// @brief Model states in a file: chunks of bytes that are read into staging memory and written
@@ -42,8 +48,8 @@ struct FileTierOptions {
 /// nevertheless. One thread at a time enqueues.
 class FileTier {
 public:
-    static constexpr std::size_t queues = 2;           ///< for each direction
-    static constexpr std::size_t default_pending = 64; ///< requests of a queue
+    using Options = FileTierOptions;
+    static constexpr std::size_t queues = 2; ///< for each direction
 
     /// @brief Names a chunk for messages: "optimizer state of 'w', elements 0 to 99". Called when a
     /// request failed.
@@ -52,12 +58,11 @@ public:
     /// @param chunks size of each chunk in bytes; every chunk occupies whole multiples of
     ///     `alignment()` in the file
     /// @param owner names the rank in messages: "rank 2"
-    /// @param memory for the queues and the checksums; must outlive the tier
-    /// @param calls must outlive the tier
+    /// @param memory for the rings of the queues; must outlive the tier
     /// @throws InvalidArgument if the folder does not exist, cannot be written, or has no direct
     /// access; TierError if the disk has not the space; nothing is left behind
     FileTier(FileTierOptions const& options, std::span<std::uint64_t const> chunks,
-             std::string owner, MemoryResource& memory, FileCalls& calls = FileCalls::system());
+             std::string owner, MemoryResource& memory);
 
     FileTier(FileTier const&) = delete;
     FileTier& operator=(FileTier const&) = delete;
@@ -76,14 +81,18 @@ public:
     /// @brief Returns the size of the file.
     [[nodiscard]] std::uint64_t size_bytes() const noexcept { return _begin.back(); }
 
-    /// @brief Makes the chunk's next read or write wait for an event as well. @name Order
-    void wait_before_read(std::size_t chunk, host::Event const& event) {
-        _reads[chunk % queues]->wait(event);
+    /// @brief Returns the queue that reads a chunk, so that it can wait for events.
+    [[nodiscard]] host::Queue* reading_queue(std::size_t chunk) noexcept {
+        return _reads[chunk % queues].get();
     }
-    /// @copydoc wait_before_read
-    void wait_before_write(std::size_t chunk, host::Event const& event) {
-        _writes[chunk % queues]->wait(event);
+
+    /// @brief Returns the queue that writes a chunk.
+    [[nodiscard]] host::Queue* writing_queue(std::size_t chunk) noexcept {
+        return _writes[chunk % queues].get();
     }
+
+    /// @brief Returns the bytes of the queues' rings, in the memory resource.
+    [[nodiscard]] std::size_t command_bytes() const noexcept;
 
     /// @brief Enqueues a read of a whole chunk. @param to `staging_bytes(chunk)` bytes
     /// @return the point after it

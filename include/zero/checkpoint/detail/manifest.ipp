@@ -4,7 +4,7 @@
 #include "../../core/detail/throw_error.hpp"
 #include "../checkpoint_error.hpp"
 #include "../manifest.hpp"
-#include "checksum.hpp"
+#include "../../tier/detail/checksum.hpp"
 #include "file.hpp"
 #include "manifest_text.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "../../core/detail/throw_error.hpp"
 #include "../checkpoint_error.hpp"
-#include "checksum.hpp"
+#include "../../tier/detail/checksum.hpp"
 #include "json_tree.hpp"
 
 #include <algorithm>

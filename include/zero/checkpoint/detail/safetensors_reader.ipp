@@ -5,7 +5,7 @@
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../checkpoint_error.hpp"
-#include "checksum.hpp"
+#include "../../tier/detail/checksum.hpp"
 
 #include <algorithm>
 #include <array>

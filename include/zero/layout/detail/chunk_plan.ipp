@@ -38,9 +38,11 @@ ZERO_COLD_INLINE void ChunkPlan::add(FlatLayout const& layout, std::size_t bucke
     }
     // Each array may take less than one alignment more.
     std::uint64_t const gaps = arrays.size() * (array_alignment - 1);
-    std::uint64_t const most_blocks = options.chunk_bytes > gaps && block_bytes != 0
-                                          ? (options.chunk_bytes - gaps) / block_bytes
-                                          : 0;
+    std::uint64_t most_blocks = ~std::uint64_t{0}; // a type may have nothing to offload
+    if (block_bytes != 0) {
+        most_blocks =
+            options.chunk_bytes > gaps ? (options.chunk_bytes - gaps) / block_bytes : 0;
+    }
     std::uint64_t room = 0; // blocks that the open chunk still takes
     auto const open = [&] {
         _chunks.push_back({bucket, _slices.size(), 0, 0, false});
@@ -98,8 +100,8 @@ ZERO_COLD_INLINE void ChunkPlan::choose(double ratio) {
         auto const with = static_cast<double>(_offloaded_bytes + chunk.bytes);
         // offloaded if that is nearer to what is wanted
         chunk.is_offloaded =
-            ratio == 1
-            || (ratio != 0 && with - wanted <= wanted - static_cast<double>(_offloaded_bytes));
+            chunk.bytes != 0 && ratio != 0
+            && (ratio == 1 || with - wanted <= wanted - static_cast<double>(_offloaded_bytes));
         if (chunk.is_offloaded) {
             _offloaded_bytes += chunk.bytes;
             _slot_bytes = detail::larger(_slot_bytes, chunk.bytes);

@@ -2,7 +2,7 @@
 
 #include "../file_tier.hpp"
 
-#include "../../checkpoint/detail/checksum.hpp"
+#include "checksum.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
@@ -23,18 +23,22 @@ namespace detail {
 
 ZERO_COLD_INLINE FileTier::FileTier(FileTierOptions const& options,
                                     std::span<std::uint64_t const> chunks, std::string owner,
-                                    MemoryResource& memory, FileCalls& calls)
-    : _calls(&calls), _owner(std::move(owner)), _path(options.path.string()),
+                                    MemoryResource& memory)
+    : _calls(options.calls != nullptr ? options.calls : &FileCalls::system()), _owner(std::move(owner)), _path(options.path.string()),
       _bytes(chunks.begin(), chunks.end()), _states(chunks.size()) {
     if (options.path.empty() || !std::filesystem::is_directory(options.path)) {
         detail::throw_error<InvalidArgument>(
             {"zero: ", _owner, ": offload.path is '", _path,
              "', which is not a folder; make it, on the disk that shall hold the states."});
     }
+    // Room for the requests of a step and for those of the one before, each after a wait.
+    std::size_t const most = host::ThreadedQueue::default_capacity;
+    std::size_t const pending = detail::smaller(most, 2 * chunks.size() + 16);
     for (std::size_t queue = 0; queue < queues; ++queue) {
-        _reads[queue] = std::make_unique<host::WaitingQueue>(default_pending, memory);
-        _writes[queue] = std::make_unique<host::WaitingQueue>(default_pending, memory);
+        _reads[queue] = std::make_unique<host::WaitingQueue>(pending, memory);
+        _writes[queue] = std::make_unique<host::WaitingQueue>(pending, memory);
     }
+    FileCalls& calls = *_calls;
     bool is_direct = true;
     int file = calls.create(_path.c_str(), is_direct);
     if (file == -EINVAL && options.allow_page_cache) {
@@ -80,6 +84,14 @@ ZERO_COLD_INLINE FileTier::~FileTier() {
     if (_file >= 0) {
         _calls->close(_file);
     }
+}
+
+ZERO_COLD_INLINE std::size_t FileTier::command_bytes() const noexcept {
+    std::size_t bytes = 0;
+    for (std::size_t queue = 0; queue < queues; ++queue) {
+        bytes += _reads[queue]->size_bytes() + _writes[queue]->size_bytes();
+    }
+    return bytes;
 }
 
 ZERO_COLD_INLINE host::Event FileTier::read(std::size_t chunk, void* to) {
