@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/hash.hpp"
 #include "../core/memory_resource.hpp"
 #include "../core/policy_category.hpp"
 
@@ -56,6 +57,14 @@ struct Offload<Target> {
             found += own == kind ? 1 : 0;
         }
         return found != 0;
+    }
+
+    /// @brief Adds the options of the tier that are equal on all ranks, and the kinds.
+    static void add_to(Hash& hash, Options const& options) noexcept {
+        for (BufferKind const kind : kinds) {
+            hash.add(kind);
+        }
+        Tier::add_to(hash, options);
     }
 };
 

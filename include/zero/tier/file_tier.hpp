@@ -2,6 +2,7 @@
 
 #include "../core/buffer.hpp"
 #include "../core/detail/namespace.hpp"
+#include "../core/hash.hpp"
 #include "../core/memory_resource.hpp"
 #include "../host/queue.hpp"
 #include "../host/threaded_queue.hpp"
@@ -50,6 +51,11 @@ class FileTier {
 public:
     using Options = FileTierOptions;
     static constexpr std::size_t queues = 2; ///< for each direction
+
+    /// @brief Adds the options that are equal on all ranks: all but the place of the file.
+    static void add_to(Hash& hash, Options const& options) noexcept {
+        hash.add(options.chunk_bytes).add(options.depth).add(options.ratio);
+    }
 
     /// @brief Names a chunk for messages: "optimizer state of 'w', elements 0 to 99". Called when a
     /// request failed.

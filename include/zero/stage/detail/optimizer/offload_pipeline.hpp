@@ -222,13 +222,6 @@ public:
         plan.tier_bytes = _tier->size_bytes();
     }
 
-    /// @brief Returns ", 12 of 24 bytes of states offloaded in 3 chunks".
-    [[gnu::cold]] [[nodiscard]] std::string describe() const {
-        return text({", ", _plan.offloaded_bytes(), " of ",
-                     _plan.offloaded_bytes() + _plan.resident_bytes(),
-                     " bytes of states offloaded in ", _numbers.size(), " chunks"});
-    }
-
 private:
     /// Staging memory of one chunk at a time.
     struct Slot {
