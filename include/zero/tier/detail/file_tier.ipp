@@ -19,6 +19,20 @@ namespace detail {
     return std::generic_category().message(static_cast<int>(-code));
 }
 
+/// Closes a file, unless it was taken.
+struct OpenFile {
+    FileCalls* calls;
+    int file;
+    OpenFile(FileCalls* system, int descriptor) noexcept : calls(system), file(descriptor) {}
+    OpenFile(OpenFile const&) = delete;
+    OpenFile& operator=(OpenFile const&) = delete;
+    ~OpenFile() {
+        if (file >= 0) {
+            calls->close(file);
+        }
+    }
+};
+
 } // namespace detail
 
 ZERO_COLD_INLINE FileTier::FileTier(FileTierOptions const& options,
@@ -30,13 +44,6 @@ ZERO_COLD_INLINE FileTier::FileTier(FileTierOptions const& options,
         detail::throw_error<InvalidArgument>(
             {"zero: ", _owner, ": offload.path is '", _path,
              "', which is not a folder; make it, on the disk that shall hold the states."});
-    }
-    // Room for the requests of a step and for those of the one before, each after a wait.
-    std::size_t const most = host::ThreadedQueue::default_capacity;
-    std::size_t const pending = detail::smaller(most, 2 * chunks.size() + 16);
-    for (std::size_t queue = 0; queue < queues; ++queue) {
-        _reads[queue] = std::make_unique<host::WaitingQueue>(pending, memory);
-        _writes[queue] = std::make_unique<host::WaitingQueue>(pending, memory);
     }
     FileCalls& calls = *_calls;
     bool is_direct = true;
@@ -56,6 +63,7 @@ ZERO_COLD_INLINE FileTier::FileTier(FileTierOptions const& options,
                                               ": no file can be made in offload.path '", _path,
                                               "': ", detail::reason_of(file), "."});
     }
+    detail::OpenFile opened{_calls, file};
     std::int64_t const alignment = calls.alignment(file, is_direct);
     _alignment = static_cast<std::size_t>(alignment);
     _begin.push_back(0);
@@ -65,7 +73,6 @@ ZERO_COLD_INLINE FileTier::FileTier(FileTierOptions const& options,
     }
     if (int const result = size_bytes() == 0 ? 0 : calls.allocate(file, size_bytes());
         result != 0) {
-        calls.close(file);
         throw TierError(
             detail::text({"zero: ", _owner, ": offload.path '", _path,
                           "' has no room for a file of ", size_bytes(),
@@ -73,7 +80,14 @@ ZERO_COLD_INLINE FileTier::FileTier(FileTierOptions const& options,
                           ". Name a folder on a larger disk, or offload less (ratio)."}),
             SourceLocation::current(), -result);
     }
-    _file = file;
+    // Room for the requests of a step and for those of the one before, each after a wait.
+    std::size_t const most = host::ThreadedQueue::default_capacity;
+    std::size_t const pending = detail::smaller(most, 2 * chunks.size() + 16);
+    for (std::size_t queue = 0; queue < queues; ++queue) {
+        _reads[queue] = std::make_unique<host::WaitingQueue>(pending, memory);
+        _writes[queue] = std::make_unique<host::WaitingQueue>(pending, memory);
+    }
+    _file = std::exchange(opened.file, -1);
 }
 
 ZERO_COLD_INLINE FileTier::~FileTier() {
