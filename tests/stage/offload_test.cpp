@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -243,15 +244,21 @@ TEST_CASE("A flipped bit in the file is found before it is used") {
     TemporaryFolder const folder;
     for (std::size_t const at : {0U, 3U, 100U}) { // in the first chunk
         DelayedFiles files(at);
-        std::string before, after;
+        auto parameters = registration<bfloat16>(toy_specs());
+        CallerMemory<bfloat16, bfloat16> memory(parameters);
+        std::vector<bfloat16> before;
         auto const outcomes = run_and_observe(1, [&](LoopbackCommunicator& communicator) {
-            InFile<2> engine(communicator, registration<bfloat16>(toy_specs()),
-                             {.offload = in_folder(folder, &files)});
+            InFile<2> engine(communicator, parameters,
+                             {.storage = Storage::scattered,
+                              .offload = in_folder(folder, &files)});
             (void)run_step(engine, 0, 0).report();
             engine.for_each_owned_slice([](auto const&) {}); // waits until all is written
+            before = memory.block;
             files.bytes(0)[at] ^= std::byte{16};
             (void)run_step(engine, 0, 1).report();
         });
+        CHECK(std::memcmp(before.data(), memory.block.data(), before.size() * sizeof(bfloat16))
+              == 0);
         CHECK_THAT(outcomes.ranks[0].message, contains_text("is not what was written"));
     }
 }
