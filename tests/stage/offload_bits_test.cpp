@@ -43,15 +43,14 @@ std::vector<ParameterSpec> random_specs(std::mt19937_64& random, bool is_whole) 
 
 template <class InMemory, class InFile>
 void compare(std::mt19937_64& random, char const* name) {
-    constexpr bool is_whole =
-        detail::config_of_t<InMemory>::Optimizer::whole_tensor;
+    constexpr bool is_whole = detail::config_of_t<InMemory>::Optimizer::whole_tensor;
     int const world = 1 + static_cast<int>(random() % 3);
     Training training;
     training.specs = random_specs(random, is_whole);
     typename InMemory::Options in_memory;
     typename InFile::Options in_file;
-    in_memory.storage = InMemory::stage < 3 && random() % 3 == 0 ? Storage::scattered
-                                                                  : Storage::owned;
+    in_memory.storage =
+        InMemory::stage < 3 && random() % 3 == 0 ? Storage::scattered : Storage::owned;
     in_memory.poison = random() % 2 == 0;
     in_memory.unused_parameters =
         random() % 3 == 0 ? UnusedParameters::leave : UnusedParameters::zero;
@@ -110,8 +109,8 @@ TEST_CASE("A model of two types with states in files trains to the bits of state
         in_every_stage([&]<int N>() {
             auto const run = [&]<class Stage>(typename Stage::Options const& options) {
                 return on_ranks<mixed::ByName>(mixed::world, [&](auto& communicator) {
-                    auto const parameters = mixed::mixed_registration<AnyParameter>(
-                        [](std::size_t) { return true; });
+                    auto const parameters =
+                        mixed::mixed_registration<AnyParameter>([](std::size_t) { return true; });
                     Stage engine(communicator, parameters, options);
                     (void)mixed::train<bfloat16, float>(
                         engine, static_cast<std::uint64_t>(communicator.rank()));
@@ -125,11 +124,10 @@ TEST_CASE("A model of two types with states in files trains to the bits of state
             DelayedFiles files(depth);
             TemporaryFolder const folder;
             auto const expected = run.template operator()<mixed::Mixed<N>>({});
-            CHECK(run.template operator()<mixed::Mixed<N, Both>>(
-                      {.offload = {.path = folder.path(),
-                                   .chunk_bytes = 1500,
-                                   .depth = depth,
-                                   .calls = &files}})
+            CHECK(run.template operator()<mixed::Mixed<N, Both>>({.offload = {.path = folder.path(),
+                                                                              .chunk_bytes = 1500,
+                                                                              .depth = depth,
+                                                                              .calls = &files}})
                   == expected);
             CHECK(run.template operator()<mixed::Mixed<N, MastersOnly>>(
                       {.offload = {.path = folder.path(),

@@ -50,13 +50,10 @@ bool differs(int missing, std::vector<Trained> const& expected, std::uint64_t se
     LeakyBackend::missing = missing;
     bool is_different = false;
     try {
-        auto const found =
-            history<Leaky<N, Both>>(2,
-                                    {.offload = {.path = folder.path(),
-                                                 .chunk_bytes = 1300,
-                                                 .depth = 2,
-                                                 .calls = &files}},
-                                    {});
+        auto const found = history<Leaky<N, Both>>(
+            2,
+            {.offload = {.path = folder.path(), .chunk_bytes = 1300, .depth = 2, .calls = &files}},
+            {});
         is_different = !(found == expected);
     } catch (std::exception const&) { // the checksum of a chunk may find it first
         is_different = true;

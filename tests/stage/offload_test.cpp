@@ -73,8 +73,8 @@ TEST_CASE("A trainer whose memory cannot hold its states keeps them in a file, a
               == "other"); // std::bad_alloc
         auto options = in_folder(folder);
         options.chunk_bytes = 16'000;
-        CHECK((history<InFile<N>>(1, {.offload = options, .memory = &memory}, training)
-               == expected));
+        CHECK(
+            (history<InFile<N>>(1, {.offload = options, .memory = &memory}, training) == expected));
         CHECK(memory.most() < states);
         CHECK(std::filesystem::is_empty(folder.path()));
     });
@@ -206,8 +206,8 @@ TEST_CASE("A request that fails breaks the engine with an error that names it, a
         int code;
         char const* reason;
     };
-    for (Fault const fault : {Fault{false, EIO, "Input/output error"},
-                              Fault{true, ENOSPC, "No space left"}}) {
+    for (Fault const fault :
+         {Fault{false, EIO, "Input/output error"}, Fault{true, ENOSPC, "No space left"}}) {
         in_every_stage([&]<int N>() {
             INFO(fault.reason);
             TemporaryFolder const folder;
@@ -218,10 +218,9 @@ TEST_CASE("A request that fails breaks the engine with an error that names it, a
                 InFile<N> engine(communicator, registration<bfloat16>(toy_specs()),
                                  {.offload = in_folder(folder, fails ? &failing : &healthy)});
                 if (fails) {
-                    (fault.is_write ? failing.on_write : failing.on_read) =
-                        [&](std::size_t call) {
-                            return call > 8 ? std::int64_t{-fault.code} : std::int64_t{0};
-                        };
+                    (fault.is_write ? failing.on_write : failing.on_read) = [&](std::size_t call) {
+                        return call > 8 ? std::int64_t{-fault.code} : std::int64_t{0};
+                    };
                 }
                 for (std::uint64_t step = 0; step < 50; ++step) {
                     (void)run_step(engine, rank, step);
@@ -249,8 +248,7 @@ TEST_CASE("A flipped bit in the file is found before it is used") {
         std::vector<bfloat16> before;
         auto const outcomes = run_and_observe(1, [&](LoopbackCommunicator& communicator) {
             InFile<2> engine(communicator, parameters,
-                             {.storage = Storage::scattered,
-                              .offload = in_folder(folder, &files)});
+                             {.storage = Storage::scattered, .offload = in_folder(folder, &files)});
             (void)run_step(engine, 0, 0).report();
             engine.for_each_owned_slice([](auto const&) {}); // waits until all is written
             before = memory.block;
@@ -284,9 +282,7 @@ TEST_CASE("Options of states in a file are refused before anything is allocated"
                contains_text("offload.depth is 0"));
     CHECK_THAT(refusal([](auto& options) { options.offload.chunk_bytes = 700; }),
                contains_text("offload.chunk_bytes is 700"));
-    CHECK_THAT(refusal([](auto& options) {
-                   options.rebuild_buckets = InFile<2>::in_ready_order;
-               }),
+    CHECK_THAT(refusal([](auto& options) { options.rebuild_buckets = InFile<2>::in_ready_order; }),
                contains_text("rebuild_buckets"));
 }
 

@@ -40,8 +40,7 @@ ZERO_COLD_INLINE void ChunkPlan::add(FlatLayout const& layout, std::size_t bucke
     std::uint64_t const gaps = arrays.size() * (array_alignment - 1);
     std::uint64_t most_blocks = ~std::uint64_t{0}; // a type may have nothing to offload
     if (block_bytes != 0) {
-        most_blocks =
-            options.chunk_bytes > gaps ? (options.chunk_bytes - gaps) / block_bytes : 0;
+        most_blocks = options.chunk_bytes > gaps ? (options.chunk_bytes - gaps) / block_bytes : 0;
     }
     std::uint64_t room = 0; // blocks that the open chunk still takes
     auto const open = [&] {

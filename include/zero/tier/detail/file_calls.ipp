@@ -9,18 +9,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#if !defined(O_DIRECT)
-#define O_DIRECT 0 // macOS: all accesses go through the page cache
-#define ZERO_HAS_NO_DIRECT_ACCESS
-#endif
-
 namespace ZERO_NAMESPACE::detail {
+
+#if defined(O_DIRECT)
+inline constexpr int direct_access = O_DIRECT;
+#else
+inline constexpr int direct_access = 0; // macOS: all accesses go through the page cache
+#endif
 
 /// @brief Calls the system. A call that a signal interrupted is made again.
 class SystemFileCalls final : public FileCalls {
 public:
     [[nodiscard]] int create(char const* folder, bool is_direct) override {
-        int const direct = is_direct ? O_DIRECT : 0;
+        int const direct = is_direct ? direct_access : 0;
 #if defined(O_TMPFILE)
         int const unnamed = ::open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC | direct, 0600);
         if (unnamed >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) {

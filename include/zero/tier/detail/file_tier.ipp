@@ -2,10 +2,10 @@
 
 #include "../file_tier.hpp"
 
-#include "checksum.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
+#include "checksum.hpp"
 
 #include <cerrno>
 #include <system_error>
@@ -38,8 +38,9 @@ struct OpenFile {
 ZERO_COLD_INLINE FileTier::FileTier(FileTierOptions const& options,
                                     std::span<std::uint64_t const> chunks, std::string owner,
                                     MemoryResource& memory)
-    : _calls(options.calls != nullptr ? options.calls : &FileCalls::system()), _owner(std::move(owner)), _path(options.path.string()),
-      _bytes(chunks.begin(), chunks.end()), _states(chunks.size()) {
+    : _calls(options.calls != nullptr ? options.calls : &FileCalls::system()),
+      _owner(std::move(owner)), _path(options.path.string()), _bytes(chunks.begin(), chunks.end()),
+      _states(chunks.size()) {
     if (options.path.empty() || !std::filesystem::is_directory(options.path)) {
         detail::throw_error<InvalidArgument>(
             {"zero: ", _owner, ": offload.path is '", _path,

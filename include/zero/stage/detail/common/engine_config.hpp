@@ -42,9 +42,9 @@ struct EngineConfig {
         dtype_of<typename TypeSets::Parameter>()...}; ///< by index
 
     /// Whether a parameter type has master weights beside the parameters.
-    static constexpr bool has_masters = ((TypeSets::master_form == MasterForm::copied
-                                          || TypeSets::master_form == MasterForm::split)
-                                         || ...);
+    static constexpr bool has_masters =
+        ((TypeSets::master_form == MasterForm::copied || TypeSets::master_form == MasterForm::split)
+         || ...);
 
     /// Whether any payload is float16. It may overflow unless it is divided before it is summed.
     static constexpr bool communicates_float16 =

@@ -55,8 +55,9 @@ template <class Communicator, class LossScaler, class Optimizer, class Optimizer
           class OffloadTo, class BucketerOptions, class Reduction, class MasterPolicy, class... P>
 struct MakeEngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, OffloadTo,
                         BucketerOptions, Reduction, MasterPolicy, Parameters<P...>> {
-    using type = EngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, MasterPolicy,
-                              OffloadTo, BucketerOptions, type_set_t<Reduction, MasterPolicy, P>...>;
+    using type =
+        EngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, MasterPolicy, OffloadTo,
+                     BucketerOptions, type_set_t<Reduction, MasterPolicy, P>...>;
 };
 
 /// @brief The policies of a stage, with defaults for the missing ones.
@@ -79,9 +80,10 @@ struct StageConfig {
     using MasterPolicy = select_t<MasterWeightsCategory, MasterWeights<float>, Policies...>;
     using OffloadTo = select_t<OffloadCategory, NoOffload, Policies...>;
 
-    using EngineConfig = typename MakeEngineConfig<Communicator, LossScaler, Optimizer,
-                                                   OptimizerStates, OffloadTo,
-                                                   typename Bucketer::Options, Reduction, MasterPolicy, ParameterTypes>::type;
+    using EngineConfig =
+        typename MakeEngineConfig<Communicator, LossScaler, Optimizer, OptimizerStates, OffloadTo,
+                                  typename Bucketer::Options, Reduction, MasterPolicy,
+                                  ParameterTypes>::type;
 
     /// The default policy never conflicts: parameters that are their own master weights ignore it.
     static constexpr Conflict master_conflict =

@@ -74,8 +74,7 @@ public:
     static constexpr std::size_t bytes_per_block = 0;
 
     [[gnu::cold]] explicit MasterWeightStore(TypeContext<Config> const& context)
-        : _queue(context.queue),
-          _master(updated_array<BufferKind::master_weights, M>(context, 0)) {
+        : _queue(context.queue), _master(updated_array<BufferKind::master_weights, M>(context, 0)) {
         bool const poison = context.options->poison;
         Backend::fill(_queue, _master.data(), _master.size(),
                       poison ? from_float<M>(std::numeric_limits<float>::quiet_NaN()) : M{});

@@ -34,8 +34,8 @@ namespace ZERO_NAMESPACE::detail {
 /// @brief Owns the states of a rank that are offloaded: the tier, the staging memory, and the
 /// memory of the chunks that stay. Moves chunks through staging memory in the order of the update.
 ///
-/// A chunk that is offloaded has a number n, and staging slot n mod depth for ever, so the tables of
-/// slices point there. A step reads chunk n, updates it, and writes it; reads of the next chunks
+/// A chunk that is offloaded has a number n, and staging slot n mod depth for ever, so the tables
+/// of slices point there. A step reads chunk n, updates it, and writes it; reads of the next chunks
 /// and writes of the ones before are under way meanwhile. Fences `chunk_read`, `chunk_updated` and
 /// `chunk_written` order them.
 template <class Config>
@@ -64,7 +64,8 @@ public:
                  ": rebuild_buckets moves states between two places in memory, and Offload keeps "
                  "them in a tier; leave one of the two out."});
         }
-        for_types([&]<class Types>(std::size_t /*type*/) { _arrays.push_back(arrays_of<Types>()); });
+        for_types(
+            [&]<class Types>(std::size_t /*type*/) { _arrays.push_back(arrays_of<Types>()); });
         auto const add = [&](std::size_t bucket, std::vector<Piece>& list) {
             for_updated_slices<Config>(layout, bucket, rank, row,
                                        [&](Piece const& piece) { list.push_back(piece); });
@@ -110,11 +111,9 @@ public:
         auto const chunks = _plan.chunks();
         auto const* const begins = slices.data() + chunks[_plan.first_chunk(bucket)].first_slice;
         auto const& last = chunks[_plan.end_chunk(bucket) - 1];
-        auto const* const found =
-            std::lower_bound(begins, slices.data() + last.first_slice + last.slices, index,
-                             [](Piece const& piece, std::size_t at) {
-                                 return piece.bucket_begin < at;
-                             });
+        auto const* const found = std::lower_bound(
+            begins, slices.data() + last.first_slice + last.slices, index,
+            [](Piece const& piece, std::size_t at) { return piece.bucket_begin < at; });
         auto const slice = static_cast<std::size_t>(found - slices.data());
         std::size_t const chunk = _chunk_of[slice];
         auto const own = _plan.slices(chunks[chunk]);
@@ -299,8 +298,8 @@ private:
             for (std::size_t array = 0; array < _arrays[type].size(); ++array) {
                 std::size_t const kind = array < _masters[type] ? 0 : 1;
                 ChunkArray const& layout = _arrays[type][array];
-                bytes[kind] += static_cast<std::size_t>(
-                    ChunkPlan::array_bytes(layout, _plan.slices(own)));
+                bytes[kind] +=
+                    static_cast<std::size_t>(ChunkPlan::array_bytes(layout, _plan.slices(own)));
                 for (Piece const& slice : _plan.slices(own)) {
                     _rows[kind].content_bytes +=
                         own.is_offloaded ? 0
@@ -374,11 +373,11 @@ private:
     std::vector<std::vector<ChunkArray>> _arrays; ///< by parameter type
     std::vector<std::size_t> _masters; ///< by type: how many of them are of master weights
     ChunkPlan _plan;
-    std::vector<Place> _places;        ///< by chunk
-    std::vector<std::size_t> _numbers; ///< by number: the chunk
+    std::vector<Place> _places;         ///< by chunk
+    std::vector<std::size_t> _numbers;  ///< by number: the chunk
     std::vector<std::size_t> _chunk_of; ///< by slice
-    std::vector<std::size_t> _blocks;  ///< by slice: blocks before it in its chunk
-    MemoryRow _rows[2];                ///< master weights and states that stay
+    std::vector<std::size_t> _blocks;   ///< by slice: blocks before it in its chunk
+    MemoryRow _rows[2];                 ///< master weights and states that stay
     std::size_t _slot_bytes = 0;
     std::vector<Slot> _slots;
     Buffer<std::byte> _staging;

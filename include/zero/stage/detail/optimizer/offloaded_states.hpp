@@ -56,13 +56,13 @@ private:
 
 /// @brief Memory for one T per element that this rank updates.
 template <class T, class Config, BufferKind kind>
-using UpdatedArray = std::conditional_t<Config::Offload::offloads(kind), OffloadedArray<T, Config>,
-                                        PlacedBuffer<T>>;
+using UpdatedArray =
+    std::conditional_t<Config::Offload::offloads(kind), OffloadedArray<T, Config>, PlacedBuffer<T>>;
 
 /// @brief Memory for a few numbers per block of 64 elements that this rank updates.
 template <class T, class Config, BufferKind kind>
-using UpdatedBlocks = std::conditional_t<Config::Offload::offloads(kind),
-                                         OffloadedArray<T, Config>, PerBlockBuffer<T>>;
+using UpdatedBlocks = std::conditional_t<Config::Offload::offloads(kind), OffloadedArray<T, Config>,
+                                         PerBlockBuffer<T>>;
 
 /// @brief Makes an `UpdatedArray`.
 /// @param array number among the arrays of this kind
@@ -79,15 +79,15 @@ template <BufferKind kind, class T, class Config>
 
 /// @brief Makes `UpdatedBlocks`. @param numbers count of numbers per block
 template <BufferKind kind, class T, class Config>
-[[nodiscard]] UpdatedBlocks<T, Config, kind>
-updated_blocks(TypeContext<Config> const& context, std::size_t numbers,
-               [[maybe_unused]] std::size_t array) {
+[[nodiscard]] UpdatedBlocks<T, Config, kind> updated_blocks(TypeContext<Config> const& context,
+                                                            std::size_t numbers,
+                                                            [[maybe_unused]] std::size_t array) {
     if constexpr (Config::Offload::offloads(kind)) {
         auto const& states = *context.offload.states;
         return {states, states.first_array(context.type, kind) + array};
     } else {
-        return {*context.layout, context.type, context.rank(), context.row.optimizer_state,
-                numbers, *context.memory, kind};
+        return {*context.layout, context.type, context.rank(), context.row.optimizer_state, numbers,
+                *context.memory, kind};
     }
 }
 

@@ -46,8 +46,7 @@ inline Range updated_range(FlatLayout const& layout, std::size_t bucket, std::si
 /// @brief Calls `visit(Piece)` for each slice of a bucket that a rank updates.
 template <class Config, class Visitor>
 [[gnu::cold]] void for_updated_slices(FlatLayout const& layout, std::size_t bucket,
-                                      std::size_t rank, StageRow const& row,
-                                      Visitor const& visit) {
+                                      std::size_t rank, StageRow const& row, Visitor const& visit) {
     if (OptimizerStateStore<Config>::is_scaled && !row.shards_optimizer()) {
         // Blocks of states begin where they do in the other stages.
         layout.for_slices_of_all_ranks(bucket, visit);
