@@ -105,7 +105,7 @@ TEST_CASE("Random models with states in files train to the bits of states in mem
 }
 
 TEST_CASE("A model of two types with states in files trains to the bits of states in memory") {
-    for (std::size_t const depth : {1, 3}) {
+    for (std::size_t const depth : {std::size_t{1}, std::size_t{3}}) {
         in_every_stage([&]<int N>() {
             auto const run = [&]<class Stage>(typename Stage::Options const& options) {
                 return on_ranks<mixed::ByName>(mixed::world, [&](auto& communicator) {

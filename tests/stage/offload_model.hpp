@@ -75,7 +75,7 @@ public:
 private:
     void pause(std::size_t call) const {
         std::mt19937_64 random(_seed + call);
-        for (unsigned turn = _longest == 0 ? 0 : random() % _longest; turn > 0; --turn) {
+        for (auto turn = _longest == 0 ? 0 : random() % _longest; turn > 0; --turn) {
             std::this_thread::yield();
         }
     }
