@@ -14,7 +14,9 @@
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <vector>
@@ -259,6 +261,42 @@ TEST_CASE("A flipped bit in the file is found before it is used") {
               == 0);
         CHECK_THAT(outcomes.ranks[0].message, contains_text("is not what was written"));
     }
+}
+
+TEST_CASE("Chunks are read, updated and written at once: a read may wait until an earlier chunk is "
+          "written") {
+    in_every_stage([&]<int N>() {
+        TemporaryFolder const folder;
+        DelayedFiles files(1, 0);
+        std::atomic<bool> is_written{true};
+        std::size_t third = 0;
+        files.on_read = [&](std::size_t call) {
+            if (call == third + 2) {
+                is_written.wait(false);
+            }
+            return std::int64_t{0};
+        };
+        files.on_write = [&](std::size_t) {
+            is_written = true;
+            is_written.notify_all();
+            return std::int64_t{0};
+        };
+        auto offload = in_folder(folder, &files);
+        offload.depth = 3;
+        auto const steps = on_ranks<std::uint64_t>(1, [&](LoopbackCommunicator& communicator) {
+            InFile<N> engine(communicator, registration<bfloat16>(toy_specs()),
+                             {.offload = offload});
+            (void)run_step(engine, 0, 0).report();
+            engine.for_each_owned_slice([](auto const&) {}); // waits until all is written
+            CHECK(std::filesystem::is_empty(folder.path()));
+            third = files.reads;
+            is_written = false;
+            (void)run_step(engine, 0, 1).report();
+            return engine.step_count();
+        });
+        CHECK(steps[0] == 2);
+        CHECK(files.reads > third + 3);
+    });
 }
 
 TEST_CASE("Options of states in a file are refused before anything is allocated") {
