@@ -241,6 +241,36 @@ TEST_CASE("A request that fails breaks the engine with an error that names it, a
     }
 }
 
+TEST_CASE("A disk without room for the states of one rank releases the other ranks") {
+    struct FullDisk : FileCalls {
+        int create(char const*, bool) override { return 7; }
+        std::int64_t alignment(int, bool) override { return 512; }
+        int allocate(int, std::uint64_t) override { return -ENOSPC; }
+        std::int64_t read(int, void*, std::size_t, std::uint64_t) override { return -EIO; }
+        std::int64_t write(int, void const*, std::size_t, std::uint64_t) override { return -EIO; }
+        void close(int) noexcept override { ++closed; }
+        std::atomic<int> closed{0};
+    };
+    TemporaryFolder const folder;
+    FullDisk full;
+    Outcome caught;
+    auto const outcomes = run_and_observe(2, [&](LoopbackCommunicator& communicator) {
+        bool const fails = communicator.rank() == 1;
+        auto const make = [&] {
+            InFile<2> const engine(communicator, registration<bfloat16>(toy_specs()),
+                                   {.offload = in_folder(folder, fails ? &full : nullptr)});
+        };
+        if (fails) {
+            caught = outcome_of(make); // not thrown on: the engine itself releases rank 0
+        } else {
+            make();
+        }
+    });
+    CHECK_THAT(caught.message, contains_text("has no room for a file of"));
+    CHECK(outcomes.ranks[0].type == "Aborted");
+    CHECK(full.closed == 1);
+}
+
 TEST_CASE("A flipped bit in the file is found before it is used") {
     TemporaryFolder const folder;
     for (std::size_t const at : {0U, 3U, 100U}) { // in the first chunk

@@ -65,7 +65,7 @@ template <class Config>
                           options, {})),
       _ready_order(_layout.units(), options.rebuild_buckets != nullptr), _protocol(_layout, _rank),
       _schedule(options.reduction.schedule.value_or(default_schedule(number))),
-      _offload(_layout, _rank, stage_row(number, _schedule), _options, *_memory),
+      _offload(_layout, communicator, stage_row(number, _schedule), _options, *_memory),
       _own_queue(options.communication_queue
                      ? nullptr
                      : detail::own_queue<typename Backend::OwnedQueue>(_layout, *_memory)),

@@ -14,6 +14,7 @@
 #include "../../../layout/memory_plan.hpp"
 #include "../../../layout/piece.hpp"
 #include "../../../layout/placement.hpp"
+#include "../../../tier/tier_error.hpp"
 #include "../../stage_options.hpp"
 #include "master_weight_store.hpp"
 #include "offloaded_states.hpp"
@@ -47,11 +48,14 @@ public:
     using Tier = typename Config::Offload::Tier;
 
     /// @param layout must outlive this object, as `memory` must
+    /// @param communicator releases the other ranks if the tier cannot be made
     /// @throws InvalidArgument for an option, before anything is allocated; TierError
-    [[gnu::cold]] OffloadedStates(FlatLayout const& layout, std::size_t rank, StageRow const& row,
+    [[gnu::cold]] OffloadedStates(FlatLayout const& layout,
+                                  typename Config::Communicator& communicator, StageRow const& row,
                                   StageOptions<Config> const& options, MemoryResource& memory)
         : _layout(&layout) {
         auto const& chosen = options.offload;
+        auto const rank = static_cast<std::size_t>(communicator.rank());
         if (chosen.depth == 0) {
             throw_error<InvalidArgument>(
                 {"zero: rank ", rank,
@@ -81,8 +85,12 @@ public:
             }
         }
         find_blocks();
-        std::string owner = text({"rank ", rank});
-        _tier = std::make_unique<Tier>(chosen, sizes, std::move(owner), memory);
+        try {
+            _tier = std::make_unique<Tier>(chosen, sizes, text({"rank ", rank}), memory);
+        } catch (TierError const& error) { // the disk of this rank alone may be full
+            communicator.abort(first_line(error.what()));
+            throw;
+        }
         _tier->describe_by(
             [](void const* states, std::size_t number) {
                 return static_cast<OffloadedStates const*>(states)->name_of_chunk(number);
