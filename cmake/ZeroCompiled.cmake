@@ -2,7 +2,7 @@
 # two targets in all its units; their namespaces differ, so that a mixture does not link.
 
 file(GLOB zero_compiled_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/../src/*.cpp")
-list(FILTER zero_compiled_sources EXCLUDE REGEX "/(checkpoint|mpi|torch)\\.cpp$") # see ZeroCheckpoint.cmake and ZeroMpi.cmake
+list(FILTER zero_compiled_sources EXCLUDE REGEX "/(checkpoint|mpi|tier|torch)\\.cpp$") # see ZeroTier.cmake, ZeroCheckpoint.cmake and ZeroMpi.cmake
 add_library(zero_compiled ${zero_compiled_sources})
 add_library(zero::compiled ALIAS zero_compiled)
 target_link_libraries(zero_compiled PUBLIC zero)

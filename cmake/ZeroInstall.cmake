@@ -22,7 +22,7 @@ if(ZERO_BUILD_COMPILED)
     endif()
 endif()
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/zeroConfig.cmake" "${CMAKE_CURRENT_BINARY_DIR}/zeroConfigVersion.cmake" cmake/ZeroCudaTarget.cmake cmake/ZeroCheckpointTarget.cmake
-    cmake/ZeroMpiTarget.cmake cmake/ZeroTorchTarget.cmake
+    cmake/ZeroMpiTarget.cmake cmake/ZeroTierTarget.cmake cmake/ZeroTorchTarget.cmake
     DESTINATION "${zero_package_dir}")
 install(DIRECTORY include/zero DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.hpp" PATTERN "*.ipp" PATTERN "*.tpp" PATTERN "*.cuh")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")

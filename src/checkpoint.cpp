@@ -1,6 +1,5 @@
 #include <zero/checkpoint/detail/checkpoint_directory.ipp>
 #include <zero/checkpoint/detail/checkpoint_reader.ipp>
-#include <zero/checkpoint/detail/checksum.ipp>
 #include <zero/checkpoint/detail/consolidate.ipp>
 #include <zero/checkpoint/detail/file.ipp>
 #include <zero/checkpoint/detail/file_job.ipp>

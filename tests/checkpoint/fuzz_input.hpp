@@ -3,9 +3,9 @@
 // Reads bytes as a checkpoint, for fuzz_checkpoint and checkpoint_corpus_test.
 
 #include <zero/checkpoint/checkpoint_error.hpp>
-#include <zero/checkpoint/detail/checksum.hpp>
 #include <zero/checkpoint/manifest.hpp>
 #include <zero/checkpoint/safetensors_reader.hpp>
+#include <zero/tier/detail/checksum.hpp>
 
 #include <cstddef>
 #include <cstdint>

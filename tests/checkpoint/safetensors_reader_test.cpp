@@ -3,8 +3,8 @@
 #include "support/temporary_folder.hpp"
 
 #include <zero/checkpoint/checkpoint_error.hpp>
-#include <zero/checkpoint/detail/checksum.hpp>
 #include <zero/checkpoint/safetensors_reader.hpp>
+#include <zero/tier/detail/checksum.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -90,7 +90,8 @@ TEST_CASE("Each kind of buffer has its own name") {
     CHECK(names
           == std::vector<std::string>{"parameters", "gradients", "master weights",
                                       "optimizer state", "gradient leases", "parameter leases",
-                                      "wire", "control", "scratch", "communicator", "commands"});
+                                      "wire", "control", "scratch", "communicator", "commands",
+                                      "staging"});
 }
 
 } // namespace zero::test::memory_resource_test

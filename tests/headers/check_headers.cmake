@@ -3,7 +3,7 @@
 
 cmake_minimum_required(VERSION 3.20)
 
-set(layers core launch layout ops backend host comm policy stage cuda checkpoint mpi torch)
+set(layers core launch layout ops backend host comm tier policy stage cuda checkpoint mpi torch)
 set(failures 0)
 
 function(complain text)

@@ -71,6 +71,7 @@ struct BareConfig {
     using LossScaler = None<1>;
     using Optimizer = None<2>;
     using MasterWeights = None<3>;
+    using Offload = None<4>;
 };
 
 /// The members of StageOptions that belong to no policy. All reduction policies have the same

@@ -2,11 +2,15 @@
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
 #include "support/stages.hpp"
+#include "support/temporary_folder.hpp"
 #include "support/toy_model.hpp"
 
 #include <zero/host/threaded_queue.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/stage/gathered_parameters.hpp>
+#if __has_include(<xxhash.h>)
+#include <zero/stage/offload.hpp>
+#endif
 #include <zero/stage/zero_stage.hpp>
 
 #include <array>
@@ -150,6 +154,20 @@ TEST_CASE("After the first step nothing is allocated between begin_step and step
               == 0);
     });
 }
+
+#if __has_include(<xxhash.h>)
+TEST_CASE("Nothing is allocated while states pass through staging memory, in any stage") {
+    TemporaryFolder const folder;
+    in_every_stage([&]<int N>() {
+        using Stage = ZeroStage<
+            N, Parameters<bfloat16>,
+            Offload<To<FileTier, BufferKind::optimizer_state, BufferKind::master_weights>>>;
+        typename Stage::Options options;
+        options.offload = {.path = folder.path(), .chunk_bytes = 1500, .allow_page_cache = true};
+        CHECK(count<Stage>(options, false, 2, [] {}) == 0);
+    });
+}
+#endif
 
 TEST_CASE("Evaluation alone stops allocating after a while, in any stage") {
     in_every_stage([&]<int N>() {

@@ -1,9 +1,9 @@
 #include "support/catch.hpp"
+#include "support/limited_memory.hpp"
 #include "support/ranks.hpp"
 #include "support/toy_model.hpp"
 #include "support/trained.hpp"
 
-#include <zero/core/host_memory_resource.hpp>
 #include <zero/layout/balanced_partitioner.hpp>
 #include <zero/ops/counter_random.hpp>
 #include <zero/stage/zero_stage.hpp>
@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <mutex>
 #include <new>
 #include <string>
 #include <vector>
@@ -22,41 +21,6 @@
 namespace zero::test::limited_memory_test {
 
 namespace {
-
-/// Refuses to hold more than a number of bytes at a time. The ring of commands is not counted: it
-/// holds nothing of the model, and compared with layers of 18 kB it is large.
-class LimitedMemory : public MemoryResource {
-public:
-    explicit LimitedMemory(std::size_t limit) : _limit(limit) {}
-
-    void* allocate(std::size_t bytes, BufferKind kind) override {
-        if (kind == BufferKind::commands) {
-            return _host.allocate(bytes, kind);
-        }
-        std::lock_guard const lock(_mutex);
-        if (bytes > _limit - _held) {
-            throw std::bad_alloc();
-        }
-        _held += bytes;
-        _most = _held > _most ? _held : _most;
-        return _host.allocate(bytes, kind);
-    }
-
-    void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override {
-        std::lock_guard const lock(_mutex);
-        _held -= kind == BufferKind::commands ? 0 : bytes;
-        _host.deallocate(memory, bytes, kind);
-    }
-
-    [[nodiscard]] std::size_t most() const { return _most; }
-
-private:
-    std::mutex _mutex;
-    HostMemoryResource _host;
-    std::size_t _limit;
-    std::size_t _held = 0;
-    std::size_t _most = 0;
-};
 
 constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
 constexpr std::size_t layer_elements = 4352 + 37;

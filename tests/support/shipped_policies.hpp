@@ -32,13 +32,20 @@ using ShippedOptimizerStates =
 using ShippedGradientReductions =
     std::tuple<GradientReduction<>, GradientReduction<float>, GradientReduction<void, float16>,
                GradientReduction<float, float, bfloat16>>;
+/// @brief A tier that needs no library.
+struct NoTier {
+    struct Options {};
+    static void add_to(Hash& /*hash*/, Options const& /*options*/) noexcept {}
+};
+using ShippedOffloads = std::tuple<NoOffload, Offload<To<NoTier, BufferKind::optimizer_state>>>;
 
 template <class... Lists>
 using joined = decltype(std::tuple_cat(std::declval<Lists>()...));
 /// @brief All policies but the communicators, which are objects.
-using ShippedValuePolicies = joined<ShippedParameters, ShippedPartitioners, ShippedBucketers,
-                                    ShippedLossScalers, ShippedMasterWeights, ShippedOptimizers,
-                                    ShippedOptimizerStates, ShippedGradientReductions>;
+using ShippedValuePolicies =
+    joined<ShippedParameters, ShippedPartitioners, ShippedBucketers, ShippedLossScalers,
+           ShippedMasterWeights, ShippedOptimizers, ShippedOptimizerStates,
+           ShippedGradientReductions, ShippedOffloads>;
 
 namespace detail {
 

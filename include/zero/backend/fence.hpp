@@ -25,18 +25,23 @@ enum class Fence : std::uint8_t {
     loss_scale_read,       ///< capture waits for the readers of the previous scale
     peers_ready,           ///< a transport waits until its peers' data is written
     peers_reduced,         ///< second half of an all-reduce waits for the peers' first half
-    peers_done             ///< reuse of a buffer waits until the peers have read it
+    peers_done,            ///< reuse of a buffer waits until the peers have read it
+    chunk_read,            ///< update waits until the offloaded states are in staging memory
+    chunk_updated,         ///< their write waits for the update
+    chunk_written ///< the next read to that staging memory waits for the write, and so does
+                  ///< the next decision, which the write reads
 };
 
 /// @brief Number of enumerators of `Fence`.
-inline constexpr std::size_t fences = 11;
+inline constexpr std::size_t fences = 14;
 
 /// @brief The name of a fence.
 constexpr char const* name_of(Fence fence) noexcept {
     constexpr std::array<char const*, fences> names{
         "gradients_written", "gradient_lease_reuse",  "weights_published",   "weights_gathered",
         "weights_read",      "parameter_lease_reuse", "loss_scale_captured", "loss_scale_read",
-        "peers_ready",       "peers_reduced",         "peers_done"};
+        "peers_ready",       "peers_reduced",         "peers_done",          "chunk_read",
+        "chunk_updated",     "chunk_written"};
     return names[static_cast<std::size_t>(fence)];
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "detail/checksum.hpp"
+#include "../tier/detail/checksum.hpp"
 #include "detail/file.hpp"
 #include "tensor_entry.hpp"
 

@@ -21,18 +21,20 @@ enum class BufferKind : std::uint8_t {
     control,          ///< scalars of the step, reports, and tables in the backend's memory
     scratch,          ///< scratch space for the update of one whole parameter
     communicator,     ///< scratch space of a communicator, which allocates it itself
-    commands          ///< ring of the queue that an engine on a host creates for communication
+    commands,         ///< ring of the queue that an engine on a host creates for communication,
+                      ///< and those of the queues of a tier
+    staging           ///< memory through which offloaded states pass
 };
 
 /// @brief Number of enumerators of `BufferKind`.
-inline constexpr std::size_t buffer_kinds = 11;
+inline constexpr std::size_t buffer_kinds = 12;
 
 /// @brief The name of a kind, for reports and messages.
 constexpr char const* name_of(BufferKind kind) noexcept {
     constexpr std::array<char const*, buffer_kinds> names{
         "parameters",      "gradients",        "master weights", "optimizer state",
         "gradient leases", "parameter leases", "wire",           "control",
-        "scratch",         "communicator",     "commands"};
+        "scratch",         "communicator",     "commands",       "staging"};
     return names[static_cast<std::size_t>(kind)];
 }
 

@@ -17,5 +17,6 @@ struct MasterWeightsCategory {};
 struct OptimizerCategory {};
 struct OptimizerStateCategory {};
 struct GradientReductionCategory {};
+struct OffloadCategory {};
 
 } // namespace ZERO_NAMESPACE

@@ -4,7 +4,7 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief The first member of options: their other members can only be set by name.
+/// @brief The first member of options that have several: the others can only be set by name.
 ///
 /// `{0.1}` for options that begin with `beta1` would set `beta1`. That also protects from nvcc
 /// 13.0, which drops the names of a braced list that is assigned where the type depends on a

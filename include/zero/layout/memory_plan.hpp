@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace ZERO_NAMESPACE {
@@ -77,6 +78,8 @@ struct MemoryRow {
 /// both plans, the old states, and one whole parameter (docs/design/leases_and_gathers.md).
 struct MemoryPlan {
     std::array<MemoryRow, buffer_kinds> rows{}; ///< indexed by `BufferKind`
+    std::uint64_t tier_bytes = 0; ///< size of the file that holds the states that are offloaded,
+                                  ///< which are in no row
 
     /// @brief Returns the row of one kind of buffer.
     [[nodiscard]] constexpr MemoryRow& operator[](BufferKind kind) noexcept {
@@ -95,6 +98,7 @@ struct MemoryPlan {
             rows[kind].padding_bytes += other.rows[kind].padding_bytes;
             rows[kind].is_callers = rows[kind].is_callers || other.rows[kind].is_callers;
         }
+        tier_bytes += other.tier_bytes;
         return *this;
     }
 

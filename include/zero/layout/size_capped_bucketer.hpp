@@ -4,7 +4,6 @@
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 #include "../core/policy_category.hpp"
-#include "../core/set_by_name.hpp"
 #include "bucketer.hpp"
 
 #include <cstddef>
@@ -14,7 +13,6 @@ namespace ZERO_NAMESPACE {
 
 /// @brief Options of `SizeCappedBucketer`.
 struct SizeCappedBucketerOptions {
-    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     /// @brief Capacity of a bucket, in bytes of the parameter type. A larger parameter gets a
     /// bucket of its own.
     std::size_t bucket_bytes = std::size_t{25} << 20U;

@@ -3,7 +3,6 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
-#include "../core/set_by_name.hpp"
 #include "master_weights_policy.hpp"
 
 #include <cstdint>
@@ -53,8 +52,7 @@ struct SplitMasterWeights {
 
 /// @brief Options of `StochasticRounding`.
 struct StochasticRoundingOptions {
-    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
-    std::uint64_t seed = 0;                    ///< any value, equal on all ranks
+    std::uint64_t seed = 0; ///< any value, equal on all ranks
 };
 
 /// @brief No master weights: 16-bit parameters are updated in float and rounded stochastically to

@@ -3,7 +3,6 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
-#include "../core/set_by_name.hpp"
 #include "../ops/host_device.hpp"
 #include "detail/require_scale.hpp"
 #include "loss_scaler.hpp"
@@ -12,8 +11,7 @@ namespace ZERO_NAMESPACE {
 
 /// @brief Options of `StaticLossScaler`.
 struct StaticLossScalerOptions {
-    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
-    float scale = 65536.0F;                    ///< finite, at least 2^-126
+    float scale = 65536.0F; ///< finite, at least 2^-126
 };
 
 /// @brief A constant loss scale. A step with non-finite gradients is skipped.

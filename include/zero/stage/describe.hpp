@@ -3,6 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/detail/text.hpp"
 #include "../core/dtype.hpp"
+#include "../core/memory_resource.hpp"
 #include "../core/type_name.hpp"
 #include "../layout/flat_layout.hpp"
 #include "../layout/placement.hpp"
@@ -33,6 +34,19 @@ template <class Types>
                  ")"});
 }
 
+/// @brief Returns ", master weights and optimizer state in FileTier", or an empty text.
+template <class Config>
+[[gnu::cold]] std::string describe_offload() {
+    std::string kinds;
+    if constexpr (Config::Offload::is_any) {
+        for (BufferKind const kind : Config::Offload::kinds) {
+            kinds += text({kinds.empty() ? ", " : " and ", name_of(kind)});
+        }
+        kinds += " in " + type_name<typename Config::Offload::Tier>();
+    }
+    return kinds;
+}
+
 /// @brief Describes an engine, for `zero::describe`.
 /// @param sharding names of partitioner and bucketer, each followed by ", "; empty for an engine
 /// that does not know them
@@ -43,13 +57,14 @@ template <class Config>
     [&]<std::size_t... Type>(std::index_sequence<Type...>) {
         ((types += text({describe_types<typename Config::template TypesAt<Type>>(), ", "})), ...);
     }(std::make_index_sequence<Config::types>());
-    return text(
-        {"ZeroStage<", stage, ">: ", types, sharding, type_name<typename Config::Communicator>(),
-         ", ", type_name<typename Config::LossScaler>(), ", ",
-         type_name<typename Config::Optimizer>(), " with ",
-         type_name<typename Config::OptimizerState>(),
-         Config::rounds_states ? " (rounded stochastically)" : "", ", reduced by ",
-         name_of(schedule), (schedule == default_schedule(stage) ? " (the stage's default)" : "")});
+    return text({"ZeroStage<", stage, ">: ", types, sharding,
+                 type_name<typename Config::Communicator>(), ", ",
+                 type_name<typename Config::LossScaler>(), ", ",
+                 type_name<typename Config::Optimizer>(), " with ",
+                 type_name<typename Config::OptimizerState>(),
+                 Config::rounds_states ? " (rounded stochastically)" : "",
+                 describe_offload<Config>(), ", reduced by ", name_of(schedule),
+                 (schedule == default_schedule(stage) ? " (the stage's default)" : "")});
 }
 
 /// @brief Returns ", one micro-step per step" for an engine with that restriction; otherwise an

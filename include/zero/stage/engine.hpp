@@ -576,6 +576,7 @@ private:
     detail::ReadyOrderRecorder _ready_order;
     detail::Protocol _protocol;
     ReductionSchedule _schedule;
+    [[no_unique_address]] mutable detail::OffloadedStates<Config> _offload;
     std::unique_ptr<typename Backend::OwnedQueue> _own_queue;
     Queue _queue;
     Queue _compute;
@@ -586,8 +587,7 @@ private:
     detail::StoresByType<Config, detail::OptimizerStore> _optimizer;
     std::shared_ptr<void const> _gather_index; ///< of `GatheredParameters`; null before the first
     bool _waits_for_callers; ///< commands may use memory of the caller, who asked `step` to wait
-    Event _before_capture{}; ///< the last point outside a graph; an engine that is destroyed inside
-                             ///< a capture waits for it
+    Event _before_capture{}; ///< the last point outside a graph, where one is destroyed inside it
     detail::Drain<Backend> _drain;
 };
 

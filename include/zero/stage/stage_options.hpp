@@ -170,6 +170,8 @@ struct StageOptions {
     GradientReductionOptions reduction{}; ///< mean or sum, schedule, predivide
     [[no_unique_address]]
     typename Config::MasterWeights::Options master_weights{}; ///< the seed of StochasticRounding
+    [[no_unique_address]]
+    typename Config::Offload::Options offload{}; ///< where the states lie that `Offload` moves
 
     typename Backend::Queue compute_queue =
         Backend::default_compute_queue(); ///< where the model runs; it must outlive the engine

@@ -234,7 +234,8 @@ private:
             o.non_finite =
                 _c.on_non_finite == OnNonFinite::skip ? NonFinite::skip : NonFinite::step;
         }
-        o.report = {.zero_gradients = _c.reports_zeros, .group_norms = _c.reports_groups};
+        o.report =
+            ReportOptions{.zero_gradients = _c.reports_zeros, .group_norms = _c.reports_groups};
         o.storage = _c.memory == Memory::owned     ? Storage::owned
                     : _c.memory == Memory::adopted ? Storage::adopted
                                                    : Storage::scattered;
@@ -323,10 +324,15 @@ private:
     }
 
     static void set(AdamWOptions& options, Hyper const& hyper) {
-        options = {hyper.beta1, hyper.beta2, hyper.epsilon, hyper.weight_decay};
+        options = {.beta1 = hyper.beta1,
+                   .beta2 = hyper.beta2,
+                   .epsilon = hyper.epsilon,
+                   .weight_decay = hyper.weight_decay};
     }
     static void set(SgdOptions& options, Hyper const& hyper) {
-        options = {hyper.momentum, hyper.weight_decay, hyper.nesterov};
+        options = {.momentum = hyper.momentum,
+                   .weight_decay = hyper.weight_decay,
+                   .nesterov = hyper.nesterov};
     }
 
     // --- A step, as a user's trainer writes it. ---

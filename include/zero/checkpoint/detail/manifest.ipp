@@ -2,9 +2,9 @@
 
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
+#include "../../tier/detail/checksum.hpp"
 #include "../checkpoint_error.hpp"
 #include "../manifest.hpp"
-#include "checksum.hpp"
 #include "file.hpp"
 #include "manifest_text.hpp"
 

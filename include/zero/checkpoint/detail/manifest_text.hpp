@@ -2,7 +2,7 @@
 
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
-#include "checksum.hpp"
+#include "../../tier/detail/checksum.hpp"
 #include "file.hpp"
 
 #include <cstddef>

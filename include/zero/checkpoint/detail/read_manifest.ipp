@@ -4,8 +4,8 @@
 
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
+#include "../../tier/detail/checksum.hpp"
 #include "../checkpoint_error.hpp"
-#include "checksum.hpp"
 #include "file.hpp"
 #include "json_tree.hpp"
 #include "manifest_text.hpp"

@@ -3,8 +3,8 @@
 #include "safetensors_header.hpp"
 
 #include "../../core/detail/throw_error.hpp"
+#include "../../tier/detail/checksum.hpp"
 #include "../checkpoint_error.hpp"
-#include "checksum.hpp"
 #include "json_tree.hpp"
 
 #include <algorithm>

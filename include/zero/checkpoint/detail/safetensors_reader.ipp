@@ -4,8 +4,8 @@
 
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/throw_error.hpp"
+#include "../../tier/detail/checksum.hpp"
 #include "../checkpoint_error.hpp"
-#include "checksum.hpp"
 
 #include <algorithm>
 #include <array>

@@ -68,29 +68,26 @@ __device__ inline void add_chunks(InspectSlice<A> const& slice, unsigned first, 
     sum.end_chunks(count);
 }
 
-/// @brief Adds this block's share of the table, consecutive chunks, and calls `end_slice(slice,
-/// next, end)` after those of each slice; the next chunk of the block is `next`, unless that is its
-/// `end`. The table is read once for each slice.
-template <class Sum, class Slice, class EndSlice>
+/// @brief Adds this block's share of the table, consecutive chunks, and calls `end_chunks(slice,
+/// next, end)` after those that it added in one loop; the next chunk of the block is `next`, unless
+/// that is its `end`.
+template <class Sum, class Slice, class EndChunks>
 __device__ inline void add_share(TableRange<Slice> const& table, Sum& sum,
-                                 EndSlice const& end_slice) {
+                                 EndChunks const& end_chunks) {
     auto const count = static_cast<unsigned>(table.count); // 2^32 chunks are 2^45 elements
     unsigned const per_block = (count + gridDim.x - 1) / gridDim.x;
     unsigned const begin = blockIdx.x * per_block;
     unsigned const end = begin + per_block < count ? begin + per_block : count;
-    for (unsigned i = begin; i < end;) {
+    for (unsigned i = begin; i < end;) { // keeps no slice, for want of registers
         Chunk const chunk = table.chunks[i];
-        Slice const slice = table.slices[chunk.slice];
-        unsigned const in_slice =
+        Slice const& slice = table.slices[chunk.slice];
+        unsigned together =
             static_cast<unsigned>(chunks_of(values_of(slice).elements)) - chunk.index;
-        unsigned const last = in_slice < end - i ? i + in_slice : end;
-        for (unsigned index = chunk.index; i < last;) {
-            unsigned const together = last - i < sum.room() ? last - i : sum.room();
-            add_chunks(values_of(slice), index, together, sum);
-            i += together;
-            index += together;
-        }
-        end_slice(slice, i, end);
+        together = together < end - i ? together : end - i;
+        together = together < sum.room() ? together : sum.room();
+        add_chunks(values_of(slice), chunk.index, together, sum);
+        i += together;
+        end_chunks(slice, i, end);
     }
 }
 

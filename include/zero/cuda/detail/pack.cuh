@@ -211,13 +211,13 @@ inline constexpr bool loads_ahead = [] {
 ///
 /// All threads of a warp take part in a call with `whole` false, some with a `count` of 0. Its
 /// first thread then begins at a multiple of 8, or of 64 if `together`.
-/// @param elements number of elements in a chunk
+/// @param elements number of elements in a chunk, or in a few of them; below 2^31
 /// @tparam marked marks the loop over packs, which then accesses nothing but packs
 /// @tparam together all threads of the block take part in a turn over packs
 template <bool marked = true, bool together = false, class Body>
 __device__ inline void for_packs(std::size_t elements, bool is_aligned, Body const& body) {
-    using Index = std::conditional_t<together, unsigned, std::size_t>; // such bodies have no
-                                                                       // register to spare
+    using Index = std::conditional_t<together || loads_ahead<Body>, unsigned,
+                                     std::size_t>; // such bodies have no register to spare
     constexpr Index unit = together ? round_elements : pack_elements;
     auto const end = static_cast<Index>(elements);
     Index const whole = is_aligned ? end / unit * unit : 0;

@@ -175,7 +175,10 @@ public:
         }
     }
 
-    [[nodiscard]] __device__ unsigned room() const { return 1U << 31U; }
+    [[nodiscard]] __device__ unsigned room() const {
+        return 64;
+    } // as `for_packs` counts elements
+      // in 32 bits
     __device__ void end_chunks(unsigned) {}
 
     /// Updates the result with the largest magnitude of the block, and forgets it. All threads of

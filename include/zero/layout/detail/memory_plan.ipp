@@ -26,7 +26,11 @@ ZERO_COLD_INLINE std::string to_string(MemoryPlan const& plan) {
                                   " bytes", (remarks.empty() ? "" : " (" + remarks + ")"), "\n"});
         }
     }
-    return detail::text({text, "allocated by the engine: ", plan.engine_bytes(), " bytes\n"});
+    text += detail::text({"allocated by the engine: ", plan.engine_bytes(), " bytes\n"});
+    if (plan.tier_bytes != 0) {
+        text += detail::text({"in a file: ", plan.tier_bytes, " bytes\n"});
+    }
+    return text;
 }
 
 ZERO_COLD_INLINE LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank,

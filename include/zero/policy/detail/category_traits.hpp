@@ -8,6 +8,7 @@
 #include "../gradient_reduction_policy.hpp"
 #include "../loss_scaler.hpp"
 #include "../master_weights_policy.hpp"
+#include "../offload.hpp"
 #include "../optimizer.hpp"
 #include "../optimizer_state_policy.hpp"
 #include "../parameters_policy.hpp"
@@ -193,6 +194,24 @@ struct CategoryTraits<GradientReductionCategory> {
     static consteval bool diagnose_single() {
         static_assert(is_single,
                       "zero::ZeroStage: two GradientReduction policies are given; give one.");
+        return is_single;
+    }
+};
+
+template <>
+struct CategoryTraits<OffloadCategory> {
+    template <class P>
+    static constexpr bool is_model = OffloadPolicy<P>;
+
+    template <class P>
+    static consteval bool diagnose() {
+        return diagnose_offload<P>();
+    }
+
+    template <bool is_single>
+    static consteval bool diagnose_single() {
+        static_assert(is_single, "zero::ZeroStage: two Offload policies are given; give one, with "
+                                 "every kind in one zero::To.");
         return is_single;
     }
 };

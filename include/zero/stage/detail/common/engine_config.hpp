@@ -15,8 +15,8 @@ namespace ZERO_NAMESPACE::detail {
 /// @brief The types that an engine is compiled for. Stage and partitioner are run-time values, so
 /// compositions that differ only in them share one instantiation.
 template <class CommunicatorPolicy, class LossScalerPolicy, class OptimizerPolicy,
-          class OptimizerStatePolicy, class MasterWeightsPolicy, class BucketerOptionsType,
-          class... TypeSets>
+          class OptimizerStatePolicy, class MasterWeightsPolicy, class OffloadPolicy,
+          class BucketerOptionsType, class... TypeSets>
 struct EngineConfig {
     using Communicator = CommunicatorPolicy;
     using Backend = typename Communicator::Backend;
@@ -25,6 +25,7 @@ struct EngineConfig {
     using OptimizerState = OptimizerStatePolicy;
     using MasterWeights = MasterWeightsPolicy; ///< the chosen policy; each type set names the
                                                ///< master weights of its parameters
+    using Offload = OffloadPolicy;
     using BucketerOptions = BucketerOptionsType;
 
     /// Whether 16-bit states are rounded stochastically.
@@ -39,6 +40,11 @@ struct EngineConfig {
 
     static constexpr DType parameter_dtypes[sizeof...(TypeSets)] = {
         dtype_of<typename TypeSets::Parameter>()...}; ///< by index
+
+    /// Whether a parameter type has master weights beside the parameters.
+    static constexpr bool has_masters =
+        ((TypeSets::master_form == MasterForm::copied || TypeSets::master_form == MasterForm::split)
+         || ...);
 
     /// Whether any payload is float16. It may overflow unless it is divided before it is summed.
     static constexpr bool communicates_float16 =

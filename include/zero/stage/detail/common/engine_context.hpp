@@ -14,6 +14,21 @@
 
 namespace ZERO_NAMESPACE::detail {
 
+template <class Config, bool IsAny = Config::Offload::is_any>
+class OffloadedStates;
+
+/// @brief Names the `OffloadedStates` of an engine. Empty without `Offload`.
+template <class Config, bool IsAny = Config::Offload::is_any>
+struct OffloadRef {
+    explicit OffloadRef(OffloadedStates<Config>& /*states*/) noexcept {}
+};
+
+template <class Config>
+struct OffloadRef<Config, true> {
+    OffloadedStates<Config>* states;
+    explicit OffloadRef(OffloadedStates<Config>& all) noexcept : states(&all) {}
+};
+
 /// @brief The constructor argument of the members of an engine. Owns nothing. Except for
 /// `parameters`, everything that it points to outlives the members.
 template <class Config>
@@ -30,6 +45,7 @@ struct EngineContext {
     float predivide;            ///< payloads are divided by it before they are sent
     std::size_t further_leases; ///< `leases_until_rebuild`; 0 after the rebuild
     bool counts_by_parameter;   ///< updates are counted for each parameter
+    OffloadRef<Config> offload; // not [[no_unique_address]]: nvcc 13.0 crashes on it in a base
 
     [[nodiscard]] std::size_t rank() const {
         return static_cast<std::size_t>(communicator->rank());

@@ -35,7 +35,11 @@ enum class Conflict {
     /// Only bfloat16 parameters can be completed to float master weights.
     split_of_other,
     /// Float parameters are not rounded.
-    rounding_of_float
+    rounding_of_float,
+    /// A tier on the host, and states on a device.
+    offload_from_device,
+    /// Master weights are offloaded, and the parameters are their own.
+    offload_of_own_master
 };
 
 } // namespace ZERO_NAMESPACE::detail
@@ -56,6 +60,9 @@ struct Composition {
     bool optimizer_is_whole_tensor = false;         ///< it needs whole parameters
     bool is_on_device = false;                      ///< the backend's memory is not on the host
     bool is_stored_by_block = false;                ///< BlockScaledState or StochasticRounding
+    bool is_offloaded = false;                      ///< states lie in a tier
+    bool offloads_masters = false;                  ///< master weights do
+    bool has_masters = true;                        ///< a parameter type has some
     Conflict master = Conflict::none;               ///< the result of `master_conflict_of_all`
 };
 
@@ -82,6 +89,13 @@ constexpr Conflict conflict_of(Composition const& composition) noexcept {
     }
     if (composition.optimizer_is_whole_tensor && composition.is_stored_by_block) {
         return Conflict::whole_tensor_storage;
+    }
+    if (composition.is_offloaded && composition.is_on_device) {
+        return Conflict::offload_from_device;
+    }
+    if (composition.master == Conflict::none && composition.offloads_masters
+        && !composition.has_masters) {
+        return Conflict::offload_of_own_master;
     }
     return composition.master;
 }

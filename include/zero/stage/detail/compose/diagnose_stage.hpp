@@ -88,6 +88,13 @@ consteval bool diagnose_stage() {
                       "zero::ZeroStage: StochasticRounding is for 16-bit parameters, and float "
                       "ones are not rounded at all; leave it out, or write "
                       "zero::Parameters<zero::bfloat16>.");
+        static_assert(conflict != Conflict::offload_from_device,
+                      "zero::ZeroStage: a FileTier reads and writes memory of the host, and this "
+                      "communicator's backend is a device; leave Offload out, or use a "
+                      "communicator on the host.");
+        static_assert(conflict != Conflict::offload_of_own_master,
+                      "zero::ZeroStage: there are no master weights to offload, because the "
+                      "parameters are their own; leave zero::BufferKind::master_weights out.");
         return conflict == Conflict::none;
     }
 }

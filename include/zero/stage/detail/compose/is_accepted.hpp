@@ -43,6 +43,9 @@ consteval Conflict conflict_in() {
         .optimizer_is_whole_tensor = Config::Optimizer::whole_tensor,
         .is_on_device = is_on_device,
         .is_stored_by_block = Config::OptimizerStates::is_block_scaled || rounds,
+        .is_offloaded = Config::OffloadTo::is_any,
+        .offloads_masters = Config::OffloadTo::offloads(BufferKind::master_weights),
+        .has_masters = Config::EngineConfig::has_masters,
         .master = Config::master_conflict,
     });
 }

@@ -72,7 +72,8 @@ template <int N, class... Policies>
 consteval bool conflicts_in_storage() {
     if constexpr ((is_valid_policy<Policies>() && ...) && are_distinct<Policies...>) {
         constexpr Conflict conflict = conflict_in<N, Policies...>();
-        return conflict == Conflict::whole_tensor_storage || conflict == Conflict::split_of_other;
+        return conflict == Conflict::whole_tensor_storage || conflict == Conflict::split_of_other
+               || conflict == Conflict::offload_from_device;
     }
     return false;
 }
@@ -83,7 +84,8 @@ template <bool DropsStorage, class Policy>
 inline constexpr bool is_usable =
     is_valid_policy<Policy>() && !has_bare_backend<Policy>()
     && !(DropsStorage
-         && (is_in<MasterWeightsCategory, Policy>() || is_in<OptimizerStateCategory, Policy>()));
+         && (is_in<MasterWeightsCategory, Policy>() || is_in<OptimizerStateCategory, Policy>()
+             || is_in<OffloadCategory, Policy>()));
 
 /// @brief The stage that remains without the policies that cannot be compiled.
 template <int N, bool DropsStorage, class Usable, class... Rest>

@@ -12,6 +12,7 @@
 #include "../../../policy/gradient_reduction.hpp"
 #include "../../../policy/master_weights.hpp"
 #include "../../../policy/no_loss_scaler.hpp"
+#include "../../../policy/offload.hpp"
 #include "../../../policy/optimizer_state.hpp"
 #include "../../../policy/parameters.hpp"
 #include "../common/engine_config.hpp"
@@ -47,15 +48,16 @@ using type_set_t =
 
 /// @brief Makes the `EngineConfig` of a stage from its policies. `StageConfig` uses it.
 template <class Communicator, class LossScaler, class Optimizer, class OptimizerState,
-          class BucketerOptions, class Reduction, class MasterPolicy, class Policy>
+          class OffloadTo, class BucketerOptions, class Reduction, class MasterPolicy, class Policy>
 struct MakeEngineConfig;
 
 template <class Communicator, class LossScaler, class Optimizer, class OptimizerState,
-          class BucketerOptions, class Reduction, class MasterPolicy, class... P>
-struct MakeEngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, BucketerOptions,
-                        Reduction, MasterPolicy, Parameters<P...>> {
-    using type = EngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, MasterPolicy,
-                              BucketerOptions, type_set_t<Reduction, MasterPolicy, P>...>;
+          class OffloadTo, class BucketerOptions, class Reduction, class MasterPolicy, class... P>
+struct MakeEngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, OffloadTo,
+                        BucketerOptions, Reduction, MasterPolicy, Parameters<P...>> {
+    using type =
+        EngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, MasterPolicy, OffloadTo,
+                     BucketerOptions, type_set_t<Reduction, MasterPolicy, P>...>;
 };
 
 /// @brief The policies of a stage, with defaults for the missing ones.
@@ -76,10 +78,12 @@ struct StageConfig {
     using OptimizerStates = select_t<OptimizerStateCategory, OptimizerState<float>, Policies...>;
     using Reduction = select_t<GradientReductionCategory, GradientReduction<>, Policies...>;
     using MasterPolicy = select_t<MasterWeightsCategory, MasterWeights<float>, Policies...>;
+    using OffloadTo = select_t<OffloadCategory, NoOffload, Policies...>;
 
-    using EngineConfig = typename MakeEngineConfig<Communicator, LossScaler, Optimizer,
-                                                   OptimizerStates, typename Bucketer::Options,
-                                                   Reduction, MasterPolicy, ParameterTypes>::type;
+    using EngineConfig =
+        typename MakeEngineConfig<Communicator, LossScaler, Optimizer, OptimizerStates, OffloadTo,
+                                  typename Bucketer::Options, Reduction, MasterPolicy,
+                                  ParameterTypes>::type;
 
     /// The default policy never conflicts: parameters that are their own master weights ignore it.
     static constexpr Conflict master_conflict =

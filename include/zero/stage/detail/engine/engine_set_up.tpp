@@ -65,6 +65,7 @@ template <class Config>
                           options, {})),
       _ready_order(_layout.units(), options.rebuild_buckets != nullptr), _protocol(_layout, _rank),
       _schedule(options.reduction.schedule.value_or(default_schedule(number))),
+      _offload(_layout, communicator, stage_row(number, _schedule), _options, *_memory),
       _own_queue(options.communication_queue
                      ? nullptr
                      : detail::own_queue<typename Backend::OwnedQueue>(_layout, *_memory)),
@@ -91,7 +92,7 @@ template <class Config>
                                      detail::hash_of_initialisation(parameters)),
             communicator, _queue, *_memory);
         _parameters.set_initial(parameters);
-        _optimizer.each([](auto& store) { store.copy_parameters_to_master(); });
+        _optimizer.each([](auto& store) { store.set_initial(); });
         detail::wait_for_collectives(*_communicator, _queue);
     } catch (...) {
         fail();
@@ -124,6 +125,10 @@ template <class Config>
     }
     // Commands on the compute queue use weights and gradients of the engine.
     detail::drain<Backend>(_compute, _before_capture);
+    if constexpr (Config::Offload::is_any) { // writes read the decision
+        detail::drain<Backend>(_queue);
+        _offload.settle();
+    }
 }
 
 template <class Config>
@@ -144,7 +149,8 @@ template <class Config>
             has_one_micro_step(),
             predivide(),
             _ready_order.is_wanted() ? _options.leases_until_rebuild : 0,
-            _control.counts().is_any()};
+            _control.counts().is_any(),
+            detail::OffloadRef<Config>(_offload)};
 }
 
 template <class Config>
@@ -180,6 +186,9 @@ template <class Config>
         plan[BufferKind::commands].content_bytes = _own_queue ? _own_queue->size_bytes() : 0;
     }
     plan[BufferKind::scratch].content_bytes = _update_scratch.size_bytes();
+    if constexpr (Config::Offload::is_any) {
+        _offload.add_to(plan);
+    }
     return plan;
 }
 

@@ -181,16 +181,24 @@ auto Engine<Config>::step(double learning_rate, std::optional<std::int64_t> weig
     decide(learning_rate, weight);
     require_healthy();
     try {
-        if (!_parameters.sends_updates()) {
-            _optimizer.each(
-                [&](auto const& store) { store.update_all(_control.rows(), _control.decision()); });
-            _parameters.publish_unsent();
-        } else { // in order of use by the next forward pass
-            publish_all([&](std::size_t bucket) {
-                _optimizer.of_bucket(bucket, [&](auto const& store) {
-                    store.update(bucket, _control.rows(), _control.decision());
-                });
+        auto const update = [&](std::size_t bucket) {
+            _optimizer.of_bucket(bucket, [&](auto const& store) {
+                store.update(bucket, _control.rows(), _control.decision());
             });
+        };
+        if (_parameters.sends_updates()) { // in order of use by the next forward pass
+            publish_all(update);
+        } else {
+            if constexpr (Config::Offload::is_any) {
+                for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) {
+                    update(bucket);
+                }
+            } else {
+                _optimizer.each([&](auto const& store) {
+                    store.update_all(_control.rows(), _control.decision());
+                });
+            }
+            _parameters.publish_unsent();
         }
     } catch (...) {
         fail();
@@ -255,6 +263,10 @@ void Engine<Config>::decide(double learning_rate, std::optional<std::int64_t> we
         _gradients.finish_step();
         _parameters.wait_for_readers();
         _parameters.drop_prefetched();
+        if constexpr (Config::Offload::is_any) {
+            _offload.begin();
+            _offload.wait_for_writes(_queue);
+        }
         _control.decide(_optimizer, learning_rate, _protocol.steps_begun(), _protocol.micro_steps(),
                         weight, predivide(), _gradients.deliveries().evidence(), order_evidence(),
                         _gradients.deliveries().noted());
@@ -451,6 +463,9 @@ void Engine<Config>::require_healthy() {
         Backend::rethrow_failure(_queue);
         Backend::rethrow_failure(_compute);
         _gradients.rethrow_failure();
+        if constexpr (Config::Offload::is_any) {
+            _offload.rethrow_failure();
+        }
         detail::rethrow_failure_of(*_communicator); // also failures found after its calls returned
     } catch (...) {
         fail();

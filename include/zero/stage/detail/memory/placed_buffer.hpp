@@ -5,6 +5,7 @@
 #include "../../../core/memory_resource.hpp"
 #include "../../../layout/detail/count_blocks.hpp"
 #include "../../../layout/flat_layout.hpp"
+#include "../../../layout/piece.hpp"
 #include "../../../layout/placement.hpp"
 #include "../common/engine_context.hpp"
 
@@ -86,10 +87,10 @@ public:
         : _buffer(memory, count_placed_blocks(layout, type, rank, placement) * numbers, kind),
           _numbers(numbers) {}
 
-    /// @brief Returns the numbers of the next slice, which has this many elements.
-    [[nodiscard]] T* take(std::size_t elements) noexcept {
+    /// @brief Returns the numbers of the next slice of a bucket. Slices are taken in any order.
+    [[nodiscard]] T* take(std::size_t /*bucket*/, Piece const& piece) noexcept {
         T* const begin = _buffer.data() + _taken;
-        _taken += blocks_of(elements) * _numbers;
+        _taken += blocks_of(piece.elements) * _numbers;
         return begin;
     }
 

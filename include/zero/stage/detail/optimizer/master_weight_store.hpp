@@ -13,6 +13,7 @@
 #include "../common/engine_context.hpp"
 #include "../common/set_up_backlog.hpp"
 #include "../memory/placed_buffer.hpp"
+#include "offloaded_states.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -29,7 +30,8 @@ namespace ZERO_NAMESPACE::detail {
 /// - `place` returns the addresses of a slice's weights. Each slice is placed once, in table order.
 /// - `complete` ends placing.
 /// - `take_over` enqueues a copy of the parameters to the master weights: one command for all
-///   slices. `round`, which only copies have, enqueues the opposite.
+///   slices. `round`, which only copies have, enqueues the opposite. If the master weights are
+///   offloaded, both do so for the given slices only.
 /// - `show` fills the spans of an `OwnedSlice`.
 template <class Config, class Types, MasterForm form = Types::master_form>
 class MasterWeightStore;
@@ -72,8 +74,7 @@ public:
     static constexpr std::size_t bytes_per_block = 0;
 
     [[gnu::cold]] explicit MasterWeightStore(TypeContext<Config> const& context)
-        : _queue(context.queue),
-          _master(placed_for_optimizer<M>(context, BufferKind::master_weights)) {
+        : _queue(context.queue), _master(updated_array<BufferKind::master_weights, M>(context, 0)) {
         bool const poison = context.options->poison;
         Backend::fill(_queue, _master.data(), _master.size(),
                       poison ? from_float<M>(std::numeric_limits<float>::quiet_NaN()) : M{});
@@ -81,8 +82,10 @@ public:
 
     [[nodiscard]] Pointers place(std::size_t bucket, Piece const& piece, P* parameter) {
         Pointers const at{_master.at(bucket, piece.bucket_begin), parameter};
-        _rows.push_back(
-            {parameter, static_cast<std::size_t>(at.master - _master.data()), piece.elements});
+        if constexpr (!is_offloaded) {
+            _rows.push_back(
+                {parameter, static_cast<std::size_t>(at.master - _master.data()), piece.elements});
+        }
         return at;
     }
 
@@ -91,12 +94,25 @@ public:
     }
 
     template <class Slices>
-    [[gnu::cold]] void take_over(Slices const&) {
-        Backend::copy_to_bucket(_queue, _copies.all(), _master.data());
+    [[gnu::cold]] void take_over(Slices const& slices) {
+        if constexpr (is_offloaded) {
+            for (auto const& slice : slices) {
+                Backend::convert(_queue, slice.master, slice.parameter, slice.elements, 1.0F);
+            }
+        } else {
+            Backend::copy_to_bucket(_queue, _copies.all(), _master.data());
+        }
     }
 
-    void round() const {
-        Backend::copy_from_bucket(_queue, _copies.all(), static_cast<M const*>(_master.data()));
+    template <class Slices>
+    void round([[maybe_unused]] Slices const& slices) const {
+        if constexpr (is_offloaded) {
+            for (auto const& slice : slices) {
+                Backend::convert(_queue, slice.parameter, slice.master, slice.elements, 1.0F);
+            }
+        } else {
+            Backend::copy_from_bucket(_queue, _copies.all(), static_cast<M const*>(_master.data()));
+        }
     }
 
     [[nodiscard]] std::size_t table_bytes() const noexcept { return _copies.size_bytes(); }
@@ -108,11 +124,12 @@ public:
     }
 
 private:
+    static constexpr bool is_offloaded = Config::Offload::offloads(BufferKind::master_weights);
     using Row = CopySlice<P>; ///< a row of the table of copies, in which all slices are one
                               ///< "bucket"
 
     Queue _queue;
-    PlacedBuffer<M> _master;
+    UpdatedArray<M, Config, BufferKind::master_weights> _master;
     List<Row> _rows; ///< until `complete`
     typename Backend::template SliceTable<Row> _copies;
 };
@@ -130,15 +147,15 @@ public:
 
     [[gnu::cold]] explicit MasterWeightStore(TypeContext<Config> const& context)
         : _queue(context.queue), _poison(context.options->poison), _backlog(context.queue),
-          _remainder(placed_for_optimizer<std::uint16_t>(context, BufferKind::master_weights)),
-          _rounded_up(*context.layout, context.type, context.rank(), context.row.optimizer_state,
-                      bytes_per_block, *context.memory, BufferKind::master_weights) {
+          _remainder(updated_array<BufferKind::master_weights, std::uint16_t>(context, 0)),
+          _rounded_up(updated_blocks<BufferKind::master_weights, std::uint8_t>(
+              context, bytes_per_block, 1)) {
         fill_all(static_cast<std::uint16_t>(_poison ? 0xffffU : 0U));
     }
 
     [[nodiscard]] Pointers place(std::size_t bucket, Piece const& piece, bfloat16* parameter) {
         return {parameter, _remainder.at(bucket, piece.bucket_begin),
-                _rounded_up.take(piece.elements)};
+                _rounded_up.take(bucket, piece)};
     }
 
     void complete(MemoryResource&) {}
@@ -146,7 +163,7 @@ public:
     /// The parameters are exact, so the remainder is zero. Poisoned padding stays poisoned.
     template <class Slices>
     [[gnu::cold]] void take_over(Slices const& slices) {
-        if (!_poison) {
+        if (!_poison && !Config::Offload::offloads(BufferKind::master_weights)) {
             fill_all(0);
             return;
         }
@@ -176,8 +193,8 @@ private:
     Queue _queue;
     bool _poison;
     SetUpBacklog<Backend> _backlog;
-    PlacedBuffer<std::uint16_t> _remainder;
-    PerBlockBuffer<std::uint8_t> _rounded_up;
+    UpdatedArray<std::uint16_t, Config, BufferKind::master_weights> _remainder;
+    UpdatedBlocks<std::uint8_t, Config, BufferKind::master_weights> _rounded_up;
 };
 
 /// @brief Stochastically rounded parameters: owns nothing, but each element needs its index in the

@@ -12,6 +12,7 @@
 #include "../common/engine_context.hpp"
 #include "../common/set_up_backlog.hpp"
 #include "../memory/placed_buffer.hpp"
+#include "offloaded_states.hpp"
 
 #include <array>
 #include <cstddef>
@@ -44,14 +45,13 @@ public:
         : _layout(context.layout), _queue(context.queue), _poison(context.options->poison),
           _backlog(context.queue), _drain(context.queue) {
         float const unset = _poison ? std::numeric_limits<float>::quiet_NaN() : 0.0F;
+        std::size_t array = 0;
         for (auto& state : _states) {
-            state = placed_for_optimizer<S>(context, BufferKind::optimizer_state);
+            state = updated_array<BufferKind::optimizer_state, S>(context, array++);
             Backend::fill(_queue, state.data(), state.size(), from_float<S>(unset));
         }
         for (auto& scale : _scales) {
-            scale = PerBlockBuffer<float>(*context.layout, context.type, context.rank(),
-                                          context.row.optimizer_state, 1, *context.memory,
-                                          BufferKind::optimizer_state);
+            scale = updated_blocks<BufferKind::optimizer_state, float>(context, 1, array++);
             Backend::fill(_queue, scale.data(), scale.size(), 1.0F); // has no padding
         }
     }
@@ -63,15 +63,28 @@ public:
         }
         for (std::size_t state = 0; state < states; ++state) {
             at.states[state] = _states[state].at(bucket, piece.bucket_begin);
-            if (_poison) { // what remains poisoned is padding
+            if (!is_offloaded && _poison) { // what remains poisoned is padding
                 Backend::fill(_queue, at.states[state], piece.elements, S{});
                 _backlog.count();
             }
             if constexpr (is_scaled) {
-                at.scales[state] = _scales[state].take(piece.elements);
+                at.scales[state] = _scales[state].take(bucket, piece);
             }
         }
         return at;
+    }
+
+    /// @brief Sets the states of slices that are offloaded to their initial values.
+    template <class Slices>
+    [[gnu::cold]] void set_initial(Slices const& slices) {
+        for (auto const& slice : slices) {
+            for (std::size_t state = 0; state < states; ++state) {
+                Backend::fill(_queue, slice.states[state], slice.elements, S{});
+                if constexpr (is_scaled) {
+                    Backend::fill(_queue, slice.scales[state], blocks_of(slice.elements), 1.0F);
+                }
+            }
+        }
     }
 
     template <class Owned>
@@ -85,12 +98,15 @@ public:
     }
 
 private:
+    static constexpr bool is_offloaded = Config::Offload::offloads(BufferKind::optimizer_state);
+
     FlatLayout const* _layout;
     Queue _queue;
     bool _poison;
     SetUpBacklog<Backend> _backlog;
-    std::array<PlacedBuffer<S>, states> _states;
-    std::array<PerBlockBuffer<float>, is_scaled ? states : 0> _scales;
+    std::array<UpdatedArray<S, Config, BufferKind::optimizer_state>, states> _states;
+    std::array<UpdatedBlocks<float, Config, BufferKind::optimizer_state>, is_scaled ? states : 0>
+        _scales;
     Drain<Backend> _drain; ///< an allocation may fail when commands already use earlier buffers
 };
 

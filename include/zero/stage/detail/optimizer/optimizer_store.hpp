@@ -24,6 +24,7 @@
 #include "../parameters/parameter_scheduler.hpp"
 #include "../parameters/parameter_store.hpp"
 #include "master_weight_store.hpp"
+#include "offloaded_states.hpp"
 #include "optimizer_state_store.hpp"
 
 #include <cstddef>
@@ -40,6 +41,18 @@ namespace ZERO_NAMESPACE::detail {
 inline Range updated_range(FlatLayout const& layout, std::size_t bucket, std::size_t rank,
                            StageRow const& row) {
     return row.shards_optimizer() ? layout.extent(bucket, rank) : Range{0, layout.elements(bucket)};
+}
+
+/// @brief Calls `visit(Piece)` for each slice of a bucket that a rank updates.
+template <class Config, class Visitor>
+[[gnu::cold]] void for_updated_slices(FlatLayout const& layout, std::size_t bucket,
+                                      std::size_t rank, StageRow const& row, Visitor const& visit) {
+    if (OptimizerStateStore<Config>::is_scaled && !row.shards_optimizer()) {
+        // Blocks of states begin where they do in the other stages.
+        layout.for_slices_of_all_ranks(bucket, visit);
+    } else {
+        layout.for_slices(bucket, updated_range(layout, bucket, rank, row), visit);
+    }
 }
 
 /// @brief Notes what a visitor of `for_each_owned_slice` writes where a parameter has a copied
@@ -69,15 +82,15 @@ public:
 
     [[nodiscard]] bool is_empty() const noexcept { return _slices.size() == 0; }
 
-    /// @brief Sets the master weights to the values that were written.
-    void take_over_values() noexcept {
-        for_written(Written::value,
+    /// @brief Sets the master weights of some slices to the values that were written.
+    void take_over_values(Range slices) noexcept {
+        for_written(slices, Written::value,
                     [](P& value, M& master) { master = from_float<M>(to_float(value)); });
     }
 
-    /// @brief Rounds the master weights that were written to the values.
-    void round_masters() noexcept {
-        for_written(Written::master, [](P& value, M& master) { value = rounded(master); });
+    /// @brief Rounds the master weights of some slices that were written to the values.
+    void round_masters(Range slices) noexcept {
+        for_written(slices, Written::master, [](P& value, M& master) { value = rounded(master); });
     }
 
     /// @brief Forgets all writes.
@@ -143,9 +156,10 @@ private:
 
     /// Skips elements that agree: a step may have followed, or both were written.
     template <class Change>
-    void for_written(Written kind, Change const& change) noexcept {
+    void for_written(Range slices, Written kind, Change const& change) noexcept {
         for (Slice& slice : _slices) {
-            for (std::size_t i = 0; i < slice.values.size(); ++i) {
+            bool const is_among = slice.index >= slices.begin && slice.index < slices.end;
+            for (std::size_t i = 0; is_among && i < slice.values.size(); ++i) {
                 if (slice.written[i] == kind
                     && differ(slice.values[i], rounded(slice.masters[i]))) {
                     change(slice.values[i], slice.masters[i]);
@@ -184,7 +198,7 @@ public:
 
     [[gnu::cold]] explicit OptimizerStore(OptimizerContext<Config, Types> const& context)
         : _queue(context.queue), _master(context), _states(context), _first_slice{0},
-          _drain(context.queue) {
+          _offload(context), _drain(context.queue) {
         FlatLayout const& layout = *context.layout;
         std::size_t const rank = context.rank();
         bool const measures_groups =
@@ -198,12 +212,16 @@ public:
                 auto const add = [&](Piece const& piece) {
                     slices.push_back(make_slice(context, bucket, piece));
                 };
-                if (States::is_scaled && !context.row.shards_optimizer()) {
-                    // Blocks of states begin where they do in the other stages.
-                    layout.for_slices_of_all_ranks(bucket, add);
+                if constexpr (is_offloaded) { // in chunks
+                    auto const& plan = context.offload.states->plan();
+                    for (std::size_t chunk = plan.first_chunk(bucket);
+                         chunk < plan.end_chunk(bucket); ++chunk) {
+                        for (Piece const& piece : plan.slices(plan.chunks()[chunk])) {
+                            add(piece);
+                        }
+                    }
                 } else {
-                    layout.for_slices(bucket, updated_range(layout, bucket, rank, context.row),
-                                      add);
+                    for_updated_slices<Config>(layout, bucket, rank, context.row, add);
                 }
                 layout.for_slices(bucket, own, [&](Piece const& piece) {
                     InspectSlice<A> const slice{
@@ -228,7 +246,32 @@ public:
     }
 
     /// @brief Sets the master weights to the current parameters.
-    void copy_parameters_to_master() { _master.take_over(_slices.slices()); }
+    void copy_parameters_to_master() {
+        if constexpr (Config::Offload::offloads(BufferKind::master_weights)) {
+            for_chunks([&](Range slices) { _master.take_over(table_of(slices)); });
+        } else {
+            _master.take_over(_slices.slices());
+        }
+    }
+
+    /// @brief Sets master weights and states to their initial values.
+    void set_initial() {
+        if constexpr (is_offloaded) {
+            for_chunks(
+                [&](Range slices) {
+                    if constexpr (Config::Offload::offloads(BufferKind::optimizer_state)) {
+                        _states.set_initial(table_of(slices));
+                    }
+                    if constexpr (Config::Offload::offloads(BufferKind::master_weights)) {
+                        _master.take_over(table_of(slices));
+                    }
+                },
+                true);
+        }
+        if constexpr (!Config::Offload::offloads(BufferKind::master_weights)) {
+            _master.take_over(_slices.slices());
+        }
+    }
 
     /// @brief Adds this rank's extents of all buckets to an inspection.
     void inspect(ops::Inspection* result) const {
@@ -251,8 +294,20 @@ public:
     void update(std::size_t bucket, GroupState<Optimizer> const* groups,
                 UpdateDecision const* decision) const {
         std::size_t const first = _first_slice[bucket];
-        Backend::template update<Optimizer>(
-            _queue, _slices.range(first, _first_slice[bucket + 1] - first), groups, decision);
+        if constexpr (is_offloaded) {
+            auto& states = *_offload.states;
+            for (std::size_t chunk = states.plan().first_chunk(bucket);
+                 chunk < states.plan().end_chunk(bucket); ++chunk) {
+                auto const enqueue = [&] {
+                    Backend::template update<Optimizer>(_queue, table_of(slices_of(chunk)), groups,
+                                                        decision);
+                };
+                states.update(chunk, _queue, enqueue, &decision->skip);
+            }
+        } else {
+            Backend::template update<Optimizer>(
+                _queue, _slices.range(first, _first_slice[bucket + 1] - first), groups, decision);
+        }
     }
 
     /// @brief Updates all slices of this rank, by one command for each tile
@@ -281,20 +336,22 @@ public:
             Types::master_form != MasterForm::stochastic,
             "zero: a caller-defined update rounds what it writes, so StochasticRounding would "
             "be ignored; use zero::NoMasterWeights and ops::round_stochastically.");
-        for (std::size_t index = 0; index < slices(); ++index) {
-            Slice const& slice = _slices.slices()[index];
-            Origin const& origin = _origins[index];
-            std::uint64_t const own = numbers.empty() ? number : numbers[origin.parameter];
-            if (own != 0) {
-                update(SliceWithGradient<Config, Types>{owned_slice<UpdatedValue<Types>>(index),
-                                                        {slice.gradient, slice.elements},
-                                                        factor_of(origin.group),
-                                                        learning_rate,
-                                                        origin.group,
-                                                        own});
+        for_chunks([&](Range chunk) {
+            for (std::size_t index = chunk.begin; index < chunk.end; ++index) {
+                Slice const& slice = _slices.slices()[index];
+                Origin const& origin = _origins[index];
+                std::uint64_t const own = numbers.empty() ? number : numbers[origin.parameter];
+                if (own != 0) {
+                    update(SliceWithGradient<Config, Types>{owned_slice<UpdatedValue<Types>>(index),
+                                                            {slice.gradient, slice.elements},
+                                                            factor_of(origin.group),
+                                                            learning_rate,
+                                                            origin.group,
+                                                            own});
+                }
             }
-        }
-        round_masters();
+            round_masters(chunk);
+        });
     }
 
     /// @brief Makes the slices name parameters instead of groups. No pending command may use them.
@@ -310,25 +367,31 @@ public:
     /// the visitor does; what it writes is noted there.
     template <class Visitor>
     void visit_slices(Visitor& visit) {
-        for (std::size_t index = 0; index < slices(); ++index) {
-            auto owned = owned_slice(index);
-            if constexpr (notes_writes) {
-                auto const [values, masters] = std::pair(owned.values, owned.master);
-                _written.watch(index, values, masters, [&] { visit(owned); });
-            } else {
-                visit(owned);
+        for_chunks([&](Range chunk) {
+            for (std::size_t index = chunk.begin; index < chunk.end; ++index) {
+                auto owned = owned_slice(index);
+                if constexpr (notes_writes) {
+                    auto const [values, masters] = std::pair(owned.values, owned.master);
+                    _written.watch(index, values, masters, [&] { visit(owned); });
+                } else {
+                    visit(owned);
+                }
             }
-        }
+        });
     }
 
     /// @brief Rounds copied master weights to the parameters. A value that a visitor wrote replaces
     /// its master weight first. The queue must be drained.
     void publish_masters() {
+        for_chunks([&](Range chunk) {
+            if constexpr (notes_writes) {
+                _written.take_over_values(chunk);
+            }
+            round_masters(chunk);
+        });
         if constexpr (notes_writes) {
-            _written.take_over_values();
             _written.forget();
         }
-        round_masters();
     }
 
     /// @brief Rounds the copied master weights that a visitor wrote. Waits if there are any.
@@ -336,16 +399,16 @@ public:
         if constexpr (notes_writes) {
             if (!_written.is_empty()) {
                 Backend::synchronise(Backend::record(_queue));
-                _written.round_masters();
+                for_chunks([&](Range chunk) { _written.round_masters(chunk); });
                 _written.forget();
             }
         }
     }
 
-    /// @brief Rounds copied master weights to the parameters.
-    void round_masters() const {
+    /// @brief Rounds copied master weights to the parameters. @param chunk of `for_chunks`
+    void round_masters([[maybe_unused]] Range chunk) const {
         if constexpr (Types::has_master) {
-            _master.round();
+            _master.round(table_of(chunk));
         }
     }
 
@@ -377,6 +440,8 @@ private:
         std::size_t group;
     };
 
+    static constexpr bool is_offloaded = Config::Offload::is_any;
+
     /// Whether the two weights of an element can differ, and the host can see which was written.
     static constexpr bool notes_writes =
         Types::master_form == MasterForm::copied && !requires { requires Backend::is_device; };
@@ -384,6 +449,32 @@ private:
     using UpdateTable = typename Backend::template SliceTable<Slice>;
     using InspectTable = typename Backend::template SliceTable<InspectSlice<A>>;
     using GroupTable = typename Backend::template SliceTable<NormSlice<A>>;
+
+    [[nodiscard]] typename UpdateTable::Range table_of(Range slices) const noexcept {
+        return _slices.range(slices.begin, slices.end - slices.begin);
+    }
+
+    /// Calls `use(slices)` while the states of these slices are in memory: once for all slices, or
+    /// for each chunk; then it waits. @param is_new whether the states need not be read
+    template <class Use>
+    void for_chunks(Use const& use, [[maybe_unused]] bool is_new = false) const {
+        if constexpr (is_offloaded) {
+            _offload.states->visit(_offload.type, _queue, is_new,
+                                   [&](std::size_t chunk) { use(slices_of(chunk)); });
+        } else {
+            use(Range{0, slices()});
+        }
+    }
+
+    /// The slices of a chunk, which belong to one bucket.
+    [[nodiscard]] Range slices_of(std::size_t chunk) const {
+        auto const& plan = _offload.states->plan();
+        auto const& own = plan.chunks()[chunk];
+        std::size_t const first =
+            _first_slice[own.bucket]
+            + (own.first_slice - plan.chunks()[plan.first_chunk(own.bucket)].first_slice);
+        return {first, first + own.slices};
+    }
 
     [[nodiscard]] Slice make_slice(OptimizerContext<Config, Types> const& context,
                                    std::size_t bucket, Piece const& piece) {
@@ -429,6 +520,17 @@ private:
     std::vector<std::size_t> _first_slice; ///< per bucket: index of its first slice; then the total
     std::vector<std::size_t> _tiles; ///< index of the first slice of each tile of `update_all`;
                                      ///< then the total
+    /// The states that are offloaded, and the index of the parameter type; empty without.
+    struct Offloaded {
+        OffloadedStates<Config>* states;
+        std::size_t type;
+        explicit Offloaded(TypeContext<Config> const& context)
+            : states(context.offload.states), type(context.type) {}
+    };
+    struct Resident {
+        explicit Resident(TypeContext<Config> const& /*context*/) {}
+    };
+    [[no_unique_address]] std::conditional_t<is_offloaded, Offloaded, Resident> _offload;
     Drain<Backend> _drain;
 };
 

@@ -128,7 +128,11 @@ template <class Config>
     settings.groups = groups.value();
     settings.communicator = options_hash_of(communicator, stage_row(number, schedule));
     settings.initialisation = initialisation;
-    return settings.hashes();
+    auto hashes = settings.hashes();
+    if constexpr (Config::Offload::is_any) {
+        hashes.push_back({"offload", hash_of_options<typename Config::Offload>(options.offload)});
+    }
+    return hashes;
 }
 
 /// @brief `gather(own, what, all)` sets `all` to the values of every rank, in rank order.

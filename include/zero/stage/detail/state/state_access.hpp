@@ -4,7 +4,9 @@
 #include "../../../comm/detail/optional_operations.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
+#include "../../../core/detail/throw_error.hpp"
 #include "../../../core/dtype.hpp"
+#include "../../../core/error.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/piece.hpp"
 #include "../../engine.hpp"
@@ -81,8 +83,15 @@ public:
     [[nodiscard]] StageOptions<Config> const& options() const noexcept { return _engine->_options; }
 
     /// @brief Returns the parameters of every type, then their master weights and states. Every
-    /// rank gets the same arrays.
+    /// rank gets the same arrays. @throws InvalidArgument if states are offloaded
     [[gnu::cold]] [[nodiscard]] List<HeldArray> arrays() const {
+        if constexpr (Config::Offload::is_any) {
+            throw_error<InvalidArgument>(
+                {"zero: ", protocol().rank_text(),
+                 ": TrainingState, gather() and checkpoints need the states in memory, and this "
+                 "engine has offloaded them; read and write them with for_each_owned_slice(), "
+                 "which loads chunk by chunk, or leave Offload out."});
+        }
         List<HeldArray> all;
         auto const context = _engine->context({});
         for (std::size_t type = 0; type < Config::types; ++type) {

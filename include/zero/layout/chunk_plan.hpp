@@ -1,0 +1,122 @@
+#pragma once
+
+#include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
+#include "flat_layout.hpp"
+#include "piece.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief An array of the optimizer shard that is offloaded, such as one moment.
+struct ChunkArray {
+    std::size_t element_bytes = 0; ///< bytes for each element
+    std::size_t block_bytes = 0;   ///< bytes for each started block of 64 elements of a slice
+};
+
+/// @brief How the own slices are cut into chunks.
+struct ChunkOptions {
+    /// At most this many bytes of a chunk, its alignment included. An optimizer of whole parameters
+    /// needs chunks that hold the largest slice.
+    std::uint64_t chunk_bytes = std::uint64_t{32} << 20U;
+    double ratio = 1; ///< the part of the bytes that is offloaded, 0 to 1
+};
+
+/// @brief The slices that a rank updates, in the order of the update (buckets from the last to the
+/// first), and the chunks of consecutive slices that move between a tier and staging memory as one
+/// request.
+///
+/// The arrays of a chunk lie one after the other, each at a multiple of `array_alignment`; an array
+/// holds the slices of the chunk one after the other, each with whole blocks. Depends on no element
+/// type, so it is compiled once.
+class ChunkPlan {
+public:
+    static constexpr std::size_t array_alignment = 128; ///< bytes
+
+    /// @brief Consecutive slices of one bucket.
+    struct Chunk {
+        std::size_t bucket = 0;      ///< the bucket that holds its slices
+        std::size_t first_slice = 0; ///< index of the first in `slices()`
+        std::size_t slices = 0;      ///< number of slices
+        std::uint64_t bytes = 0;     ///< size with the gaps between its arrays
+        bool is_offloaded = false;   ///< otherwise it stays in memory
+    };
+
+    ChunkPlan() = default;
+
+    /// @param slices the slices that the rank updates in this bucket, in ascending order, are
+    ///     appended by `slices_of(bucket, list)`
+    /// @param arrays by parameter type: the arrays that are offloaded
+    /// @param cuts_slices whether a slice may be cut at a multiple of 64 elements from its begin
+    /// @throws InvalidArgument if the ratio is not in [0, 1], or a chunk cannot hold one block, or
+    /// one slice that must not be cut
+    template <class SlicesOf>
+    ChunkPlan(FlatLayout const& layout, std::span<std::vector<ChunkArray> const> arrays,
+              ChunkOptions const& options, bool cuts_slices, SlicesOf const& slices_of) {
+        start(options);
+        std::vector<Piece> own;
+        for (std::size_t bucket = layout.trainable_buckets(); bucket-- > 0;) {
+            own.clear();
+            slices_of(bucket, own);
+            add(layout, bucket, own, arrays[layout.bucket(bucket).type], options, cuts_slices);
+        }
+        choose(options.ratio);
+    }
+
+    [[nodiscard]] std::span<Chunk const> chunks() const noexcept { return _chunks; }
+
+    /// @brief All slices, in the order of the update.
+    [[nodiscard]] std::span<Piece const> slices() const noexcept { return _slices; }
+
+    /// @brief The slices of a chunk.
+    [[nodiscard]] std::span<Piece const> slices(Chunk const& chunk) const noexcept {
+        return {_slices.data() + chunk.first_slice, chunk.slices};
+    }
+
+    /// @brief The first chunk of a bucket, counted from the last bucket; `bucket + 1` ends before
+    /// it.
+    [[nodiscard]] std::size_t first_chunk(std::size_t bucket) const noexcept {
+        return _first_chunk[_first_chunk.size() - 2 - bucket];
+    }
+
+    /// @brief The end of the chunks of a bucket.
+    [[nodiscard]] std::size_t end_chunk(std::size_t bucket) const noexcept {
+        return _first_chunk[_first_chunk.size() - 1 - bucket];
+    }
+
+    /// @brief The size of the largest chunk that is offloaded: of one slot of staging memory.
+    [[nodiscard]] std::uint64_t slot_bytes() const noexcept { return _slot_bytes; }
+
+    /// @brief The bytes of all chunks that stay in memory.
+    [[nodiscard]] std::uint64_t resident_bytes() const noexcept { return _resident_bytes; }
+
+    /// @brief The bytes of all chunks that are offloaded.
+    [[nodiscard]] std::uint64_t offloaded_bytes() const noexcept { return _offloaded_bytes; }
+
+    /// @brief Returns the bytes of one array for slices of these lengths, with its alignment.
+    [[nodiscard]] static std::uint64_t array_bytes(ChunkArray array,
+                                                   std::span<Piece const> slices) noexcept;
+
+private:
+    void start(ChunkOptions const& options);
+    void add(FlatLayout const& layout, std::size_t bucket, std::span<Piece const> own,
+             std::span<ChunkArray const> arrays, ChunkOptions const& options, bool cuts_slices);
+    void choose(double ratio);
+
+    std::vector<Piece> _slices;
+    std::vector<Chunk> _chunks;
+    std::vector<std::size_t> _first_chunk; ///< by bucket, from the last; then the total
+    std::uint64_t _slot_bytes = 0;
+    std::uint64_t _resident_bytes = 0;
+    std::uint64_t _offloaded_bytes = 0;
+};
+
+} // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/chunk_plan.ipp"
+#endif

@@ -1,0 +1,94 @@
+#pragma once
+
+#include "../../../core/detail/namespace.hpp"
+#include "../../../core/memory_resource.hpp"
+#include "../../../layout/piece.hpp"
+#include "../common/engine_context.hpp"
+#include "../memory/placed_buffer.hpp"
+
+#include <cstddef>
+#include <type_traits>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief The states that a rank moves through staging memory. Without `Offload` it is empty and
+/// does nothing; with it, see offload_pipeline.hpp.
+template <class Config, bool IsAny>
+class OffloadedStates {
+    static_assert(!IsAny, "zero: Offload needs #include <zero/stage/offload.hpp>.");
+
+public:
+    template <class... Arguments>
+    explicit OffloadedStates(Arguments const&... /*unused*/) noexcept {}
+};
+
+/// @brief An array of the states that are offloaded: its addresses in staging memory, or where it
+/// stays in memory. Owns nothing. It takes the place of `PlacedBuffer` and `PerBlockBuffer`.
+///
+/// The values exist while their chunk is in staging memory. The array as a whole does not exist, so
+/// `data()` is null and `size()` is 0.
+template <class T, class Config>
+class OffloadedArray {
+public:
+    OffloadedArray() = default;
+
+    /// @param array number of the array among those of its parameter type that are offloaded
+    OffloadedArray(OffloadedStates<Config> const& states, std::size_t array)
+        : _states(&states), _array(array) {}
+
+    /// @brief The address of the slice that begins at element `index` of a bucket.
+    [[nodiscard]] T* at(std::size_t bucket, std::size_t index) const {
+        return reinterpret_cast<T*>(_states->address(bucket, index, _array));
+    }
+
+    /// @brief The same, named as in `PerBlockBuffer`.
+    [[nodiscard]] T* take(std::size_t bucket, Piece const& piece) const {
+        return at(bucket, piece.bucket_begin);
+    }
+
+    [[nodiscard]] static constexpr T* data() noexcept { return nullptr; }
+    [[nodiscard]] static constexpr std::size_t size() noexcept { return 0; }
+
+private:
+    OffloadedStates<Config> const* _states = nullptr;
+    std::size_t _array = 0;
+};
+
+/// @brief Memory for one T per element that this rank updates.
+template <class T, class Config, BufferKind kind>
+using UpdatedArray =
+    std::conditional_t<Config::Offload::offloads(kind), OffloadedArray<T, Config>, PlacedBuffer<T>>;
+
+/// @brief Memory for a few numbers per block of 64 elements that this rank updates.
+template <class T, class Config, BufferKind kind>
+using UpdatedBlocks = std::conditional_t<Config::Offload::offloads(kind), OffloadedArray<T, Config>,
+                                         PerBlockBuffer<T>>;
+
+/// @brief Makes an `UpdatedArray`.
+/// @param array number among the arrays of this kind
+template <BufferKind kind, class T, class Config>
+[[nodiscard]] UpdatedArray<T, Config, kind> updated_array(TypeContext<Config> const& context,
+                                                          [[maybe_unused]] std::size_t array) {
+    if constexpr (Config::Offload::offloads(kind)) {
+        auto const& states = *context.offload.states;
+        return {states, states.first_array(context.type, kind) + array};
+    } else {
+        return placed_for_optimizer<T>(context, kind);
+    }
+}
+
+/// @brief Makes `UpdatedBlocks`. @param numbers count of numbers per block
+template <BufferKind kind, class T, class Config>
+[[nodiscard]] UpdatedBlocks<T, Config, kind> updated_blocks(TypeContext<Config> const& context,
+                                                            std::size_t numbers,
+                                                            [[maybe_unused]] std::size_t array) {
+    if constexpr (Config::Offload::offloads(kind)) {
+        auto const& states = *context.offload.states;
+        return {states, states.first_array(context.type, kind) + array};
+    } else {
+        return {*context.layout, context.type, context.rank(), context.row.optimizer_state, numbers,
+                *context.memory, kind};
+    }
+}
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,3 @@
+#include <zero/tier/detail/checksum.ipp>
+#include <zero/tier/detail/file_calls.ipp>
+#include <zero/tier/detail/file_tier.ipp>

@@ -1,0 +1,11 @@
+// compiles
+#include "stage.hpp"
+
+#include <zero/stage/offload.hpp>
+
+using States =
+    zero::To<zero::FileTier, zero::BufferKind::optimizer_state, zero::BufferKind::master_weights>;
+using Stage = zero::ZeroStage<2, zero::Parameters<zero::bfloat16>, zero::Offload<States>>;
+template class zero::Engine<zero::detail::config_of_t<Stage>>;
+
+int main() {}

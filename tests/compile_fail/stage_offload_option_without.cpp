@@ -1,0 +1,9 @@
+// expect: NoOffloadOptions
+#include "stage.hpp"
+
+using Stage = zero::ZeroStage<1>;
+
+int main() {
+    Stage::Options const options{.offload = {.path = "/tmp"}};
+    (void)options;
+}

@@ -1,0 +1,12 @@
+// expect: zero: all offloaded states of an engine lie in one tier; write zero::Offload<zero::To<zero::FileTier, kinds...>> with every kind in one To.
+#include "stage.hpp"
+
+#include <zero/stage/offload.hpp>
+
+using Stage =
+    zero::ZeroStage<1, zero::Offload<zero::To<zero::FileTier, zero::BufferKind::optimizer_state>,
+                                     zero::To<zero::FileTier, zero::BufferKind::optimizer_state>>>;
+
+int main() {
+    train<Stage>(zero::LoopbackCommunicator::make_group(1).front());
+}

@@ -1,0 +1,142 @@
+// Random models with states in files train to the bits of states in memory, after every step.
+
+#include "support/catch.hpp"
+#include "support/stages.hpp"
+
+#include "mixed_model.hpp"
+#include "offload_model.hpp"
+
+#include <zero/zero.hpp>
+
+#include <cstddef>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace zero::test::offload_bits_test {
+
+namespace {
+
+using Both = Offload<To<FileTier, BufferKind::optimizer_state, BufferKind::master_weights>>;
+using StatesOnly = Offload<To<FileTier, BufferKind::optimizer_state>>;
+using MastersOnly = Offload<To<FileTier, BufferKind::master_weights>>;
+
+/// Returns units of a few parameters, most of them small and some of many blocks.
+std::vector<ParameterSpec> random_specs(std::mt19937_64& random, bool is_whole) {
+    std::vector<ParameterSpec> specs;
+    std::size_t const units = 2 + random() % 3;
+    for (std::size_t unit = 0; unit < units; ++unit) {
+        for (std::size_t count = 1 + random() % 3; count > 0; --count) {
+            ParameterSpec spec;
+            spec.name = "p" + std::to_string(specs.size());
+            spec.units = {unit};
+            spec.elements = random() % 3 == 0 ? 1 + random() % 2500 : 1 + random() % 150;
+            spec.trainable = specs.empty() || random() % 8 != 0;
+            if (is_whole) {
+                spec.elements = (1 + random() % 5) * (1 + random() % 40);
+            }
+            specs.push_back(spec);
+        }
+    }
+    return specs;
+}
+
+template <class InMemory, class InFile>
+void compare(std::mt19937_64& random, char const* name) {
+    constexpr bool is_whole = detail::config_of_t<InMemory>::Optimizer::whole_tensor;
+    int const world = 1 + static_cast<int>(random() % 3);
+    Training training;
+    training.specs = random_specs(random, is_whole);
+    typename InMemory::Options in_memory;
+    typename InFile::Options in_file;
+    in_memory.storage =
+        InMemory::stage < 3 && random() % 3 == 0 ? Storage::scattered : Storage::owned;
+    in_memory.poison = random() % 2 == 0;
+    in_memory.unused_parameters =
+        random() % 3 == 0 ? UnusedParameters::leave : UnusedParameters::zero;
+    in_file.storage = in_memory.storage;
+    in_file.poison = in_memory.poison;
+    in_file.unused_parameters = in_memory.unused_parameters;
+    DelayedFiles files(random());
+    TemporaryFolder const folder;
+    constexpr double ratios[] = {0, 0.37, 1, 1};
+    constexpr std::size_t depths[] = {1, 2, 4};
+    in_file.offload = {.path = folder.path(),
+                       .chunk_bytes = (is_whole ? 3000 : 1300) + random() % 30'000,
+                       .depth = depths[random() % 3],
+                       .ratio = ratios[random() % 4],
+                       .calls = &files};
+    INFO(name << ", W = " << world << ", chunks of " << in_file.offload.chunk_bytes << ", depth "
+              << in_file.offload.depth << ", ratio " << in_file.offload.ratio);
+    auto const expected = history<InMemory>(world, in_memory, training);
+    auto const found = history<InFile>(world, in_file, training);
+    for (std::size_t step = 0; step < training.steps; ++step) {
+        INFO("step " << step);
+        CHECK((found[step] == expected[step]));
+    }
+    CHECK(files.created == files.closed);
+}
+
+} // namespace
+
+TEST_CASE("Random models with states in files train to the bits of states in memory, in every "
+          "stage") {
+    std::mt19937_64 random(35);
+    for (int turn = 0; turn < 6; ++turn) {
+        in_every_stage([&]<int N>() {
+            using Half = Parameters<bfloat16>;
+            compare<ZeroStage<N, Half>, ZeroStage<N, Half, Both>>(random, "copied masters");
+            compare<ZeroStage<N, Half, BalancedPartitioner>,
+                    ZeroStage<N, Half, BalancedPartitioner, Both>>(random, "balanced");
+            compare<ZeroStage<N, Half>, ZeroStage<N, Half, MastersOnly>>(random, "masters only");
+            compare<ZeroStage<N>, ZeroStage<N, StatesOnly>>(random, "float");
+            compare<ZeroStage<N, Half, SplitMasterWeights, BlockScaledState<float16>>,
+                    ZeroStage<N, Half, SplitMasterWeights, BlockScaledState<float16>, Both>>(
+                random, "split masters, scaled states");
+            compare<ZeroStage<N, Half, StochasticRounding, OptimizerState<bfloat16>>,
+                    ZeroStage<N, Half, StochasticRounding, OptimizerState<bfloat16>, StatesOnly>>(
+                random, "stochastic rounding");
+            compare<ZeroStage<N, Parameters<float16>, Sgd>,
+                    ZeroStage<N, Parameters<float16>, Sgd, Both>>(random, "float16, Sgd");
+            compare<ZeroStage<N, Half, Lamb, BalancedPartitioner>,
+                    ZeroStage<N, Half, Lamb, BalancedPartitioner, Both>>(random, "whole tensors");
+        });
+    }
+}
+
+TEST_CASE("A model of two types with states in files trains to the bits of states in memory") {
+    for (std::size_t const depth : {std::size_t{1}, std::size_t{3}}) {
+        in_every_stage([&]<int N>() {
+            auto const run = [&]<class Stage>(typename Stage::Options const& options) {
+                return on_ranks<mixed::ByName>(mixed::world, [&](auto& communicator) {
+                    auto const parameters =
+                        mixed::mixed_registration<AnyParameter>([](std::size_t) { return true; });
+                    Stage engine(communicator, parameters, options);
+                    (void)mixed::train<bfloat16, float>(
+                        engine, static_cast<std::uint64_t>(communicator.rank()));
+                    auto values = mixed::values_by_name(engine);
+                    for (auto const& [name, owned] : mixed::owned_by_name(engine)) {
+                        values["owned " + name] = owned;
+                    }
+                    return values;
+                });
+            };
+            DelayedFiles files(depth);
+            TemporaryFolder const folder;
+            auto const expected = run.template operator()<mixed::Mixed<N>>({});
+            CHECK(run.template operator()<mixed::Mixed<N, Both>>({.offload = {.path = folder.path(),
+                                                                              .chunk_bytes = 1500,
+                                                                              .depth = depth,
+                                                                              .calls = &files}})
+                  == expected);
+            CHECK(run.template operator()<mixed::Mixed<N, MastersOnly>>(
+                      {.offload = {.path = folder.path(),
+                                   .chunk_bytes = 1500,
+                                   .depth = depth,
+                                   .calls = &files}})
+                  == expected);
+        });
+    }
+}
+
+} // namespace zero::test::offload_bits_test

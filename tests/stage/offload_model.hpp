@@ -1,0 +1,133 @@
+#pragma once
+
+// The toy model with states in files of which a test sees every request.
+
+#include "support/temporary_folder.hpp"
+#include "support/trained.hpp"
+
+#include <zero/stage/offload.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace zero::test {
+
+/// Files in memory. Requests pause at random, so that a missing event shows.
+class DelayedFiles final : public FileCalls {
+public:
+    /// @param longest_pause in turns of the other threads
+    explicit DelayedFiles(std::uint64_t seed, unsigned longest_pause = 40)
+        : _seed(seed), _longest(longest_pause) {}
+
+    std::atomic<std::size_t> reads{0}, writes{0}, created{0}, closed{0};
+    std::function<std::int64_t(std::size_t)> on_read, on_write; ///< a failure of a call, or 0
+
+    int create(char const*, bool) override {
+        std::lock_guard const lock(_mutex);
+        int const file = static_cast<int>(created++);
+        _files[file] = std::make_unique<std::vector<std::byte>>();
+        return file;
+    }
+    std::int64_t alignment(int, bool) override { return 512; }
+    int allocate(int file, std::uint64_t size) override {
+        bytes(file).resize(size);
+        return 0;
+    }
+    std::int64_t read(int file, void* to, std::size_t count, std::uint64_t offset) override {
+        std::size_t const call = reads++;
+        pause(call);
+        std::int64_t const failure = on_read ? on_read(call) : 0;
+        if (failure != 0) {
+            return failure;
+        }
+        std::memcpy(to, bytes(file).data() + offset, count);
+        return static_cast<std::int64_t>(count);
+    }
+    std::int64_t write(int file, void const* from, std::size_t count,
+                       std::uint64_t offset) override {
+        std::size_t const call = writes++;
+        pause(call + 7);
+        std::int64_t const failure = on_write ? on_write(call) : 0;
+        if (failure != 0) {
+            return failure;
+        }
+        std::memcpy(bytes(file).data() + offset, from, count);
+        return static_cast<std::int64_t>(count);
+    }
+    void close(int) noexcept override { ++closed; }
+
+    std::vector<std::byte>& bytes(int file) {
+        std::lock_guard const lock(_mutex);
+        return *_files.at(file);
+    }
+
+private:
+    void pause(std::size_t call) const {
+        std::mt19937_64 random(_seed + call);
+        for (auto turn = _longest == 0 ? 0 : random() % _longest; turn > 0; --turn) {
+            std::this_thread::yield();
+        }
+    }
+
+    std::mutex _mutex;
+    std::map<int, std::unique_ptr<std::vector<std::byte>>> _files;
+    std::uint64_t _seed;
+    unsigned _longest;
+};
+
+/// Trains and returns the joined state after each step.
+template <class Stage>
+std::vector<Trained> history(int world, typename Stage::Options const& options,
+                             Training const& training) {
+    using T = typename Stage::ParameterType;
+    using G = typename Stage::GradientType;
+    using Communicator = typename Stage::Communicator;
+    auto const ranks =
+        on_ranks<std::vector<Trained>, Communicator>(world, [&](Communicator& communicator) {
+            auto parameters = registration<T, G>(training.specs);
+            auto own_options = options;
+            std::optional<CallerMemory<T, G>> memory;
+            if (options.storage != Storage::owned) {
+                memory.emplace(parameters);
+                own_options.adopted_block = options.storage == Storage::adopted
+                                                ? std::span<T>(memory->block)
+                                                : std::span<T>();
+            }
+            Stage engine(communicator, parameters, own_options);
+            std::vector<Trained> states;
+            for (std::uint64_t step = 0; step < training.steps; ++step) {
+                (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step, 1,
+                               training.learning_rate, training.binades);
+                states.emplace_back();
+                states.back().resize(training.specs);
+                states.back().parameters = full_parameters(engine);
+                if (step % 2 == 1 || step + 1 == training.steps) { // visits settle the pipeline
+                    engine.for_each_owned_slice(
+                        [&](auto const& slice) { states.back().add(slice); });
+                }
+            }
+            return states;
+        });
+    std::vector<Trained> joined;
+    for (std::size_t step = 0; step < training.steps; ++step) {
+        std::vector<Trained> of_step;
+        for (auto const& rank : ranks) {
+            of_step.push_back(rank[step]);
+        }
+        joined.push_back(Trained::joined(of_step));
+    }
+    return joined;
+}
+
+} // namespace zero::test

@@ -1,0 +1,387 @@
+// A trainer whose states do not fit into its memory, and what a user sees of states in a file.
+
+#include "support/catch.hpp"
+#include "support/limited_memory.hpp"
+#include "support/stages.hpp"
+
+#include "offload_model.hpp"
+
+#include <zero/stage/describe.hpp>
+#include <zero/stage/gathered_parameters.hpp>
+#include <zero/stage/training_state.hpp>
+#include <zero/zero.hpp>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace zero::test::offload_test {
+
+namespace {
+
+using Both = Offload<To<FileTier, BufferKind::optimizer_state, BufferKind::master_weights>>;
+template <int N>
+using InMemory = ZeroStage<N, Parameters<bfloat16>>;
+template <int N>
+using InFile = ZeroStage<N, Parameters<bfloat16>, Both>;
+
+FileTierOptions in_folder(TemporaryFolder const& folder, FileCalls* calls = nullptr) {
+    return {.path = folder.path(),
+            .chunk_bytes = 1500,
+            .depth = 2,
+            .allow_page_cache = true,
+            .calls = calls};
+}
+
+/// Runs a step whose first gradient is `first`.
+template <class Engine>
+void step_with(Engine& engine, float first) {
+    engine.begin_step();
+    engine.begin_micro_step();
+    for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
+        auto const gradients = engine.gradients(unit);
+        for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {
+            for (auto& value : gradients[parameter]) {
+                value = from_float<typename Engine::GradientType>(parameter == 0 ? first : 1.0F);
+            }
+        }
+        engine.gradients_ready(unit);
+    }
+    engine.end_micro_step();
+    (void)engine.step(0.01);
+}
+
+} // namespace
+
+TEST_CASE("A trainer whose memory cannot hold its states keeps them in a file, and trains to the "
+          "same bits") {
+    TemporaryFolder const folder; // of a real file system
+    Training training;
+    training.specs.clear();
+    for (std::size_t layer = 0; layer < 6; ++layer) {
+        training.specs.push_back({"layer" + std::to_string(layer), 5000, {layer}});
+    }
+    in_every_stage([&]<int N>() {
+        auto const expected = history<InMemory<N>>(1, {}, training);
+        std::size_t const states = std::size_t{6} * 5000 * 12;
+        LimitedMemory memory(states);
+        CHECK(outcome_of([&] { (void)history<InMemory<N>>(1, {.memory = &memory}, training); }).type
+              == "other"); // std::bad_alloc
+        auto options = in_folder(folder);
+        options.chunk_bytes = 16'000;
+        CHECK(
+            (history<InFile<N>>(1, {.offload = options, .memory = &memory}, training) == expected));
+        CHECK(memory.most() < states);
+        CHECK(std::filesystem::is_empty(folder.path()));
+    });
+}
+
+TEST_CASE("The memory plan of states in a file equals the allocations and the size of the file") {
+    for (double const ratio : {0.0, 0.5, 1.0}) {
+        in_every_stage([&]<int N>() {
+            TemporaryFolder const folder;
+            DelayedFiles files(1, 0);
+            HostMemoryResource memory;
+            std::string described;
+            auto const plans = on_ranks<MemoryPlan>(1, [&](LoopbackCommunicator& communicator) {
+                auto offload = in_folder(folder, &files);
+                offload.ratio = ratio;
+                InFile<N> engine(communicator, registration<bfloat16>(toy_specs()),
+                                 {.offload = offload, .memory = &memory});
+                for (std::uint64_t step = 0; step < 3; ++step) {
+                    (void)run_step(engine, 0, step).report();
+                }
+                auto plan = engine.memory_plan();
+                for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
+                    auto const own = static_cast<BufferKind>(kind);
+                    bool const is_engines = own != BufferKind::communicator;
+                    if (is_engines && memory.allocated_bytes(own) != plan[own].bytes()) {
+                        plan.tier_bytes = kind; // fails below
+                    }
+                }
+                described = engine.describe_memory();
+                return plan;
+            });
+            INFO(described);
+            CHECK(plans[0].tier_bytes == files.bytes(0).size());
+            CHECK((plans[0][BufferKind::staging].bytes() == 0) == (ratio == 0.0));
+            CHECK((plans[0][BufferKind::optimizer_state].bytes() == 0) == (ratio == 1.0));
+            CHECK((described.find("in a file: ") != std::string::npos) == (ratio != 0.0));
+            CHECK(memory.allocated_bytes() == 0);
+        });
+    }
+}
+
+TEST_CASE("A skipped step writes nothing, and its decision does not reach the writes of the step "
+          "before") {
+    in_every_stage([&]<int N>() {
+        TemporaryFolder const folder;
+        DelayedFiles files(1, 0);
+        std::atomic<bool> is_open{true};
+        files.on_write = [&](std::size_t) {
+            is_open.wait(false);
+            return std::int64_t{0};
+        };
+        std::size_t chunks = 0;
+        auto const run = [&]<class Stage>(typename Stage::Options const& options) {
+            auto const ranks = on_ranks<Trained>(1, [&](LoopbackCommunicator& communicator) {
+                Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
+                chunks = files.writes;
+                is_open = false; // the writes of the first step wait until the next is enqueued
+                step_with(engine, 1.0F);
+                step_with(engine, std::numeric_limits<float>::infinity());
+                is_open = true;
+                is_open.notify_all();
+                step_with(engine, std::numeric_limits<float>::infinity());
+                step_with(engine, 1.0F);
+                Trained state;
+                state.resize(toy_specs());
+                state.parameters = full_parameters(engine);
+                return state;
+            });
+            return ranks[0];
+        };
+        auto const expected = run.template operator()<InMemory<N>>({});
+        auto offload = in_folder(folder, &files);
+        offload.depth = 64;
+        CHECK((run.template operator()<InFile<N>>({.offload = offload}) == expected));
+        CHECK(chunks > 4);
+        CHECK(files.writes == 3 * chunks); // when constructed, and in two steps
+    });
+}
+
+TEST_CASE("What is written between two steps is what the next step starts from") {
+    in_every_stage([&]<int N>() {
+        TemporaryFolder const folder;
+        DelayedFiles files(N);
+        auto const run = [&]<class Stage>(typename Stage::Options const& options) {
+            return Trained::joined(on_ranks<Trained>(2, [&](LoopbackCommunicator& communicator) {
+                auto const rank = static_cast<std::uint64_t>(communicator.rank());
+                Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
+                (void)run_step(engine, rank, 0);
+                engine.for_each_owned_slice([](auto const& slice) {
+                    for (std::size_t i = 0; i < slice.values.size(); ++i) {
+                        if ((slice.begin + i) % 3 == 0) {
+                            slice.values[i] = from_float<bfloat16>(0.25F);
+                        } else if ((slice.begin + i) % 3 == 1) {
+                            slice.master[i] = 0.30000001F;
+                        }
+                        slice.states[0][i] += 0.5F;
+                    }
+                });
+                engine.parameters_changed();
+                (void)run_step(engine, rank, 1);
+                engine.begin_step(); // an update of the caller's
+                for (auto const micro_step : engine.micro_steps(1)) {
+                    run_micro_step(engine, rank, 2, micro_step);
+                }
+                (void)engine.step(0.01, [](auto const& slice) {
+                    for (std::size_t i = 0; i < slice.gradient.size(); ++i) {
+                        slice.weights()[i] = slice.weights()[i] - 0.125F * slice.gradient[i];
+                        slice.states[1][i] += 0.25F;
+                    }
+                });
+                (void)run_step(engine, rank, 3);
+                Trained state;
+                state.resize(toy_specs());
+                state.parameters = full_parameters(engine);
+                engine.for_each_owned_slice([&](auto const& slice) { state.add(slice); });
+                return state;
+            }));
+        };
+        auto const expected = run.template operator()<InMemory<N>>({});
+        CHECK((run.template operator()<InFile<N>>({.offload = in_folder(folder, &files)})
+               == expected));
+    });
+}
+
+TEST_CASE("A request that fails breaks the engine with an error that names it, and its peers get "
+          "Aborted") {
+    struct Fault {
+        bool is_write;
+        int code;
+        char const* reason;
+    };
+    for (Fault const fault :
+         {Fault{false, EIO, "Input/output error"}, Fault{true, ENOSPC, "No space left"}}) {
+        in_every_stage([&]<int N>() {
+            INFO(fault.reason);
+            TemporaryFolder const folder;
+            DelayedFiles healthy(1), failing(2);
+            auto const outcomes = run_and_observe(2, [&](LoopbackCommunicator& communicator) {
+                bool const fails = communicator.rank() == 1;
+                auto const rank = static_cast<std::uint64_t>(communicator.rank());
+                InFile<N> engine(communicator, registration<bfloat16>(toy_specs()),
+                                 {.offload = in_folder(folder, fails ? &failing : &healthy)});
+                if (fails) {
+                    (fault.is_write ? failing.on_write : failing.on_read) = [&](std::size_t call) {
+                        return call > 8 ? std::int64_t{-fault.code} : std::int64_t{0};
+                    };
+                }
+                for (std::uint64_t step = 0; step < 50; ++step) {
+                    (void)run_step(engine, rank, step);
+                }
+                (void)full_parameters(engine);
+            });
+            CHECK(outcomes.ranks[0].type == "Aborted");
+            CHECK_THAT(outcomes.ranks[0].message, contains_text("rank 1"));
+            for (char const* text : {"rank 1: ", "optimizer state and master weights of '",
+                                     ", elements ", ", at byte ", fault.reason}) {
+                CHECK_THAT(outcomes.ranks[1].message, contains_text(text));
+            }
+            CHECK(healthy.created == healthy.closed);
+            CHECK(failing.created == failing.closed);
+        });
+    }
+}
+
+TEST_CASE("A disk without room for the states of one rank releases the other ranks") {
+    struct FullDisk : FileCalls {
+        int create(char const*, bool) override { return 7; }
+        std::int64_t alignment(int, bool) override { return 512; }
+        int allocate(int, std::uint64_t) override { return -ENOSPC; }
+        std::int64_t read(int, void*, std::size_t, std::uint64_t) override { return -EIO; }
+        std::int64_t write(int, void const*, std::size_t, std::uint64_t) override { return -EIO; }
+        void close(int) noexcept override { ++closed; }
+        std::atomic<int> closed{0};
+    };
+    TemporaryFolder const folder;
+    FullDisk full;
+    Outcome caught;
+    auto const outcomes = run_and_observe(2, [&](LoopbackCommunicator& communicator) {
+        bool const fails = communicator.rank() == 1;
+        auto const make = [&] {
+            InFile<2> const engine(communicator, registration<bfloat16>(toy_specs()),
+                                   {.offload = in_folder(folder, fails ? &full : nullptr)});
+        };
+        if (fails) {
+            caught = outcome_of(make); // not thrown on: the engine itself releases rank 0
+        } else {
+            make();
+        }
+    });
+    CHECK_THAT(caught.message, contains_text("has no room for a file of"));
+    CHECK(outcomes.ranks[0].type == "Aborted");
+    CHECK(full.closed == 1);
+}
+
+TEST_CASE("A flipped bit in the file is found before it is used") {
+    TemporaryFolder const folder;
+    for (std::size_t const at : {0U, 3U, 100U}) { // in the first chunk
+        DelayedFiles files(at);
+        auto parameters = registration<bfloat16>(toy_specs());
+        CallerMemory<bfloat16, bfloat16> memory(parameters);
+        std::vector<bfloat16> before;
+        auto const outcomes = run_and_observe(1, [&](LoopbackCommunicator& communicator) {
+            InFile<2> engine(communicator, parameters,
+                             {.storage = Storage::scattered, .offload = in_folder(folder, &files)});
+            (void)run_step(engine, 0, 0).report();
+            engine.for_each_owned_slice([](auto const&) {}); // waits until all is written
+            before = memory.block;
+            files.bytes(0)[at] ^= std::byte{16};
+            (void)run_step(engine, 0, 1).report();
+        });
+        CHECK(std::memcmp(before.data(), memory.block.data(), before.size() * sizeof(bfloat16))
+              == 0);
+        CHECK_THAT(outcomes.ranks[0].message, contains_text("is not what was written"));
+    }
+}
+
+TEST_CASE("Chunks are read, updated and written at once: a read may wait until an earlier chunk is "
+          "written") {
+    in_every_stage([&]<int N>() {
+        TemporaryFolder const folder;
+        DelayedFiles files(1, 0);
+        std::atomic<bool> is_written{true};
+        std::size_t third = 0;
+        files.on_read = [&](std::size_t call) {
+            if (call == third + 2) {
+                is_written.wait(false);
+            }
+            return std::int64_t{0};
+        };
+        files.on_write = [&](std::size_t) {
+            is_written = true;
+            is_written.notify_all();
+            return std::int64_t{0};
+        };
+        auto offload = in_folder(folder, &files);
+        offload.depth = 3;
+        auto const steps = on_ranks<std::uint64_t>(1, [&](LoopbackCommunicator& communicator) {
+            InFile<N> engine(communicator, registration<bfloat16>(toy_specs()),
+                             {.offload = offload});
+            (void)run_step(engine, 0, 0).report();
+            engine.for_each_owned_slice([](auto const&) {}); // waits until all is written
+            CHECK(std::filesystem::is_empty(folder.path()));
+            third = files.reads;
+            is_written = false;
+            (void)run_step(engine, 0, 1).report();
+            return engine.step_count();
+        });
+        CHECK(steps[0] == 2);
+        CHECK(files.reads > third + 3);
+    });
+}
+
+TEST_CASE("Options of states in a file are refused before anything is allocated") {
+    TemporaryFolder const folder;
+    auto const refusal = [&](auto const& change) {
+        LimitedMemory memory(1U << 24U);
+        auto const outcomes = run_and_observe(1, [&](LoopbackCommunicator& communicator) {
+            InFile<2>::Options options{.offload = in_folder(folder), .memory = &memory};
+            change(options);
+            InFile<2> const engine(communicator, registration<bfloat16>(toy_specs()), options);
+        });
+        CHECK(memory.most() == 0);
+        CHECK(outcomes.ranks[0].type == "InvalidArgument");
+        return outcomes.ranks[0].message;
+    };
+    CHECK_THAT(refusal([](auto& options) { options.offload.path = "/absent"; }),
+               contains_text("offload.path is '/absent', which is not a folder"));
+    CHECK_THAT(refusal([](auto& options) { options.offload.ratio = 1.5; }),
+               contains_text("offload.ratio is 1.5"));
+    CHECK_THAT(refusal([](auto& options) { options.offload.depth = 0; }),
+               contains_text("offload.depth is 0"));
+    CHECK_THAT(refusal([](auto& options) { options.offload.chunk_bytes = 700; }),
+               contains_text("offload.chunk_bytes is 700"));
+    CHECK_THAT(refusal([](auto& options) { options.rebuild_buckets = InFile<2>::in_ready_order; }),
+               contains_text("rebuild_buckets"));
+}
+
+TEST_CASE("Calls that need all states in memory are refused where they lie in a file") {
+    TemporaryFolder const folder;
+    auto const outcomes = run_and_observe(1, [&](LoopbackCommunicator& communicator) {
+        InFile<3> engine(communicator, registration<bfloat16>(toy_specs()),
+                         {.offload = in_folder(folder)});
+        CHECK_THAT(outcome_of([&] { (void)gather(engine, {"first.bias"}); }).message,
+                   contains_text("for_each_owned_slice()"));
+        CHECK_THAT(outcome_of([&] { (void)TrainingState(engine); }).message,
+                   contains_text("for_each_owned_slice()"));
+        (void)run_step(engine, 0, 0).report(); // the engine is as it was
+    });
+    CHECK(outcomes.ranks[0].type == "returned");
+}
+
+TEST_CASE("An offload is part of the description, and its options are equal on all ranks") {
+    TemporaryFolder const folder;
+    CHECK_THAT(describe<InFile<2>>(),
+               contains_text(", optimizer state and master weights in FileTier, reduced by"));
+    auto const outcomes = run_and_observe(2, [&](LoopbackCommunicator& communicator) {
+        auto offload = in_folder(folder);
+        offload.ratio = communicator.rank() == 0 ? 1 : 0.5;
+        InFile<1> const engine(communicator, registration<bfloat16>(toy_specs()),
+                               {.offload = offload});
+    });
+    for (auto const& outcome : outcomes.ranks) {
+        CHECK(outcome.type == "LayoutMismatch");
+        CHECK_THAT(outcome.message, contains_text("'offload'"));
+    }
+}
+
+} // namespace zero::test::offload_test
