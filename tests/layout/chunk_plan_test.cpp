@@ -56,7 +56,7 @@ void require_same_slices(std::span<Piece const> cut, std::vector<Piece> const& w
             REQUIRE(piece.parameter == expected.parameter);
             REQUIRE(piece.parameter_begin == expected.parameter_begin + done);
             REQUIRE(piece.bucket_begin == expected.bucket_begin + done);
-            REQUIRE(done % detail::block_elements == 0);
+            REQUIRE(done % zero::detail::block_elements == 0);
             REQUIRE(piece.elements > 0);
             done += piece.elements;
             REQUIRE(done <= expected.elements);

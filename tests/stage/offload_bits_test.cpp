@@ -43,7 +43,7 @@ std::vector<ParameterSpec> random_specs(std::mt19937_64& random, bool is_whole) 
 
 template <class InMemory, class InFile>
 void compare(std::mt19937_64& random, char const* name) {
-    constexpr bool is_whole = detail::config_of_t<InMemory>::Optimizer::whole_tensor;
+    constexpr bool is_whole = zero::detail::config_of_t<InMemory>::Optimizer::whole_tensor;
     int const world = 1 + static_cast<int>(random() % 3);
     Training training;
     training.specs = random_specs(random, is_whole);
