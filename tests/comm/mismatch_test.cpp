@@ -165,6 +165,14 @@ TEST_CASE("The words that ranks exchange keep 32 characters of a text and 96 of 
                  + letters.substr(1, 32) + "', for " + letters.substr(2, 96) + ", root 3)");
 }
 
+TEST_CASE("Words that no call has are described as well") {
+    detail::CallSignature::Words words{};
+    words.fill(~std::uint64_t{0}); // what a transport delivers that does not wait for its peers
+    CHECK(detail::CallSignature::text_of(words.data())
+              .rfind("unknown of 18446744073709551615 unknown (", 0)
+          == 0);
+}
+
 TEST_CASE("What a tag has for messages only is not compared") {
     auto const sum = [](auto& communicator) {
         float values[2] = {1.0F, 2.0F};

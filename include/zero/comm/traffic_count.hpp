@@ -24,7 +24,8 @@ inline constexpr std::size_t collective_kinds = 5;
 constexpr char const* name_of(CollectiveKind kind) noexcept {
     constexpr std::array<char const*, collective_kinds> names{
         "reduce-scatter", "all-gather", "all-reduce", "broadcast", "all-reduce of integers"};
-    return names[static_cast<std::size_t>(kind)];
+    auto const index = static_cast<std::size_t>(kind);
+    return index < names.size() ? names[index] : "unknown"; // a peer may send anything
 }
 
 /// @brief The traffic of one rank in collectives of one kind.

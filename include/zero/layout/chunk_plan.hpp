@@ -48,10 +48,10 @@ public:
 
     ChunkPlan() = default;
 
-    /// @param slices the slices that the rank updates in this bucket, in ascending order, are
-    ///     appended by `slices_of(bucket, list)`
     /// @param arrays by parameter type: the arrays that are offloaded
     /// @param cuts_slices whether a slice may be cut at a multiple of 64 elements from its begin
+    /// @param slices_of `slices_of(bucket, list)` appends the slices that the rank updates in this
+    ///     bucket, in ascending order
     /// @throws InvalidArgument if the ratio is not in [0, 1], or a chunk cannot hold one block, or
     /// one slice that must not be cut
     template <class SlicesOf>
