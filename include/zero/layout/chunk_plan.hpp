@@ -67,6 +67,7 @@ public:
         choose(options.ratio);
     }
 
+    /// @brief All chunks, in the order of the update.
     [[nodiscard]] std::span<Chunk const> chunks() const noexcept { return _chunks; }
 
     /// @brief All slices, in the order of the update.

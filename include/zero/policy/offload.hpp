@@ -19,7 +19,7 @@ struct NoOffloadOptions {};
 struct NoOffload {
     using policy_category = OffloadCategory;
     using Options = NoOffloadOptions;
-    static constexpr bool is_any = false;
+    static constexpr bool is_any = false; ///< nothing is offloaded
 
     /// @brief Returns whether buffers of a kind are offloaded: no.
     [[nodiscard]] static constexpr bool offloads(BufferKind /*kind*/) noexcept { return false; }
@@ -29,8 +29,8 @@ struct NoOffload {
 /// @tparam Store for instance `FileTier`
 template <class Store, BufferKind... kinds>
 struct To {
-    using Tier = Store;
-    static constexpr std::array<BufferKind, sizeof...(kinds)> all{kinds...};
+    using Tier = Store;                                                      ///< holds the states
+    static constexpr std::array<BufferKind, sizeof...(kinds)> all{kinds...}; ///< its kinds
 };
 
 /// @brief Model states lie in slower and larger memory, and pass through staging memory when they
@@ -39,16 +39,17 @@ struct To {
 template <class... Targets>
 struct Offload {
     using policy_category = OffloadCategory;
-    static constexpr bool is_any = true;
+    static constexpr bool is_any = true; ///< it is no `OffloadPolicy`: all states need one tier
 };
 
+/// @brief The states of an engine that lie in one tier.
 template <class Target>
 struct Offload<Target> {
     using policy_category = OffloadCategory;
-    using Tier = typename Target::Tier;
+    using Tier = typename Target::Tier; ///< holds the states
     using Options = typename Tier::Options;
-    static constexpr bool is_any = true;
-    static constexpr auto kinds = Target::all;
+    static constexpr bool is_any = true;       ///< some kinds of states are offloaded
+    static constexpr auto kinds = Target::all; ///< the kinds of states in the tier
 
     /// @brief Returns whether buffers of a kind are offloaded.
     [[nodiscard]] static constexpr bool offloads(BufferKind kind) noexcept {
