@@ -18,6 +18,7 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace ZERO_NAMESPACE::cuda::detail {
 
@@ -183,7 +184,7 @@ public:
                 settle(lock, split_in_time(color, key, slot, doing), doing);
             } catch (...) {
                 if (_options.mode == NcclMode::non_blocking) {
-                    (void)new std::shared_ptr(slot); // NOLINT: NCCL may still write to it
+                    keep(slot);
                 }
                 throw;
             }
@@ -373,6 +374,14 @@ private:
                                                         " on rank ", rank,
                                                         "; colors are not negative."});
         }
+    }
+
+    /// Keeps a result for ever, because NCCL may still write to it.
+    static void keep(std::shared_ptr<NcclHandle> slot) {
+        static std::mutex mutex;
+        static auto& kept = *new std::vector<std::shared_ptr<NcclHandle>>;
+        std::lock_guard const lock(mutex);
+        kept.push_back(std::move(slot));
     }
 
     /// A blocking split of an absent peer may survive the abort of the group.
