@@ -352,6 +352,8 @@ TEST_CASE("Options of states in a file are refused before anything is allocated"
                contains_text("offload.chunk_bytes is 700"));
     CHECK_THAT(refusal([](auto& options) { options.rebuild_buckets = InFile<2>::in_ready_order; }),
                contains_text("rebuild_buckets"));
+    CHECK_THAT(refusal([](auto& options) { options.update_tile_elements = 64; }),
+               contains_text("update_tile_elements is set, but Offload updates chunk by chunk"));
 }
 
 TEST_CASE("Calls that need all states in memory are refused where they lie in a file") {

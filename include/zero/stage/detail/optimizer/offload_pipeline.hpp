@@ -56,18 +56,20 @@ public:
         : _layout(&layout) {
         auto const& chosen = options.offload;
         auto const rank = static_cast<std::size_t>(communicator.rank());
-        if (chosen.depth == 0) {
-            throw_error<InvalidArgument>(
-                {"zero: rank ", rank,
-                 ": offload.depth is 0; it is the number of chunks in staging memory, at least 1 "
-                 "and usually 3: one is read, one updated, one written."});
-        }
-        if (options.rebuild_buckets != nullptr) {
-            throw_error<InvalidArgument>(
-                {"zero: rank ", rank,
-                 ": rebuild_buckets moves states between two places in memory, and Offload keeps "
-                 "them in a tier; leave one of the two out."});
-        }
+        auto const refuse_if = [rank](bool is_wrong, char const* why) {
+            if (is_wrong) {
+                throw_error<InvalidArgument>({"zero: rank ", rank, why});
+            }
+        };
+        refuse_if(chosen.depth == 0,
+                  ": offload.depth is 0; it is the number of chunks in staging memory, at least 1 "
+                  "and usually 3: one is read, one updated, one written.");
+        refuse_if(options.rebuild_buckets != nullptr,
+                  ": rebuild_buckets moves states between two places in memory, and Offload keeps "
+                  "them in a tier; leave one of the two out.");
+        refuse_if(options.update_tile_elements != 0,
+                  ": update_tile_elements is set, but Offload updates chunk by chunk; leave it "
+                  "out, and set offload.chunk_bytes.");
         for_types(
             [&]<class Types>(std::size_t /*type*/) { _arrays.push_back(arrays_of<Types>()); });
         auto const add = [&](std::size_t bucket, std::vector<Piece>& list) {
