@@ -3,9 +3,10 @@
 #
 # usage: scripts/test.sh [option...]
 #   (none)         everything in a release build, then the tests of threads and failures under the address+undefined and the thread sanitizer,
-#                  then those of LibTorch, if Python can install it (1.7 GB below the build root), then the device tests in PTX
+#                  then those of LibTorch, if Python can install it (1.7 GB below the build root); with nvcc, the device tests in PTX as well
 #   --quick        the release build only, with fewer random configurations
-#   --release      the release build only: tests, refusals, header checks, examples and benchmarks
+#   --release      the release build only: tests, refusals, header checks, examples and benchmarks. With clang++, if it is there, the tests of behaviour are
+#                  compiled by it, in half of the time; CXX names one compiler for everything
 #   --sanitizers   the sanitizer builds only: address+undefined and thread
 #   --clang        the release build with clang++ only
 #   --torch        the tests of zero::torch only, with LibTorch from the Python package torch
@@ -23,7 +24,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 # The configurations take the 26 rows of the oracle in turn: 130 are five for each row, which are 15 to 20 runs. Ten of the rows are built here.
 sanitizer_configurations=130
-ptx_configurations=130
 # Tests of threads, lifetimes and failures. Arithmetic has its own tests, and the release build runs the other stage tests. Of the oracle, the executables
 # that build in about 40 s: they cover every kind of partitioner, owner and scale, and the others differ only in types.
 behaviour='^comm/|^host/.*queue|^stage/(.*failure|agreement|overlap|poison|several_queues|no_memory|pending_commands|caller_update|rebuild)_test|^cuda/nccl_failure_test'
@@ -51,7 +51,11 @@ packages=(g++ cmake ninja-build catch2 nlohmann-json3-dev libxxhash-dev)
 optional=(ccache)
 for leg in "${legs[@]}"; do
     case $leg in
-        release) packages+=(libbenchmark-dev libeigen3-dev libcli11-dev libopenmpi-dev openmpi-bin); optional+=(valgrind doxygen clang-format-16 iproute2) ;;
+        release)
+            packages+=(libbenchmark-dev libeigen3-dev libcli11-dev libopenmpi-dev openmpi-bin)
+            optional+=(valgrind doxygen clang-format-16 iproute2)
+            [ -n "${CXX:-}" ] || optional+=(clang)
+            ;;
         asan | tsan) [ -n "${CXX:-}" ] || optional+=(clang libclang-rt-dev) ;;
         clang) packages+=(clang libbenchmark-dev libeigen3-dev libcli11-dev libopenmpi-dev openmpi-bin) ;;
     esac
@@ -63,9 +67,11 @@ install_optional "${optional[@]}"
 if has ccache; then
     export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache CCACHE_DEPEND=1
 fi
-# The compiler of the sanitizers: CXX, or clang++, which compiles their code in 0.37 of the time of g++ (a unit of stage tests: 76 s for 207 s), or g++ where clang++ has no sanitizers.
-sanitizer_compiler=$(compiler)
-[ -n "${CXX:-}" ] || ! is_there libclang-rt-dev || ! at_least "$(clang++ -dumpversion)" "$needed_clangxx" || sanitizer_compiler=clang++
+# The compiler of unoptimised code: CXX, or clang++, or g++ where clang++ is missing. A unit of stage tests takes g++ 60 s and clang++ 27 s, with sanitizers 207 s and 76 s.
+quick_compiler=$(compiler)
+[ -n "${CXX:-}" ] || ! has clang++ || ! at_least "$(clang++ -dumpversion)" "$needed_clangxx" || quick_compiler=clang++
+sanitizer_compiler=$quick_compiler
+is_there libclang-rt-dev || sanitizer_compiler=$(compiler)
 for leg in "${legs[@]}"; do [ "$leg" != clang ] || check_compiler_version clang++; done
 
 passed_total=0
@@ -199,6 +205,12 @@ beside_result() {
 }
 end_beside() { local group; for group in "${beside[@]}"; do kill -TERM -- "-$group" 2>/dev/null || true; done; }
 trap end_beside EXIT
+# Beside the release leg, the device tests in PTX are a part of it: both need what nvcc compiles.
+ptx_beside=()
+if [[ " ${legs[*]} " == *" release "*" ptx "* ]] && nvcc=$(find_nvcc); then
+    read -ra ptx_beside <<<"-DZERO_PTX_TESTS=ON -DCMAKE_CUDA_COMPILER=$nvcc ${ZERO_PTX_OPTIONS:-}"
+    mapfile -t legs < <(printf '%s\n' "${legs[@]}" | grep -vx ptx)
+fi
 for leg in "${legs[@]:1}"; do
     case $leg in
         torch) [ -n "${ZERO_TORCH:-}" ] || run_beside torch install_torch ;;
@@ -211,7 +223,16 @@ for leg in "${legs[@]}"; do
         release)
             find_nvdisasm
             find_conan
-            run_leg release release "-DCMAKE_CXX_COMPILER=$(compiler)" -DZERO_OPTIMIZE_PROGRAMS=OFF "${nvdisasm[@]}" "${conan[@]}"
+            behaviour=()
+            [ "$quick_compiler" = "$(compiler)" ] || behaviour=(-DZERO_BEHAVIOUR_TESTS=OFF)
+            run_leg release release "-DCMAKE_CXX_COMPILER=$(compiler)" -DZERO_OPTIMIZE_PROGRAMS=OFF "${behaviour[@]}" "${ptx_beside[@]}" "${nvdisasm[@]}" "${conan[@]}"
+            if [ "${#behaviour[@]}" -gt 0 ]; then
+                leg_target=behaviour_tests
+                leg_tests=(-L behaviour)
+                run_leg behaviour release "-DCMAKE_CXX_COMPILER=$quick_compiler" -DZERO_OPTIMIZE_PROGRAMS=OFF -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_C=OFF -DZERO_CUDA=OFF
+                leg_target=all
+                leg_tests=()
+            fi
             ;;
         clang) run_leg clang release-clang -DZERO_OPTIMIZE_PROGRAMS=OFF ;;
         torch)
@@ -232,7 +253,7 @@ for leg in "${legs[@]}"; do
                 leg_target=ptx_tests
                 leg_tests=(-L ptx)
                 read -ra ptx_options <<<"${ZERO_PTX_OPTIONS:-}"
-                ZERO_ORACLE_CONFIGURATIONS=${ZERO_ORACLE_CONFIGURATIONS:-$ptx_configurations} run_leg ptx release "-DCMAKE_CXX_COMPILER=$(compiler)" "-DCMAKE_CUDA_COMPILER=$nvcc" -DZERO_PTX_TESTS=ON -DZERO_BUILD_EXAMPLES=OFF \
+                run_leg ptx release "-DCMAKE_CXX_COMPILER=$(compiler)" "-DCMAKE_CUDA_COMPILER=$nvcc" -DZERO_PTX_TESTS=ON -DZERO_BUILD_EXAMPLES=OFF \
                     -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_COMPILED=OFF -DZERO_BUILD_C=OFF -DZERO_MPI=OFF "${ptx_options[@]}"
                 leg_target=all
                 leg_tests=()

@@ -32,9 +32,17 @@ elseif(WAY STREQUAL "pkg-config")
     set(ENV{LD_LIBRARY_PATH} "${libraries}") # for a shared library
     execute_process(COMMAND "${COMPILER}" -std=c++20 ${sources} ${flags} -o "${consumer}" COMMAND_ERROR_IS_FATAL ANY)
 else()
+    # With the flags of the build that is tested, ccache has the objects of the library already.
+    set(as_in_zero_build "")
+    if(WAY STREQUAL "add_subdirectory" OR WAY STREQUAL "FetchContent")
+        load_cache("${ZERO_BUILD}" READ_WITH_PREFIX zero_ CMAKE_BUILD_TYPE CMAKE_CXX_FLAGS_RELEASE ZERO_OPTIMIZE_PROGRAMS ZERO_WARNINGS_AS_ERRORS)
+        foreach(name IN ITEMS CMAKE_BUILD_TYPE CMAKE_CXX_FLAGS_RELEASE ZERO_OPTIMIZE_PROGRAMS ZERO_WARNINGS_AS_ERRORS)
+            list(APPEND as_in_zero_build "-D${name}=${zero_${name}}")
+        endforeach()
+    endif()
     execute_process(
         COMMAND "${CMAKE_COMMAND}" -S "${cmake_project}" -B "${WORK}/build" -G "${GENERATOR}" "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DWAY=${WAY}" "-DZERO_ROOT_DIR=${ROOT}"
-            "-DCMAKE_PREFIX_PATH=${prefix}" "-DVERSION=${VERSION}" "-DLIBRARY=${LIBRARY}" "-DCOMPONENTS=${COMPONENTS}" "-DSOURCES=${sources}" "-DABSENT=${ABSENT}" ${OPTIONS}
+            ${as_in_zero_build} "-DCMAKE_PREFIX_PATH=${prefix}" "-DVERSION=${VERSION}" "-DLIBRARY=${LIBRARY}" "-DCOMPONENTS=${COMPONENTS}" "-DSOURCES=${sources}" "-DABSENT=${ABSENT}" ${OPTIONS}
         COMMAND_ERROR_IS_FATAL ANY)
     execute_process(COMMAND "${CMAKE_COMMAND}" --build "${WORK}/build" COMMAND_ERROR_IS_FATAL ANY)
 endif()

@@ -97,7 +97,7 @@ TEST_CASE("A reduction over a block takes every thread, in their order, and its 
     }
     cuda::OwnedStream const stream;
     std::vector<unsigned> values = numbers(256);
-    for (std::size_t const at : {0, 31, 32, 100, 255}) {
+    for (std::size_t const at : {0U, 31U, 32U, 100U, 255U}) {
         std::swap(values[at], *std::min_element(values.begin(), values.end()));
         DeviceArray<unsigned> const in(values);
         DeviceArray<unsigned> const least(1);

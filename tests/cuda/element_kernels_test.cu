@@ -131,8 +131,8 @@ TEST_CASE("A device copies tensors of every length at every alignment to a bucke
     if (skips_without_device()) {
         return;
     }
-    for (std::size_t const first : {0, 1, 4}) {
-        for (std::size_t const gap : {0, 1, 16}) {
+    for (std::size_t const first : {0U, 1U, 4U}) {
+        for (std::size_t const gap : {0U, 1U, 16U}) {
             INFO("first tensor at " << first << ", gaps of " << gap);
             CHECK(wrong_copies<float, float>(first, gap) == 0);
             CHECK(wrong_copies<bfloat16, bfloat16>(first, gap) == 0);
@@ -172,7 +172,7 @@ TEMPLATE_TEST_CASE("A copy to a bucket and back between equal types of 16 bits k
     for (std::uint32_t bits = 0; bits < all.size(); ++bits) {
         all[bits].bits = static_cast<std::uint16_t>(bits);
     }
-    for (std::size_t const offset : {0, 1}) { // aligned packs, and single elements
+    for (std::size_t const offset : {0U, 1U}) { // aligned packs, and single elements
         DeviceArray<TestType> const from(all);
         DeviceArray<TestType> const bucket(all.size());
         DeviceArray<TestType> const to(all.size());

@@ -53,7 +53,8 @@ struct Places {
 /// Consecutive parts of parameters; later ones are not aligned.
 Places consecutive_places() {
     Places all;
-    for (std::size_t const length : {64, 8192, 8192 + 2048 + 24, 192, 13, 1, 100, 0, 20000, 777}) {
+    for (std::size_t const length :
+         {64U, 8192U, 8192U + 2048U + 24U, 192U, 13U, 1U, 100U, 0U, 20000U, 777U}) {
         all.add(all.elements, length);
     }
     return all;
@@ -73,7 +74,8 @@ Places places_near_packs() {
 /// Aligned parts, except for their gradients.
 Places places_of_odd_gradients() {
     Places all;
-    for (std::size_t const length : {1, 63, 64, 65, 255, 256, 257, 2049, 8192 + 2048 + 77}) {
+    for (std::size_t const length :
+         {1U, 63U, 64U, 65U, 255U, 256U, 257U, 2049U, 8192U + 2048U + 77U}) {
         all.add((all.elements + 63) / 64 * 64, length);
     }
     all.gradient_begin = 1;

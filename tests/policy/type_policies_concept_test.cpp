@@ -149,8 +149,8 @@ TEST_CASE(
     STATIC_REQUIRE_FALSE(rounds_states_stochastically<OptimizerState<bfloat16, RoundToNearest>>);
     STATIC_REQUIRE_FALSE(rounds_states_stochastically<BlockScaledState<float16, RoundToNearest>>);
     using State = Category<OptimizerStateCategory>;
-    using Own = Archetype<State, AnyOptions, Scaled<false>, Named<bfloat16>>;
-    STATIC_REQUIRE_FALSE(rounds_states_stochastically<Own>);
+    using Plain = Archetype<State, AnyOptions, Scaled<false>, Named<bfloat16>>;
+    STATIC_REQUIRE_FALSE(rounds_states_stochastically<Plain>);
     using OwnRounded = Archetype<State, AnyOptions, Scaled<false>, Named<bfloat16>, Rounded<true>>;
     STATIC_REQUIRE(OptimizerStatePolicy<OwnRounded>);
     STATIC_REQUIRE(rounds_states_stochastically<OwnRounded>);

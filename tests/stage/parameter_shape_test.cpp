@@ -69,7 +69,7 @@ TEST_CASE("A stage takes every contiguous list of registrations, and one in brac
         add(Stage(ranks, list));
         add(Stage(ranks, std::vector<Stage::Registration>(list), {.gradient_clipping = 1.0F}));
         add(Stage(ranks, std::span(list)));
-        add(Stage(ranks, {list.begin(), 2}));
+        add(Stage(ranks, {list.begin(), 2U}));
         add(Stage(ranks, {std::data(array), std::data(array) + 2}));
         add(Stage(ranks, {array[0], array[1]}));
         add(Stage(ranks, {{.name = "a", .elements = 3}, {.name = "b", .shape = {4}}}, {}));

@@ -2,11 +2,11 @@
 
 // Process groups of LibTorch over gloo, whose ranks are threads or processes of this machine.
 
+#include "no_check_macro.hpp"
+
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <zero/torch/process_group_communicator.hpp>
-
-#undef CHECK // LibTorch has a macro of this name; include Catch2 after this file
 
 #include <chrono>
 

@@ -2,14 +2,14 @@
 
 // A small language model in LibTorch, trained by Sharded and by torch::optim::AdamW.
 
+#include "no_check_macro.hpp"
+
 #include <ATen/Parallel.h>
 #include <cstdint>
 #include <string>
 #include <torch/torch.h>
 #include <vector>
 #include <zero/torch.hpp>
-
-#undef CHECK // LibTorch has a macro of this name; include Catch2 after this file
 
 // Not in the namespace zero: the macro TORCH_MODULE means ::torch.
 namespace torch_model {

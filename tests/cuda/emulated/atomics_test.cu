@@ -41,7 +41,7 @@ std::size_t additions_of(std::size_t n, float largest) {
 TEMPLATE_TEST_CASE("A block of an inspection adds at most 6 digits for each of the two windows of "
                    "its warps, and its own digits once",
                    "[cuda]", float, bfloat16) {
-    for (std::size_t const chunks : {4, 40}) {
+    for (std::size_t const chunks : {4U, 40U}) {
         std::size_t const all = additions_of<TestType>(8192 * chunks, 0.01F);
         INFO("additions of four blocks: " << all);
         CHECK(all >= 4 * warps * 2);
