@@ -348,8 +348,6 @@ TEST_CASE("Options of states in a file are refused before anything is allocated"
                contains_text("offload.depth is 0"));
     CHECK_THAT(refusal([](auto& options) { options.offload.chunk_bytes = 700; }),
                contains_text("offload.chunk_bytes is 700"));
-    CHECK_THAT(refusal([](auto& options) { options.rebuild_buckets = InFile<2>::in_ready_order; }),
-               contains_text("rebuild_buckets"));
     CHECK_THAT(refusal([](auto& options) { options.update_tile_elements = 64; }),
                contains_text("update_tile_elements is set, but Offload updates chunk by chunk"));
 }

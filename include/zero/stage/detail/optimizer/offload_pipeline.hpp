@@ -64,9 +64,6 @@ public:
         refuse_if(chosen.depth == 0,
                   ": offload.depth is 0; it is the number of chunks in staging memory, at least 1 "
                   "and usually 3: one is read, one updated, one written.");
-        refuse_if(options.rebuild_buckets != nullptr,
-                  ": rebuild_buckets moves states between two places in memory, and Offload keeps "
-                  "them in a tier; leave one of the two out.");
         refuse_if(options.update_tile_elements != 0,
                   ": update_tile_elements is set, but Offload updates chunk by chunk; leave it "
                   "out, and set offload.chunk_bytes.");
@@ -247,6 +244,12 @@ public:
         slot.is_written = slot.is_written || is_written;
         return memory_of(number)
                + (static_cast<std::byte const*>(address) - _tier->address(number));
+    }
+
+    /// @brief Copies bytes of one slice, from or to an address of `held_address`. Waits.
+    [[gnu::cold]] void copy(void* to, void const* from, std::size_t bytes) {
+        std::byte const* const source = memory_at(from, false);
+        std::memcpy(memory_at(to, true), source, bytes);
     }
 
     /// @brief Waits for all requests. Reads that were begun are forgotten.

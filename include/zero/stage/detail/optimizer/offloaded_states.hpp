@@ -7,7 +7,9 @@
 #include "../memory/placed_buffer.hpp"
 
 #include <cstddef>
+#include <memory>
 #include <type_traits>
+#include <utility>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -21,6 +23,23 @@ public:
     template <class... Arguments>
     explicit OffloadedStates(Arguments const&... /*unused*/) noexcept {}
 };
+
+/// @brief Owns the `OffloadedStates` of an engine, which a rebuild replaces. Empty without
+/// `Offload`.
+template <class Config>
+using OwnedOffload =
+    std::conditional_t<Config::Offload::is_any, std::unique_ptr<OffloadedStates<Config>>,
+                       OffloadedStates<Config>>;
+
+/// @brief Makes an `OwnedOffload`. @param arguments of the constructor of `OffloadedStates`
+template <class Config, class... Arguments>
+[[gnu::cold]] OwnedOffload<Config> make_offload(Arguments&&... arguments) {
+    if constexpr (Config::Offload::is_any) {
+        return std::make_unique<OffloadedStates<Config>>(std::forward<Arguments>(arguments)...);
+    } else {
+        return OwnedOffload<Config>();
+    }
+}
 
 /// @brief An array of the states that are offloaded: its addresses in staging memory, or where it
 /// stays in memory. Owns nothing. It takes the place of `PlacedBuffer` and `PerBlockBuffer`.

@@ -255,9 +255,7 @@ public:
     /// bytes of the state belong to one slice. Waits.
     void copy(void* to, void const* from, std::size_t bytes) const {
         if constexpr (Config::Offload::is_any) {
-            auto& states = _engine->_offload;
-            std::byte const* const source = states.memory_at(from, false);
-            std::memcpy(states.memory_at(to, true), source, bytes);
+            _engine->_offload->copy(to, from, bytes);
         } else if constexpr (requires { requires Backend::is_device; }) {
             Backend::copy_bytes(_engine->_queue, to, from, bytes);
             Backend::synchronise(Backend::record(_engine->_queue));
@@ -278,7 +276,7 @@ private:
                 if (spec.trainable && slice.elements != 0) {
                     void* data = slice.data;
                     if constexpr (Config::Offload::is_any) {
-                        data = _engine->_offload.memory_at(data, true);
+                        data = _engine->_offload->memory_at(data, true);
                     }
                     communicator().broadcast(
                         static_cast<unsigned char*>(data), array.bytes(slice.elements), 0, queue(),
