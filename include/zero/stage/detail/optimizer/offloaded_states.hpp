@@ -10,6 +10,7 @@
 #include <memory>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -40,6 +41,22 @@ template <class Config, class... Arguments>
         return OwnedOffload<Config>();
     }
 }
+
+/// @brief The states of one parameter type that are offloaded: where they lie, and the chunk of
+/// each slice of its table. Empty without `Offload`.
+template <class Config, bool IsAny = Config::Offload::is_any>
+struct OffloadedSlices {
+    explicit OffloadedSlices(TypeContext<Config> const& /*context*/) noexcept {}
+};
+
+template <class Config>
+struct OffloadedSlices<Config, true> {
+    OffloadedStates<Config>* states;
+    std::size_t type;
+    std::vector<std::size_t> chunks{};
+    explicit OffloadedSlices(TypeContext<Config> const& context)
+        : states(context.offload.states), type(context.type) {}
+};
 
 /// @brief An array of the states that are offloaded: its addresses in staging memory, or where it
 /// stays in memory. Owns nothing. It takes the place of `PlacedBuffer` and `PerBlockBuffer`.

@@ -531,19 +531,7 @@ private:
     std::vector<std::size_t> _first_slice; ///< per bucket: index of its first slice; then the total
     std::vector<std::size_t> _tiles; ///< index of the first slice of each tile of `update_all`;
                                      ///< then the total
-    /// The states that are offloaded, the index of the parameter type, and the chunk of each slice;
-    /// empty without.
-    struct Offloaded {
-        OffloadedStates<Config>* states;
-        std::size_t type;
-        std::vector<std::size_t> chunks{};
-        explicit Offloaded(TypeContext<Config> const& context)
-            : states(context.offload.states), type(context.type) {}
-    };
-    struct Resident {
-        explicit Resident(TypeContext<Config> const& /*context*/) {}
-    };
-    [[no_unique_address]] std::conditional_t<is_offloaded, Offloaded, Resident> _offload;
+    [[no_unique_address]] OffloadedSlices<Config> _offload;
     Drain<Backend> _drain;
 };
 
