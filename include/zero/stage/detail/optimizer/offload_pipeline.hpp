@@ -24,7 +24,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -249,7 +248,7 @@ public:
     /// @brief Copies bytes of one slice, from or to an address of `held_address`. Waits.
     [[gnu::cold]] void copy(void* to, void const* from, std::size_t bytes) {
         std::byte const* const source = memory_at(from, false);
-        std::memcpy(memory_at(to, true), source, bytes);
+        std::copy_n(source, bytes, memory_at(to, true));
     }
 
     /// @brief Waits for all requests. Reads that were begun are forgotten.
