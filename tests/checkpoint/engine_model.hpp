@@ -40,25 +40,4 @@ void train(Stage& engine, Communicator const& communicator, std::uint64_t begin,
     }
 }
 
-/// Returns everything that training depends on: weights, states, step count and loss scale, by
-/// parameter of the toy model. Collective.
-template <class Stage>
-Bits state_of(Stage& engine) {
-    TrainingState state(engine);
-    Bits bits{static_cast<std::uint32_t>(engine.step_count())};
-    float const scale = engine.loss_scaler_state().scale;
-    bits.push_back(std::bit_cast<std::uint32_t>(scale));
-    for (std::size_t p = 0; p < engine.layout().parameters().size(); ++p) {
-        Bits const weights = bits_of(state.full_fp32_parameter(p));
-        bits.insert(bits.end(), weights.begin(), weights.end());
-        for (auto const& name : state.state_names()) {
-            if (engine.layout().parameter(p).trainable) {
-                Bits const values = bits_of(state.full_optimizer_state(p, name));
-                bits.insert(bits.end(), values.begin(), values.end());
-            }
-        }
-    }
-    return bits;
-}
-
 } // namespace zero::test::engine_model

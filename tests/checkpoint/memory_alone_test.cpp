@@ -14,6 +14,7 @@
 #include <zero/checkpoint/save_checkpoint.hpp>
 #include <zero/stage/detail/state/state_access.hpp>
 #include <zero/stage/detail/state/state_table.hpp>
+#include <zero/stage/offload.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <barrier>
@@ -49,14 +50,15 @@ std::vector<Parameter<bfloat16>> model(std::size_t elements) {
 /// peaks may or may not coincide. A first run is not measured, because it may allocate memory that
 /// stays.
 /// The files exist before.
-template <class Act>
-long long additional_bytes(std::size_t elements, Act const& act) {
+template <class Own = Stage, class Act>
+long long additional_bytes(std::size_t elements, Act const& act,
+                           typename Own::Options const& options = {}) {
     TemporaryFolder const folder;
     std::barrier<> barrier(world);
     long long before = 0;
     long long peak = 0;
     run_ranks(world, test_time_out, [&](LoopbackCommunicator& communicator) {
-        Stage engine(communicator, model(elements));
+        Own engine(communicator, model(elements), options);
         save_checkpoint(engine, folder.path(), {.name = "first"});
         act(engine, folder.path());
         barrier.arrive_and_wait();
@@ -131,6 +133,27 @@ TEST_CASE("Saving in the background takes the copy that it announces, once") {
         saver.wait();
         CHECK(live_bytes - after < mebibyte / 4);
     });
+}
+
+TEST_CASE("Saving and loading states in files takes one buffer a rank, and no copy of them") {
+    using InFile =
+        ZeroStage<2, Parameters<bfloat16>,
+                  Offload<To<FileTier, BufferKind::optimizer_state, BufferKind::master_weights>>>;
+    TemporaryFolder const tier;
+    InFile::Options options;
+    options.offload = {
+        .path = tier.path(), .chunk_bytes = 1 << 20, .depth = 1, .allow_page_cache = true};
+    auto const act = [](InFile& engine, auto const& folder) {
+        save_checkpoint(engine, folder, {.name = "now"});
+        CheckpointSaver saver(engine, folder);
+        saver.start({.name = "behind"});
+        saver.wait();
+        load_checkpoint(engine, folder, {.name = "now"});
+    };
+    long long const bytes = additional_bytes<InFile>(large, act, options);
+    INFO(bytes);
+    CHECK(bytes > world * 4 * mebibyte); // control: the buffers are counted
+    CHECK(bytes < world * 6 * mebibyte); // a rank has 50 MB of states
 }
 
 TEST_CASE("Steps allocate nothing after a checkpoint was saved or loaded, in any stage") {

@@ -86,6 +86,26 @@ private:
     unsigned _longest;
 };
 
+/// Returns units of a few parameters, most of them small and some of many blocks.
+inline std::vector<ParameterSpec> random_specs(std::mt19937_64& random, bool is_whole) {
+    std::vector<ParameterSpec> specs;
+    std::size_t const units = 2 + random() % 3;
+    for (std::size_t unit = 0; unit < units; ++unit) {
+        for (std::size_t count = 1 + random() % 3; count > 0; --count) {
+            ParameterSpec spec;
+            spec.name = "p" + std::to_string(specs.size());
+            spec.units = {unit};
+            spec.elements = random() % 3 == 0 ? 1 + random() % 2500 : 1 + random() % 150;
+            spec.trainable = specs.empty() || random() % 8 != 0;
+            if (is_whole) {
+                spec.elements = (1 + random() % 5) * (1 + random() % 40);
+            }
+            specs.push_back(spec);
+        }
+    }
+    return specs;
+}
+
 /// Trains and returns the joined state after each step.
 template <class Stage>
 std::vector<Trained> history(int world, typename Stage::Options const& options,

@@ -7,8 +7,6 @@
 #include "offload_model.hpp"
 
 #include <zero/stage/describe.hpp>
-#include <zero/stage/gathered_parameters.hpp>
-#include <zero/stage/training_state.hpp>
 #include <zero/zero.hpp>
 
 #include <atomic>
@@ -350,24 +348,8 @@ TEST_CASE("Options of states in a file are refused before anything is allocated"
                contains_text("offload.depth is 0"));
     CHECK_THAT(refusal([](auto& options) { options.offload.chunk_bytes = 700; }),
                contains_text("offload.chunk_bytes is 700"));
-    CHECK_THAT(refusal([](auto& options) { options.rebuild_buckets = InFile<2>::in_ready_order; }),
-               contains_text("rebuild_buckets"));
     CHECK_THAT(refusal([](auto& options) { options.update_tile_elements = 64; }),
                contains_text("update_tile_elements is set, but Offload updates chunk by chunk"));
-}
-
-TEST_CASE("Calls that need all states in memory are refused where they lie in a file") {
-    TemporaryFolder const folder;
-    auto const outcomes = run_and_observe(1, [&](LoopbackCommunicator& communicator) {
-        InFile<3> engine(communicator, registration<bfloat16>(toy_specs()),
-                         {.offload = in_folder(folder)});
-        CHECK_THAT(outcome_of([&] { (void)gather(engine, {"first.bias"}); }).message,
-                   contains_text("for_each_owned_slice()"));
-        CHECK_THAT(outcome_of([&] { (void)TrainingState(engine); }).message,
-                   contains_text("for_each_owned_slice()"));
-        (void)run_step(engine, 0, 0).report(); // the engine is as it was
-    });
-    CHECK(outcomes.ranks[0].type == "returned");
 }
 
 TEST_CASE("An offload is part of the description, and its options are equal on all ranks") {

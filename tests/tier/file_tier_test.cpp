@@ -285,4 +285,24 @@ TEST_CASE("Reads, writes and other chunks run at once: a read may wait for a lat
     CHECK(file.writes == 3);
 }
 
+TEST_CASE("Every byte of a chunk has an address that is none of memory and names the chunk") {
+    TemporaryFolder const folder;
+    ScriptedFile file;
+    HostMemoryResource memory;
+    std::vector<std::uint64_t> const sizes{700, 512, 1};
+    FileTier tier({.path = folder.path(), .calls = &file}, sizes, "rank 0", memory);
+    int elsewhere = 0;
+    CHECK(tier.chunk_at(&elsewhere) == sizes.size()); // before any is reserved
+    for (std::size_t chunk = 0; chunk < sizes.size(); ++chunk) {
+        std::byte* const begin = tier.address(chunk);
+        CHECK(begin == tier.address(0) + (chunk == 0 ? 0 : chunk == 1 ? 1024 : 1536));
+        CHECK(tier.chunk_at(begin) == chunk);
+        CHECK(tier.chunk_at(begin + tier.staging_bytes(chunk) - 1) == chunk);
+    }
+    CHECK(tier.chunk_at(tier.address(2) + 512) == sizes.size());
+    CHECK(tier.chunk_at(tier.address(0) - 1) == sizes.size());
+    CHECK(tier.chunk_at(&elsewhere) == sizes.size());
+    CHECK(tier.chunk_at(nullptr) == sizes.size());
+}
+
 } // namespace zero::test::file_tier_test

@@ -34,7 +34,9 @@ namespace ZERO_NAMESPACE {
 /// `start` waits for it.
 ///
 /// Memory: `snapshot_bytes` of host memory from the first `start` on, in addition to that of
-/// `save_checkpoint`. Construct it after the engine, so that it is destroyed first.
+/// `save_checkpoint`. With `Offload` it takes no copy: `start` writes, and only the wait until the
+/// file is durable is left to the thread. Construct it after the engine, so that it is destroyed
+/// first.
 template <class Stage>
 class CheckpointSaver {
 public:
@@ -78,10 +80,7 @@ public:
         _options = options;
         _lock = detail::begin_checkpoint(_access, _directory, plan.name, plan.manifest, options);
         try {
-            detail::on_every_rank(_access, "copy its state for the checkpoint", [&] {
-                _write.start(snapshot(plan.job(_directory.incomplete(plan.name), _access.rank())));
-                return std::uint64_t{0};
-            });
+            start(plan);
         } catch (...) { // another rank failed, and this one has started
             _write.give_up();
             _lock = {};
@@ -120,6 +119,29 @@ public:
 private:
     using Config = detail::config_of_t<Stage>;
     using Access = detail::StateAccess<Config>;
+
+    /// Starts to write a copy of the state. A copy of offloaded states would need the memory that
+    /// is saved, so they are written here.
+    void start(detail::SavePlan<Config> const& plan) {
+        auto const job = [&] { return plan.job(_directory.incomplete(plan.name), _access.rank()); };
+        if constexpr (Config::Offload::is_any) {
+            auto const write = [&](detail::OnCaller) {
+                auto const copy = [&](void* to, void const* from, std::size_t bytes) {
+                    _access.copy(to, from, bytes);
+                };
+                auto const staging = detail::staging_buffer<Access>();
+                _write.start(job(), {staging.data(), copy});
+                return std::uint64_t{0};
+            };
+            detail::on_files(_access, "write its state to the checkpoint", write,
+                             _options.file_time_out);
+        } else {
+            detail::on_every_rank(_access, "copy its state for the checkpoint", [&] {
+                _write.start(snapshot(job()), {});
+                return std::uint64_t{0};
+            });
+        }
+    }
 
     /// Copies the memory of a job, and lets it read the copy.
     [[nodiscard]] detail::FileJob snapshot(detail::FileJob job) {

@@ -576,7 +576,7 @@ private:
     detail::ReadyOrderRecorder _ready_order;
     detail::Protocol _protocol;
     ReductionSchedule _schedule;
-    [[no_unique_address]] mutable detail::OffloadedStates<Config> _offload;
+    [[no_unique_address]] detail::OwnedOffload<Config> _offload;
     std::unique_ptr<typename Backend::OwnedQueue> _own_queue;
     Queue _queue;
     Queue _compute;

@@ -89,6 +89,15 @@ public:
     /// @brief Returns the size of the file.
     [[nodiscard]] std::uint64_t size_bytes() const noexcept { return _begin.back(); }
 
+    /// @brief Returns the address that stands for a chunk: `staging_bytes` addresses which no
+    /// memory has, so that access through them ends the program. For this chunk until the tier
+    /// ends.
+    /// @throws TierError if the process has not so many addresses (`ulimit -v`)
+    [[nodiscard]] std::byte* address(std::size_t chunk);
+
+    /// @brief Returns the chunk for which an address stands; the number of chunks if for none.
+    [[nodiscard]] std::size_t chunk_at(void const* address) const noexcept;
+
     /// @brief Returns the queue that reads a chunk, so that it can wait for events.
     [[nodiscard]] host::Queue* reading_queue(std::size_t chunk) noexcept {
         return _reads[chunk % queues].get();
@@ -152,6 +161,7 @@ private:
     std::atomic<std::uint64_t> _bytes_read{0};
     std::atomic<std::uint64_t> _bytes_written{0};
     int _file = -1;
+    std::byte* _addresses = nullptr; ///< where the file would lie in memory; reserved when needed
     std::unique_ptr<host::WaitingQueue> _reads[queues];
     std::unique_ptr<host::WaitingQueue> _writes[queues];
 };

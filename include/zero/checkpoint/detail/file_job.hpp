@@ -21,7 +21,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief The memory of one tensor of a file.
+/// @brief Memory of a tensor of a file.
 struct TensorSource {
     void const* data = nullptr;
     std::size_t bytes = 0;
@@ -31,7 +31,7 @@ struct TensorSource {
 struct FileJob {
     std::filesystem::path file;
     std::vector<TensorEntry> tensors;
-    std::vector<TensorSource> sources; ///< memory of each tensor
+    std::vector<TensorSource> sources; ///< memory of the tensors, one after the other
 };
 
 /// @brief Access to data that the host cannot read; empty for the host's own memory.
@@ -58,7 +58,7 @@ public:
 private:
     FileJob _job;
     SafetensorsWriter _writer;
-    std::size_t _source = 0; ///< the tensor of the next piece
+    std::size_t _source = 0; ///< the memory of the next piece
     std::size_t _begin = 0;  ///< bytes of it that have been appended
 };
 
@@ -81,7 +81,9 @@ public:
 
     /// @brief Creates the file and starts to write. The memory of the job must stay until the end.
     /// Call `wait` for the previous job first. @throws CheckpointError
-    void start(FileJob job);
+    /// @param staging if it has a buffer, the caller writes the data through it, and the thread
+    /// only makes the file durable
+    void start(FileJob job, Staging const& staging);
 
     /// @brief Returns whether the file is complete or has failed; true if none was started.
     [[nodiscard]] bool is_done() const noexcept { return _is_done; }

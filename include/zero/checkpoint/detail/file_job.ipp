@@ -71,10 +71,11 @@ ZERO_COLD_INLINE void BackgroundWrite::give_up() noexcept {
     _is_done = true;
 }
 
-ZERO_COLD_INLINE void BackgroundWrite::start(FileJob job) {
+ZERO_COLD_INLINE void BackgroundWrite::start(FileJob job, Staging const& staging) {
     _failure = nullptr;
     _is_awaited = false;
     _write.emplace(std::move(job));
+    while (staging.buffer != nullptr && _write->append_next(staging)) {}
     _is_done = false;
     try {
         _thread = std::thread([this] {

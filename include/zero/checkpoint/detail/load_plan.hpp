@@ -97,14 +97,18 @@ private:
 /// @brief Files are written, and read into a device, in pieces of this size.
 inline constexpr std::size_t piece_bytes = std::size_t{1} << 22U;
 
-/// @brief Makes the buffer through which data passes between a file and the memory of a backend;
-/// empty if the host can access that memory.
+/// @brief Makes the buffer through which data passes between a file and the states of an engine;
+/// empty if the host can access their memory.
 ///
 /// It comes from `Backend::staging_memory()`, which returns a `MemoryResource&` of host memory from
 /// which the device copies fast; from the heap if the backend has no such function.
-template <class Backend>
+/// @tparam Access `StateAccess`
+template <class Access>
 [[nodiscard]] Buffer<std::byte> staging_buffer() {
-    if constexpr (requires { requires Backend::is_device; }) {
+    using Backend = typename Access::Backend;
+    if constexpr (Access::is_direct) {
+        return {};
+    } else {
         MemoryResource* memory = nullptr;
         if constexpr (requires { Backend::staging_memory(); }) {
             memory = &Backend::staging_memory();
@@ -112,8 +116,6 @@ template <class Backend>
             memory = &HostBackend::default_memory();
         }
         return {*memory, piece_bytes, BufferKind::scratch};
-    } else {
-        return {};
     }
 }
 

@@ -74,7 +74,7 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
                                     plan->lacks_states());
                 });
             }
-            on_caller([&] { staging = staging_buffer<typename StateAccess<Config>::Backend>(); });
+            on_caller([&] { staging = staging_buffer<StateAccess<Config>>(); });
             if (options.verify_first) {
                 plan->verify();
             }

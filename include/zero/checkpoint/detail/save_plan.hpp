@@ -32,7 +32,7 @@ namespace ZERO_NAMESPACE::detail {
 template <class Access>
 std::uint64_t write_held(Access const& access, FileJob job, Buffer<std::byte>& staging,
                          OnCaller on_caller) {
-    on_caller([&] { staging = staging_buffer<typename Access::Backend>(); });
+    on_caller([&] { staging = staging_buffer<Access>(); });
     auto const copy = [&](void* to, void const* from, std::size_t bytes) {
         on_caller([&] { access.copy(to, from, bytes); });
     };
@@ -91,7 +91,7 @@ public:
         job.file = checkpoint / manifest.files[rank].name;
         for (PlannedTensor const& tensor : plan_file(manifest, rank)) {
             job.tensors.push_back(entry_of(manifest, tensor));
-            job.sources.push_back({address(tensor), static_cast<std::size_t>(tensor.bytes)});
+            add_sources(job.sources, tensor);
         }
         return job;
     }
@@ -100,9 +100,9 @@ public:
     std::string name; ///< name of the checkpoint
 
 private:
-    /// Returns the address of the first item of a tensor in this rank's memory. In stage 0 a slice
+    /// Adds the memory of a tensor: a part of each slice that holds some of it. In stage 0 a slice
     /// may begin before it.
-    [[nodiscard]] void const* address(PlannedTensor const& tensor) const {
+    void add_sources(std::vector<TensorSource>& sources, PlannedTensor const& tensor) const {
         ManifestParameter const& parameter = manifest.parameters[tensor.parameter];
         std::size_t const array = _arrays[parameter.type][tensor.array];
         auto begin = static_cast<std::size_t>(tensor.interval.begin);
@@ -112,13 +112,20 @@ private:
             ++own;
         }
         begin -= _places[own].begin;
-        for (HeldSlice const& slice : _table.slices(array, own)) {
-            if (slice.begin <= begin && begin < slice.begin + slice.elements) {
-                ArrayForm const& form = _table.arrays()[array].form;
-                if ((begin - slice.begin) % form.item_elements != 0) {
-                    break;
-                }
-                return static_cast<std::byte const*>(slice.data) + form.bytes(begin - slice.begin);
+        auto const end = static_cast<std::size_t>(tensor.interval.end) - _places[own].begin;
+        ArrayForm const& form = _table.arrays()[array].form;
+        for (HeldSlice const& slice : _table.slices(array, own)) { // ascending
+            bool const is_next = slice.begin <= begin && begin < slice.begin + slice.elements;
+            if (!is_next || (begin - slice.begin) % form.item_elements != 0) {
+                continue;
+            }
+            std::size_t const part = smaller(end, slice.begin + slice.elements) - begin;
+            sources.push_back(
+                {static_cast<std::byte const*>(slice.data) + form.bytes(begin - slice.begin),
+                 form.bytes(part)});
+            begin += part;
+            if (begin == end) {
+                return;
             }
         }
         throw_error<CheckpointError>(

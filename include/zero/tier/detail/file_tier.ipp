@@ -7,7 +7,11 @@
 #include "../../core/detail/throw_error.hpp"
 #include "checksum.hpp"
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <cerrno>
+#include <functional>
 #include <system_error>
 #include <utility>
 
@@ -99,6 +103,38 @@ ZERO_COLD_INLINE FileTier::~FileTier() {
     if (_file >= 0) {
         _calls->close(_file);
     }
+    if (_addresses != nullptr) {
+        (void)::munmap(_addresses, static_cast<std::size_t>(size_bytes()));
+    }
+}
+
+ZERO_COLD_INLINE std::byte* FileTier::address(std::size_t chunk) {
+    if (_addresses == nullptr) {
+        void* const begin = ::mmap(nullptr, static_cast<std::size_t>(size_bytes()), PROT_NONE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (begin == MAP_FAILED) {
+            int const code = errno;
+            throw TierError(detail::text({"zero: ", _owner, ": the system reserves no ",
+                                          size_bytes(), " addresses for the states in '", _path,
+                                          "': ", detail::reason_of(-code),
+                                          ". Raise the limit of addresses (ulimit -v)."}),
+                            SourceLocation::current(), code);
+        }
+        _addresses = static_cast<std::byte*>(begin);
+    }
+    return _addresses + _begin[chunk];
+}
+
+ZERO_COLD_INLINE std::size_t FileTier::chunk_at(void const* address) const noexcept {
+    auto const* const at = static_cast<std::byte const*>(address);
+    std::less<std::byte const*> const precedes;
+    if (_addresses == nullptr || precedes(at, _addresses)
+        || !precedes(at, _addresses + size_bytes())) {
+        return _bytes.size();
+    }
+    auto const offset = static_cast<std::uint64_t>(at - _addresses);
+    return static_cast<std::size_t>(std::upper_bound(_begin.begin(), _begin.end(), offset)
+                                    - _begin.begin() - 1);
 }
 
 ZERO_COLD_INLINE std::size_t FileTier::command_bytes() const noexcept {
@@ -194,7 +230,7 @@ ZERO_COLD_INLINE void FileTier::fail(std::size_t chunk, std::string const& what,
     throw TierError(
         detail::text({"zero: ", _owner, ": ", name, ", at byte ", _begin[chunk],
                       " of its file in '", _path, "': ", what,
-                      ". The states are lost; start again from what the program has saved."}),
+                      ". The states are lost; load the last checkpoint into a new engine."}),
         SourceLocation::current(), code);
 }
 

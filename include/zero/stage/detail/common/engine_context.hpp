@@ -10,6 +10,7 @@
 #include "../../stage_options.hpp"
 
 #include <cstddef>
+#include <memory>
 #include <span>
 
 namespace ZERO_NAMESPACE::detail {
@@ -20,13 +21,14 @@ class OffloadedStates;
 /// @brief Names the `OffloadedStates` of an engine. Empty without `Offload`.
 template <class Config, bool IsAny = Config::Offload::is_any>
 struct OffloadRef {
-    explicit OffloadRef(OffloadedStates<Config>& /*states*/) noexcept {}
+    explicit OffloadRef(OffloadedStates<Config> const& /*states*/) noexcept {}
 };
 
 template <class Config>
 struct OffloadRef<Config, true> {
     OffloadedStates<Config>* states;
-    explicit OffloadRef(OffloadedStates<Config>& all) noexcept : states(&all) {}
+    explicit OffloadRef(std::unique_ptr<OffloadedStates<Config>> const& all) noexcept
+        : states(all.get()) {}
 };
 
 /// @brief The constructor argument of the members of an engine. Owns nothing. Except for

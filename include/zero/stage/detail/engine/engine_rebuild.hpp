@@ -10,6 +10,7 @@
 #include "../common/gather_on_host.hpp"
 #include "../common/stores_by_type.hpp"
 #include "../gradients/gradient_scheduler.hpp"
+#include "../optimizer/offloaded_states.hpp"
 #include "../optimizer/optimizer_store.hpp"
 #include "../parameters/parameter_scheduler.hpp"
 #include "../registration/compared_options.hpp"
@@ -58,7 +59,10 @@ public:
         _engine->_gather_index.reset();
         // From here on the old stores provide memory only, not geometry.
         FlatLayout const old = std::exchange(_engine->_layout, std::move(next));
-        EngineContext<Config> const all = _engine->context(parameters);
+        EngineContext<Config> all = _engine->context(parameters);
+        auto offload = make_offload<Config>(_engine->_layout, communicator, all.row,
+                                            _engine->_options, *_engine->_memory);
+        all.offload = OffloadRef<Config>(offload);
         ParameterScheduler<Config> store(all);
         move_parameters(old, store, all);
         store.continue_from(_engine->_parameters);
@@ -69,6 +73,9 @@ public:
             make_optimizer_stores(all, _engine->_parameters, _engine->_gradients, scratch);
         move_states(old, stores, all);
         _engine->_optimizer = std::move(stores);
+        if constexpr (Config::Offload::is_any) {
+            _engine->_offload = std::move(offload); // ends the file of the old layout
+        }
         _engine->_update_scratch = std::move(scratch);
     }
 
@@ -126,7 +133,15 @@ private:
                                              *_engine->_communicator, _engine->_queue,
                                              *_engine->_memory);
         for (std::size_t array = 0; array < sources.size(); ++array) {
-            mover.move(sources[array], targets[array]);
+            if constexpr (Config::Offload::is_any) {
+                auto const copy = [&](void* target, void const* source, std::size_t bytes) {
+                    void const* const data = _engine->_offload->memory_at(source, false);
+                    all.offload.states->copy(target, data, bytes);
+                };
+                mover.move(sources[array], targets[array], copy);
+            } else {
+                mover.move(sources[array], targets[array]);
+            }
         }
     }
 

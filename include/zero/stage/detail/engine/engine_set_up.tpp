@@ -65,7 +65,8 @@ template <class Config>
                           options, {})),
       _ready_order(_layout.units(), options.rebuild_buckets != nullptr), _protocol(_layout, _rank),
       _schedule(options.reduction.schedule.value_or(default_schedule(number))),
-      _offload(_layout, communicator, stage_row(number, _schedule), _options, *_memory),
+      _offload(detail::make_offload<Config>(_layout, communicator, stage_row(number, _schedule),
+                                            _options, *_memory)),
       _own_queue(options.communication_queue
                      ? nullptr
                      : detail::own_queue<typename Backend::OwnedQueue>(_layout, *_memory)),
@@ -127,7 +128,7 @@ template <class Config>
     detail::drain<Backend>(_compute, _before_capture);
     if constexpr (Config::Offload::is_any) { // writes read the decision
         detail::drain<Backend>(_queue);
-        _offload.settle();
+        _offload->settle();
     }
 }
 
@@ -187,7 +188,7 @@ template <class Config>
     }
     plan[BufferKind::scratch].content_bytes = _update_scratch.size_bytes();
     if constexpr (Config::Offload::is_any) {
-        _offload.add_to(plan);
+        _offload->add_to(plan);
     }
     return plan;
 }

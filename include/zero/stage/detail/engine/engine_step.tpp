@@ -264,8 +264,8 @@ void Engine<Config>::decide(double learning_rate, std::optional<std::int64_t> we
         _parameters.wait_for_readers();
         _parameters.drop_prefetched();
         if constexpr (Config::Offload::is_any) {
-            _offload.begin();
-            _offload.wait_for_writes(_queue);
+            _offload->begin();
+            _offload->wait_for_writes(_queue);
         }
         _control.decide(_optimizer, learning_rate, _protocol.steps_begun(), _protocol.micro_steps(),
                         weight, predivide(), _gradients.deliveries().evidence(), order_evidence(),
@@ -464,7 +464,7 @@ void Engine<Config>::require_healthy() {
         Backend::rethrow_failure(_compute);
         _gradients.rethrow_failure();
         if constexpr (Config::Offload::is_any) {
-            _offload.rethrow_failure();
+            _offload->rethrow_failure();
         }
         detail::rethrow_failure_of(*_communicator); // also failures found after its calls returned
     } catch (...) {

@@ -24,7 +24,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -64,9 +63,6 @@ public:
         refuse_if(chosen.depth == 0,
                   ": offload.depth is 0; it is the number of chunks in staging memory, at least 1 "
                   "and usually 3: one is read, one updated, one written.");
-        refuse_if(options.rebuild_buckets != nullptr,
-                  ": rebuild_buckets moves states between two places in memory, and Offload keeps "
-                  "them in a tier; leave one of the two out.");
         refuse_if(options.update_tile_elements != 0,
                   ": update_tile_elements is set, but Offload updates chunk by chunk; leave it "
                   "out, and set offload.chunk_bytes.");
@@ -142,6 +138,7 @@ public:
 
     /// @brief Begins the reads of the first chunks of an update. A no-op if they were begun.
     void begin() {
+        release();
         while (_begun < _slots.size()) {
             begin_read(_begun++);
         }
@@ -181,6 +178,7 @@ public:
     /// @param is_new whether the values need not be read
     template <class Visit>
     [[gnu::cold]] void visit(std::size_t type, Queue queue, bool is_new, Visit const& visit) {
+        release();
         settle();
         for (std::size_t chunk = 0; chunk < _plan.chunks().size(); ++chunk) {
             auto const& own = _plan.chunks()[chunk];
@@ -204,6 +202,53 @@ public:
         }
         settle();
         _tier->rethrow_failure();
+    }
+
+    /// @brief Returns the address that stands for memory of a chunk between two steps: its own if
+    /// it stays, otherwise one that only `memory_at` understands.
+    /// @param data its address in staging memory, or where it stays
+    [[gnu::cold]] [[nodiscard]] void* held_address(std::size_t chunk, void* data) const {
+        if (!_plan.chunks()[chunk].is_offloaded) {
+            return data;
+        }
+        std::size_t const number = _places[chunk].number;
+        auto const first = reinterpret_cast<std::uintptr_t>(memory_of(number));
+        auto const at = reinterpret_cast<std::uintptr_t>(data);
+        bool const is_staged = at >= first && at < first + _slot_bytes;
+        return is_staged ? _tier->address(number) + (at - first) : data; // other kinds stay
+    }
+
+    /// @brief Returns the memory that an address of `held_address` stands for, up to the end of its
+    /// slice. Other addresses stand for themselves. Between two steps; waits. The memory may be
+    /// used until the next call of any function that moves chunks.
+    /// @param is_written whether the caller writes to it
+    [[gnu::cold]] [[nodiscard]] std::byte* memory_at(void const* address, bool is_written) {
+        std::size_t const number = _tier->chunk_at(address);
+        if (number == _numbers.size()) {
+            return static_cast<std::byte*>(const_cast<void*>(address));
+        }
+        if (!_is_held) {
+            settle();
+            _is_held = true;
+        }
+        Slot& slot = slot_of(number);
+        if (slot.held != number + 1) {
+            write_held(slot);
+            slot.held = 0;
+            begin_read(number);
+            slot.read.synchronise();
+            _tier->rethrow_failure();
+            slot.held = number + 1;
+        }
+        slot.is_written = slot.is_written || is_written;
+        return memory_of(number)
+               + (static_cast<std::byte const*>(address) - _tier->address(number));
+    }
+
+    /// @brief Copies bytes of one slice, from or to an address of `held_address`. Waits.
+    [[gnu::cold]] void copy(void* to, void const* from, std::size_t bytes) {
+        std::byte const* const source = memory_at(from, false);
+        std::copy_n(source, bytes, memory_at(to, true));
     }
 
     /// @brief Waits for all requests. Reads that were begun are forgotten.
@@ -236,6 +281,10 @@ private:
     struct Slot {
         Event read{};    ///< the last read to it
         Event written{}; ///< the last write from it
+        /// Between two steps: the number of the chunk that it holds, from 1, and whether that was
+        /// changed.
+        std::size_t held = 0;
+        bool is_written = false;
     };
 
     /// Where the arrays of a chunk begin: in staging memory, or in the memory of what stays.
@@ -353,6 +402,23 @@ private:
         return _staging_begin + number % _slots.size() * _slot_bytes;
     }
 
+    /// Writes back what was changed between two steps.
+    void release() {
+        if (_is_held) {
+            for (Slot& slot : _slots) {
+                write_held(slot);
+                slot.held = 0;
+            }
+            _is_held = false;
+        }
+    }
+
+    void write_held(Slot& slot) {
+        if (std::exchange(slot.is_written, false)) {
+            slot.written = _tier->write(slot.held - 1, memory_of(slot.held - 1));
+        }
+    }
+
     void begin_read(std::size_t number) {
         Slot& slot = slot_of(number);
         Backend::wait(_tier->reading_queue(number), slot.written, Fence::chunk_written);
@@ -395,6 +461,7 @@ private:
     Buffer<std::byte> _resident_states;
     std::byte* _staging_begin = nullptr;
     mutable std::size_t _begun = 0; ///< chunks of this update whose read was begun
+    bool _is_held = false;          ///< whether staging memory holds chunks between two steps
     std::unique_ptr<Tier> _tier;    ///< destroyed first: its requests use the memory
 };
 

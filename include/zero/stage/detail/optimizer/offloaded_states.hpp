@@ -7,7 +7,10 @@
 #include "../memory/placed_buffer.hpp"
 
 #include <cstddef>
+#include <memory>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -20,6 +23,39 @@ class OffloadedStates {
 public:
     template <class... Arguments>
     explicit OffloadedStates(Arguments const&... /*unused*/) noexcept {}
+};
+
+/// @brief Owns the `OffloadedStates` of an engine, which a rebuild replaces. Empty without
+/// `Offload`.
+template <class Config>
+using OwnedOffload =
+    std::conditional_t<Config::Offload::is_any, std::unique_ptr<OffloadedStates<Config>>,
+                       OffloadedStates<Config>>;
+
+/// @brief Makes an `OwnedOffload`. @param arguments of the constructor of `OffloadedStates`
+template <class Config, class... Arguments>
+[[gnu::cold]] OwnedOffload<Config> make_offload(Arguments&&... arguments) {
+    if constexpr (Config::Offload::is_any) {
+        return std::make_unique<OffloadedStates<Config>>(std::forward<Arguments>(arguments)...);
+    } else {
+        return OwnedOffload<Config>();
+    }
+}
+
+/// @brief The states of one parameter type that are offloaded: where they lie, and the chunk of
+/// each slice of its table. Empty without `Offload`.
+template <class Config, bool IsAny = Config::Offload::is_any>
+struct OffloadedSlices {
+    explicit OffloadedSlices(TypeContext<Config> const& /*context*/) noexcept {}
+};
+
+template <class Config>
+struct OffloadedSlices<Config, true> {
+    OffloadedStates<Config>* states;
+    std::size_t type;
+    std::vector<std::size_t> chunks{};
+    explicit OffloadedSlices(TypeContext<Config> const& context)
+        : states(context.offload.states), type(context.type) {}
 };
 
 /// @brief An array of the states that are offloaded: its addresses in staging memory, or where it

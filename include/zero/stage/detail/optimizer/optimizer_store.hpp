@@ -218,6 +218,7 @@ public:
                          chunk < plan.end_chunk(bucket); ++chunk) {
                         for (Piece const& piece : plan.slices(plan.chunks()[chunk])) {
                             add(piece);
+                            _offload.chunks.push_back(chunk);
                         }
                     }
                 } else {
@@ -432,6 +433,16 @@ public:
         return owned;
     }
 
+    /// @brief Returns the address of memory of a slice for `StateAccess`.
+    /// @param data its address in `owned_slice`
+    [[nodiscard]] void* held_address([[maybe_unused]] std::size_t index, void* data) const {
+        if constexpr (is_offloaded) {
+            return _offload.states->held_address(_offload.chunks[index], data);
+        } else {
+            return data;
+        }
+    }
+
 private:
     /// The position of a slice in the model.
     struct Origin {
@@ -520,17 +531,7 @@ private:
     std::vector<std::size_t> _first_slice; ///< per bucket: index of its first slice; then the total
     std::vector<std::size_t> _tiles; ///< index of the first slice of each tile of `update_all`;
                                      ///< then the total
-    /// The states that are offloaded, and the index of the parameter type; empty without.
-    struct Offloaded {
-        OffloadedStates<Config>* states;
-        std::size_t type;
-        explicit Offloaded(TypeContext<Config> const& context)
-            : states(context.offload.states), type(context.type) {}
-    };
-    struct Resident {
-        explicit Resident(TypeContext<Config> const& /*context*/) {}
-    };
-    [[no_unique_address]] std::conditional_t<is_offloaded, Offloaded, Resident> _offload;
+    [[no_unique_address]] OffloadedSlices<Config> _offload;
     Drain<Backend> _drain;
 };
 

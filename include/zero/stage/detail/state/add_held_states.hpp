@@ -75,7 +75,8 @@ template <class Config, class Types>
         std::size_t next = first;
         for_arrays(owned, [&](ArrayForm const&, void* data) {
             // a named variable, because nvcc 13.0 miscompiles a braced argument here
-            HeldSlice const slice{owned.parameter, owned.begin, owned.values.size(), data};
+            HeldSlice const slice{owned.parameter, owned.begin, owned.values.size(),
+                                  memory.held_address(index, data)};
             arrays[next++].slices.push_back(slice);
         });
     }

@@ -4,9 +4,7 @@
 #include "../../../comm/detail/optional_operations.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
-#include "../../../core/detail/throw_error.hpp"
 #include "../../../core/dtype.hpp"
-#include "../../../core/error.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/piece.hpp"
 #include "../../engine.hpp"
@@ -83,15 +81,8 @@ public:
     [[nodiscard]] StageOptions<Config> const& options() const noexcept { return _engine->_options; }
 
     /// @brief Returns the parameters of every type, then their master weights and states. Every
-    /// rank gets the same arrays. @throws InvalidArgument if states are offloaded
+    /// rank gets the same arrays.
     [[gnu::cold]] [[nodiscard]] List<HeldArray> arrays() const {
-        if constexpr (Config::Offload::is_any) {
-            throw_error<InvalidArgument>(
-                {"zero: ", protocol().rank_text(),
-                 ": TrainingState, gather() and checkpoints need the states in memory, and this "
-                 "engine has offloaded them; read and write them with for_each_owned_slice(), "
-                 "which loads chunk by chunk, or leave Offload out."});
-        }
         List<HeldArray> all;
         auto const context = _engine->context({});
         for (std::size_t type = 0; type < Config::types; ++type) {
@@ -241,9 +232,31 @@ public:
         }
     }
 
-    /// @brief Copies bytes between the host and the memory of the state. Waits.
+    /// @brief Calls `run`, which uses states and sends nothing, in a broken engine as well. A
+    /// failure of the tier that holds them breaks the engine and releases the other ranks.
+    template <class Run>
+    void locally(Run&& run) const {
+        if constexpr (Config::Offload::is_any) {
+            try {
+                run();
+            } catch (...) {
+                _engine->fail();
+            }
+        } else {
+            run();
+        }
+    }
+
+    /// @brief Whether the host may use the addresses of held slices itself.
+    static constexpr bool is_direct =
+        !Config::Offload::is_any && !requires { requires Backend::is_device; };
+
+    /// @brief Copies bytes between the host and the memory of the state, which may be a file. The
+    /// bytes of the state belong to one slice. Waits.
     void copy(void* to, void const* from, std::size_t bytes) const {
-        if constexpr (requires { requires Backend::is_device; }) {
+        if constexpr (Config::Offload::is_any) {
+            _engine->_offload->copy(to, from, bytes);
+        } else if constexpr (requires { requires Backend::is_device; }) {
             Backend::copy_bytes(_engine->_queue, to, from, bytes);
             Backend::synchronise(Backend::record(_engine->_queue));
         } else {
@@ -261,9 +274,12 @@ private:
             for (HeldSlice const& slice : array.slices) {
                 auto const& spec = layout().parameter(slice.parameter);
                 if (spec.trainable && slice.elements != 0) {
+                    void* data = slice.data;
+                    if constexpr (Config::Offload::is_any) {
+                        data = _engine->_offload->memory_at(data, true);
+                    }
                     communicator().broadcast(
-                        static_cast<unsigned char*>(slice.data), array.bytes(slice.elements), 0,
-                        queue(),
+                        static_cast<unsigned char*>(data), array.bytes(slice.elements), 0, queue(),
                         CollectiveTag{"weights of parameter", slice.parameter, spec.name.c_str()});
                     // each time, because the capacity of a queue is limited
                     wait_for_collectives(communicator(), queue());

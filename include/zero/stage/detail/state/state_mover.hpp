@@ -30,7 +30,17 @@ public:
           _memory(&memory) {}
 
     /// @brief Moves one array, parameter by parameter. Collective if it is sharded; waits.
-    [[gnu::cold]] void move(HeldArray const& from, HeldArray const& to) const {
+    /// @param copy copies `(to, from, bytes)` on the host at once, for slices whose addresses are
+    /// none of memory; empty: the backend copies
+    [[gnu::cold]] void move(HeldArray const& from, HeldArray const& to,
+                            StateTable::Copy copy = {}) const {
+        auto const copy_bytes = [&](void* target, void const* source, std::size_t bytes) {
+            if (copy) {
+                copy(target, source, bytes);
+            } else {
+                Backend::copy_bytes(_queue, target, source, bytes);
+            }
+        };
         List<HeldSlice> const sources = from.by_parameter();
         List<HeldSlice> const targets = to.by_parameter();
         Buffer<char> whole(*_memory, from.largest(*_old), BufferKind::control);
@@ -43,8 +53,8 @@ public:
             }
             for (; source < sources.size() && sources[source].parameter == parameter; ++source) {
                 HeldSlice const& slice = sources[source];
-                Backend::copy_bytes(_queue, whole.data() + from.bytes(slice.begin), slice.data,
-                                    from.bytes(slice.elements));
+                copy_bytes(whole.data() + from.bytes(slice.begin), slice.data,
+                           from.bytes(slice.elements));
             }
             if (_is_sharded) {
                 auto const cuts = from.byte_cuts(*_old, parameter);
@@ -53,10 +63,13 @@ public:
                 _communicator->all_gather(static_cast<char const*>(own), whole.data(), cuts, _queue,
                                           CollectiveTag{"state of parameter", parameter});
             }
+            if (copy) {
+                wait_for_collectives(*_communicator, _queue);
+            }
             for (; target < targets.size() && targets[target].parameter == parameter; ++target) {
                 HeldSlice const& slice = targets[target];
-                Backend::copy_bytes(_queue, slice.data, whole.data() + from.bytes(slice.begin),
-                                    from.bytes(slice.elements));
+                copy_bytes(slice.data, whole.data() + from.bytes(slice.begin),
+                           from.bytes(slice.elements));
             }
             // each time, because the capacity of a queue is limited
             wait_for_collectives(*_communicator, _queue);

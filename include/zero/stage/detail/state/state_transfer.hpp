@@ -103,7 +103,8 @@ public:
         std::vector<LocalValues> slices;
         for (Range const& range : table(kind).held(kind, state, parameter)) {
             slices.push_back({range.begin, std::vector<float>(range.size())});
-            load(kind, state, parameter, range, slices.back().values.data());
+            _access.locally(
+                [&] { load(kind, state, parameter, range, slices.back().values.data()); });
         }
         return slices;
     }
@@ -122,7 +123,7 @@ public:
                  _access.rank(), "); pass one that the local getter returned."});
         }
         _access.wait_to_read();
-        store(kind, state, parameter, begin, values);
+        _access.locally([&] { store(kind, state, parameter, begin, values); });
     }
 
     /// @brief Returns the values of a whole parameter: the extents of all ranks, in every stage.
