@@ -34,7 +34,8 @@ public:
     std::atomic<bool> is_aligned{true};                         ///< whether all requests were
     std::int64_t block = 512;                                   ///< the alignment
     std::function<std::int64_t(std::size_t)> on_read, on_write; ///< a failure of a call, or 0
-    std::function<void(std::uint64_t)> before_read_at;          ///< with the place in the file
+    std::function<void(std::uint64_t)> before_read_at,
+        before_write_at; ///< with the place in the file
 
     int create(char const*, bool) override {
         std::lock_guard const lock(_mutex);
@@ -66,6 +67,9 @@ public:
                        std::uint64_t offset) override {
         std::size_t const call = writes++;
         check(from, count, offset);
+        if (before_write_at) {
+            before_write_at(offset);
+        }
         pause(call + 7);
         std::int64_t const failure = on_write ? on_write(call) : 0;
         if (failure != 0) {
