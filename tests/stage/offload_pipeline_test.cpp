@@ -132,7 +132,7 @@ Resources resources_now(SeenFiles const& files, HostMemoryResource const& memory
 
 TEST_CASE("A read of the third chunk may wait until the update of the second has begun") {
     in_every_stage([&]<int N>() {
-        for (std::size_t const depth : {1, 2, 3, 4}) {
+        for (std::size_t depth = 1; depth <= 4; ++depth) {
             INFO("depth " << depth);
             TemporaryFolder const folder;
             DelayedFiles files(depth, 0);
