@@ -63,9 +63,12 @@ int main(int count, char** arguments) try {
     auto model = settings.model.empty()
                      ? planner::equal_layers(settings.parameters, settings.layers)
                      : planner::model_named(settings.model);
+    planner::InFile const file{settings.offload_ratio,
+                               static_cast<std::uint64_t>(settings.offload_chunk_bytes),
+                               static_cast<std::size_t>(settings.offload_depth)};
     auto const of_stage = [&](int stage) {
         return planner::plan(model, ranks, static_cast<std::size_t>(settings.accumulate_bytes),
-                             stage, static_cast<std::size_t>(settings.micro_steps));
+                             stage, static_cast<std::size_t>(settings.micro_steps), file);
     };
     auto const of_stages = [&] {
         return Table{of_stage(0), of_stage(1), of_stage(2), of_stage(3)};
@@ -94,13 +97,20 @@ int main(int count, char** arguments) try {
         return stage.memory[zero::BufferKind::master_weights].content_bytes
                + stage.memory[zero::BufferKind::optimizer_state].content_bytes;
     });
+    if (file.ratio != 0) {
+        print("staging", stages, content(zero::BufferKind::staging));
+    }
     print("model states", stages,
           [](Column const& stage) { return stage.memory.model_state_bytes(); });
     print("leases, padding, wire", stages, [](Column const& stage) {
-        return stage.memory.engine_bytes() - stage.memory.model_state_bytes();
+        return stage.memory.engine_bytes() - stage.memory.model_state_bytes()
+               - stage.memory[zero::BufferKind::staging].bytes();
     });
     print("all", stages, all);
     print("all, in one unit", in_one_unit, all);
+    if (file.ratio != 0) {
+        print("in a file", stages, [](Column const& stage) { return stage.memory.tier_bytes; });
+    }
     std::printf("\n");
     print("read in a step", stages, [](Column const& stage) { return stage.read_bytes(); });
     if (network) print(*network, ranks, stages);

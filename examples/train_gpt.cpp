@@ -12,11 +12,18 @@
 
 #include <zero/comm/run_ranks.hpp>
 #include <zero/comm/timed.hpp>
+#include <zero/core/host_memory_resource.hpp>
 #include <zero/host/inline_queue.hpp>
+#if defined(GPT_HAS_TIER)
+#include <zero/stage/offload.hpp>
+#endif
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
+#include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -40,6 +47,35 @@ std::vector<RankSummary> gather(HostCommunicator& communicator, RankSummary cons
     return all;
 }
 
+/// The memory of a rank, with the limit of --memory-limit. The rings of commands are not counted:
+/// they hold nothing of the model, and compared with a small model they are large.
+class LimitedMemory final : public zero::MemoryResource {
+public:
+    explicit LimitedMemory(std::size_t limit)
+        : _limit(limit == 0 ? std::numeric_limits<std::size_t>::max() : limit) {}
+
+    void* allocate(std::size_t bytes, zero::BufferKind kind) override {
+        std::size_t const held =
+            _memory.allocated_bytes() - _memory.allocated_bytes(zero::BufferKind::commands);
+        if (kind != zero::BufferKind::commands && bytes > _limit - held) {
+            throw std::runtime_error("--memory-limit leaves " + std::to_string(_limit - held)
+                                     + " bytes, but " + std::to_string(bytes) + " are needed for "
+                                     + name_of(kind) + "; try --offload file");
+        }
+        return _memory.allocate(bytes, kind);
+    }
+    void deallocate(void* memory, std::size_t bytes, zero::BufferKind kind) noexcept override {
+        _memory.deallocate(memory, bytes, kind);
+    }
+    [[nodiscard]] std::size_t allocated_bytes(zero::BufferKind kind) const noexcept {
+        return _memory.allocated_bytes(kind);
+    }
+
+private:
+    std::size_t _limit; ///< only the thread of the rank allocates
+    zero::HostMemoryResource _memory;
+};
+
 /// @param process this process as a rank; null: ranks are threads
 template <class Stage>
 Summary train_stage(Settings const& settings, Text const& text, HostCommunicator* process) {
@@ -49,8 +85,14 @@ Summary train_stage(Settings const& settings, Text const& text, HostCommunicator
     Timelines timelines(settings, process != nullptr ? process->rank() : -1);
     std::function<void(HostCommunicator&)> const rank_body = [&](HostCommunicator& communicator) {
         zero::Timed<HostCommunicator> timed(communicator, timelines.of_rank(communicator.rank()));
-        zero::HostMemoryResource memory;
+        LimitedMemory memory(settings.memory_limit);
         auto options = engine_options<Stage>(settings);
+        if constexpr (requires { options.offload.path; }) {
+            options.offload.path = settings.offload_path;
+            options.offload.ratio = settings.offload_ratio;
+            options.offload.chunk_bytes = settings.offload_chunk_bytes;
+            options.offload.allow_page_cache = settings.offload_page_cache;
+        }
         options.memory = &memory;
         Stage engine(timed, registration<typename Stage::ParameterType>(model, settings.seed),
                      options);
@@ -81,12 +123,27 @@ Summary train_stage(Settings const& settings, Text const& text, HostCommunicator
 }
 
 Summary train(Settings const& settings, Text const& text, HostCommunicator* process) {
-    return with_chosen_types<float, zero::bfloat16, zero::float16>(
-        settings, [&]<int N, class P, class Partitioner>() {
-            return train_stage<zero::ZeroStage<N, zero::Parameters<P>, zero::SizeCappedBucketer,
-                                               Partitioner, zero::Timed<HostCommunicator>>>(
-                settings, text, process);
-        });
+    auto const train_with = [&]<class... Policies>() {
+        return [&]<int N, class P, class Partitioner>() {
+            return train_stage<
+                zero::ZeroStage<N, zero::Parameters<P>, zero::SizeCappedBucketer, Partitioner,
+                                zero::Timed<HostCommunicator>, Policies...>>(settings, text,
+                                                                             process);
+        };
+    };
+    if (settings.offload == "none") {
+        return with_chosen_types<float, zero::bfloat16, zero::float16>(
+            settings, train_with.template operator()<>());
+    }
+#if defined(GPT_HAS_TIER)
+    // One type only, because each takes the compiler a further engine.
+    using States = zero::To<zero::FileTier, zero::BufferKind::optimizer_state,
+                            zero::BufferKind::master_weights>;
+    return with_chosen_types<zero::bfloat16>(
+        settings, train_with.template operator()<zero::Offload<States>>());
+#else
+    throw std::invalid_argument("this program was built without --offload file; it needs xxHash");
+#endif
 }
 
 } // namespace

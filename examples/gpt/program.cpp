@@ -40,6 +40,25 @@ void add_gather_options(CLI::App& app, Settings& settings) {
                    "elements updated by one command in stages 0 and 3 (default: all)");
 }
 
+/// Adds the options of memory.
+void add_memory_options(CLI::App& app, Settings& settings) {
+    app.add_option(
+        "--memory-limit", settings.memory_limit,
+        "most bytes that the engine of a rank may hold besides its commands (default: no "
+        "limit)");
+    app.add_option("--offload", settings.offload,
+                   "where optimizer states and master weights lie; with file, --dtype is bfloat16")
+        ->check(CLI::IsMember({"none", "file"}))
+        ->capture_default_str();
+    app.add_option("--offload-path", settings.offload_path, "folder of the files");
+    app.add_option("--offload-ratio", settings.offload_ratio, "the part that lies in files, 0 to 1")
+        ->capture_default_str();
+    app.add_option("--offload-chunk-bytes", settings.offload_chunk_bytes, "bytes per request")
+        ->capture_default_str();
+    app.add_flag("--offload-page-cache", settings.offload_page_cache,
+                 "the folder may lie on a file system without direct access");
+}
+
 std::string library_headers() {
     std::vector<std::string> paths;
     for (auto const& entry : std::filesystem::recursive_directory_iterator(
@@ -165,6 +184,7 @@ int run_program(int argc, char** argv, char const* name, char const* description
     app.add_option("--stop-after", settings.stop_after,
                    "end after this step; --steps stays the length of the schedule");
     add_gather_options(app, settings);
+    add_memory_options(app, settings);
     app.add_option("--communicator", settings.communicator,
                    "whether ranks are threads, or processes over MPI (then their number is that of "
                    "the launcher)")

@@ -19,7 +19,13 @@ struct Settings {
     zero::GatherOptions gather; ///< options of stage 3
     std::size_t update_tile_elements =
         0; ///< most elements per update command, in stages 0 and 3 and on one rank; 0: all
-    std::size_t accumulate = 1; ///< micro-steps per step
+    std::string offload = "none"; ///< where optimizer states and master weights lie: none, file
+    std::string offload_path;     ///< folder of their files
+    double offload_ratio = 1.0;   ///< the part of them that lies there
+    std::size_t offload_chunk_bytes = std::size_t{32} << 20U; ///< bytes per request
+    bool offload_page_cache = false; ///< whether their file system may lack direct access
+    std::size_t memory_limit = 0;    ///< most bytes that the engine of a rank holds; 0: no limit
+    std::size_t accumulate = 1;      ///< micro-steps per step
     std::size_t steps = 1000;
     std::size_t layers = 2;
     std::size_t width = 64;

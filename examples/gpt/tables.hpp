@@ -36,6 +36,13 @@ inline void print_memory(Summary const& summary) {
         }
         std::printf("\n");
     }
+    if (summary.ranks.front().plan.tier_bytes != 0) {
+        std::printf("%-18s", "in a file");
+        for (auto const& rank : summary.ranks) {
+            std::printf(" %10llu %11s", static_cast<unsigned long long>(rank.plan.tier_bytes), "");
+        }
+        std::printf("\n");
+    }
     std::printf("%-18s", "together");
     for (auto const& rank : summary.ranks) {
         std::size_t allocated = 0;

@@ -2,9 +2,11 @@
 
 // The column of one stage in the table of the planner.
 
+#include <zero/layout/chunk_plan.hpp>
 #include <zero/layout/communication_model.hpp>
 #include <zero/zero.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -24,10 +26,59 @@ struct Column {
     }
 };
 
+/// States in a file; see zero::FileTierOptions.
+struct InFile {
+    double ratio = 0;
+    std::uint64_t chunk_bytes = std::uint64_t{32} << 20U;
+    std::size_t depth = 3;
+    std::size_t alignment = 4096; ///< of the disk
+};
+
+/// Moves states of a rank from its memory to a file and staging memory.
+inline void move_states(zero::MemoryPlan& memory, zero::FlatLayout const& layout,
+                        zero::StageRow const& row, std::size_t rank, InFile const& file) {
+    std::vector<std::vector<zero::ChunkArray>> const arrays{{{4, 0}, {4, 0}, {4, 0}}};
+    zero::ChunkPlan const chunks(
+        layout, arrays, {file.chunk_bytes, file.ratio}, true,
+        [&](std::size_t bucket, std::vector<zero::Piece>& own) {
+            zero::Range const updated = row.shards_optimizer()
+                                            ? layout.extent(bucket, rank)
+                                            : zero::Range{0, layout.elements(bucket)};
+            layout.for_slices(bucket, updated,
+                              [&](zero::Piece const& piece) { own.push_back(piece); });
+        });
+    auto const whole = [](std::uint64_t bytes, std::size_t unit) {
+        return (bytes + unit - 1) / unit * unit;
+    };
+    std::size_t offloaded = 0;
+    zero::MemoryRow masters;
+    for (zero::ChunkPlan::Chunk const& chunk : chunks.chunks()) {
+        if (chunk.is_offloaded) {
+            memory.tier_bytes += whole(chunk.bytes, file.alignment);
+            ++offloaded;
+            continue;
+        }
+        std::size_t content = 0;
+        for (zero::Piece const& slice : chunks.slices(chunk)) content += 4 * slice.elements;
+        masters.content_bytes += content;
+        masters.padding_bytes +=
+            zero::ChunkPlan::array_bytes(arrays[0][0], chunks.slices(chunk)) - content;
+    }
+    memory[zero::BufferKind::master_weights] = masters;
+    memory[zero::BufferKind::optimizer_state] = {2 * masters.content_bytes,
+                                                 2 * masters.padding_bytes, false};
+    if (offloaded != 0) {
+        memory[zero::BufferKind::staging].content_bytes =
+            std::min(file.depth, offloaded) * whole(chunks.slot_bytes(), file.alignment)
+            + file.alignment - zero::ChunkPlan::array_alignment;
+    }
+}
+
 /// @param accumulate_bytes bytes per accumulated gradient
 /// @param micro_steps micro-steps of a step; in stage 3 each acquires every unit twice
 inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ranks,
-                   std::size_t accumulate_bytes, int stage, std::size_t micro_steps = 1) {
+                   std::size_t accumulate_bytes, int stage, std::size_t micro_steps = 1,
+                   InFile const& file = {}) {
     zero::LayoutOptions const options{
         .world = ranks, .element_bytes = 2, .buckets_inside_units = stage == 3};
     auto const layout =
@@ -50,7 +101,8 @@ inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ra
     // Sums in another type are converted before they are sent.
     bool const has_wire =
         schedule == zero::ReductionSchedule::boundary && sizes.accumulation != sizes.communication;
-    auto const memory = zero::plan_memory(row, totals, sizes, zero::Storage::owned, has_wire, 0);
+    auto memory = zero::plan_memory(row, totals, sizes, zero::Storage::owned, has_wire, 0);
+    if (file.ratio != 0) move_states(memory, layout, row, 0, file);
     auto const leases = zero::describe_leases(layout, row, sizes, zero::Storage::owned);
     std::vector<std::size_t> acquired; // forward and backward
     if (stage == 3) {

@@ -27,6 +27,10 @@ or one inside hosts and one between them (seconds, and bytes per second):
   --latency 5e-6 --bandwidth 25e9
   --latency 5e-6 --bandwidth 200e9 --ranks-per-host 8 --latency-between 20e-6
       --bandwidth-between 50e9 [--algorithm ring|direct|hierarchical]
+
+With Offload<To<FileTier, ...>>, the bytes of the file of a rank, and of staging memory:
+
+  --offload-ratio 1 [--offload-chunk-bytes 33554432] [--offload-depth 3]
 )";
 
 struct Settings {
@@ -36,6 +40,10 @@ struct Settings {
     double ranks = 64;
     double accumulate_bytes = 2; ///< per gradient; the default of the library is 4, a float
     double micro_steps = 1;
+
+    double offload_ratio = 0; ///< part of the optimizer states and master weights in a file
+    double offload_chunk_bytes = 32 << 20;
+    double offload_depth = 3; ///< chunks in staging memory
 
     // The network. Without a bandwidth no time is predicted.
     double latency = 0;           ///< seconds per message
@@ -62,6 +70,9 @@ inline constexpr NumberOption number_options[] = {
     {"--ranks", &Settings::ranks, 1, 1e5, true},
     {"--accumulate-bytes", &Settings::accumulate_bytes, 1, 8, true},
     {"--micro-steps", &Settings::micro_steps, 1, 1e3, true},
+    {"--offload-ratio", &Settings::offload_ratio, 0, 1, false},
+    {"--offload-chunk-bytes", &Settings::offload_chunk_bytes, 4096, 1e15, true},
+    {"--offload-depth", &Settings::offload_depth, 1, 1e3, true},
     {"--latency", &Settings::latency, 0, 10, false},
     {"--bandwidth", &Settings::bandwidth, 1, 1e15, false},
     {"--ranks-per-host", &Settings::ranks_per_host, 1, 1e5, true},

@@ -4,6 +4,10 @@
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
 
+#if __has_include(<xxhash.h>)
+#include "support/temporary_folder.hpp"
+#include <zero/stage/offload.hpp>
+#endif
 #include <zero/zero.hpp>
 
 #include <cstddef>
@@ -116,6 +120,41 @@ TEMPLATE_TEST_CASE_SIG("The planner's bytes and lines are those of an engine", "
         compare<N>(planner::equal_layers(10'001, 3), world);
     }
 }
+
+#if __has_include(<xxhash.h>)
+TEMPLATE_TEST_CASE_SIG("The planner's bytes of states in a file are those of an engine", "",
+                       ((int N), N), 0, 1, 2, 3) {
+    using States = To<FileTier, BufferKind::optimizer_state, BufferKind::master_weights>;
+    auto const model = planner::gpt2(2, 64);
+    for (double const ratio : {0.4, 1.0}) {
+        TemporaryFolder const folder;
+        auto const ranks = on_ranks<MemoryPlan>(3, [&](LoopbackCommunicator& communicator) {
+            std::vector<Parameter<bfloat16>> parameters;
+            for (ParameterSpec const& spec : model) {
+                parameters.push_back(
+                    {.name = spec.name, .elements = spec.elements, .units = spec.units});
+            }
+            ZeroStage<N, AdamW, Parameters<bfloat16>, Offload<States>> const engine(
+                communicator, parameters,
+                {.offload = {.path = folder.path(),
+                             .chunk_bytes = 100'000,
+                             .ratio = ratio,
+                             .allow_page_cache = true}});
+            return engine.memory_plan();
+        });
+        planner::InFile const file{ratio, 100'000};
+        auto const memory = planner::plan(model, 3, 4, N, 1, file).memory;
+        for (BufferKind const kind : {BufferKind::master_weights, BufferKind::optimizer_state}) {
+            CHECK((memory[kind] == ranks[0][kind]));
+        }
+        // A disk may have smaller blocks than the planner supposes.
+        std::uint64_t const more = memory.tier_bytes - ranks[0].tier_bytes;
+        CHECK(more < memory.tier_bytes / 10);
+        CHECK(memory[BufferKind::staging].bytes() - ranks[0][BufferKind::staging].bytes()
+              < 4 * file.alignment);
+    }
+}
+#endif
 
 TEST_CASE("The planner knows three models by all of their parameters") {
     CHECK(elements_of(planner::model_named("gpt2")) == 124'439'808);

@@ -2,6 +2,7 @@
 #include "support/program.hpp"
 #include "support/temporary_folder.hpp"
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -124,6 +125,39 @@ TEST_CASE("The example train_gpt shows what stage 3 gathered, and no limit chang
     auto const small = train_gpt(common + "--max-live-elements 100");
     CHECK(small.status != 0);
     CHECK(small.contains("max_live_elements is 100, but unit "));
+}
+
+TEST_CASE("The example train_gpt whose states are four times the memory of a rank keeps them in "
+          "files, and ends with the same bits",
+          "[train_gpt]") {
+    auto const other_type = train_gpt("--offload file");
+    if (other_type.contains("needs xxHash")) {
+        return;
+    }
+    CHECK(other_type.contains("--dtype float32"));
+    TemporaryFolder const folder;
+    std::string const label = "\nparameters: ";
+    std::string const common = "--world 4 --stage 3 --dtype bfloat16 --steps 3 --width 32 "
+                               "--layers 24 --bucket-bytes 20000 ";
+    auto const expected = train_gpt(common);
+    INFO(expected.output);
+    auto const parameters = std::stoul(expected.output.substr(
+        expected.output.rfind('\n', expected.output.find(" parameters; validation")) + 1));
+    // Master weights and two moments take 12 bytes for each parameter of all ranks.
+    std::string const limit = " --memory-limit " + std::to_string(parameters * 12 / 4) + " ";
+    auto const in_memory = train_gpt(common + limit);
+    CHECK(in_memory.status != 0);
+    CHECK(in_memory.contains("--memory-limit leaves "));
+    std::string const in_files = limit + "--offload file --offload-path '" + folder.path().string()
+                                 + "' --offload-chunk-bytes 16384 --offload-page-cache ";
+    auto const offloaded = train_gpt(common + in_files);
+    INFO(offloaded.output);
+    CHECK(offloaded.status == 0);
+    CHECK(offloaded.contains("in a file"));
+    CHECK(offloaded.after(label).size() == 16);
+    CHECK(offloaded.after(label) == expected.after(label));
+    CHECK(train_gpt(common + in_files + "--offload-ratio 0").contains("--memory-limit leaves "));
+    CHECK(std::filesystem::is_empty(folder.path()));
 }
 
 TEST_CASE("The example train_gpt refuses what it cannot do and says why", "[train_gpt]") {

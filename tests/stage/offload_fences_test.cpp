@@ -1,12 +1,13 @@
-// Each fence of offloaded states is needed: without it, or with one staging slot too few, requests
-// that pause give other bits. The races are deliberate, so the cases do not run under the thread
-// sanitizer.
+// Each fence of offloaded states is needed: without it, or with staging slots that share memory,
+// requests that pause give other bits. The races are deliberate, so the cases do not run under the
+// thread sanitizer.
 
 #include "support/catch.hpp"
 
 #include "offload_model.hpp"
 
 #include <zero/comm/loopback.hpp>
+#include <zero/core/host_memory_resource.hpp>
 #include <zero/host/host_backend.hpp>
 #include <zero/zero.hpp>
 
@@ -38,21 +39,48 @@ struct LeakyBackend : HostBackend {
     }
 };
 
+/// May say that a chunk needs fewer bytes than it moves, so that neighbouring slots share some.
+struct CrowdedTier : FileTier {
+    using FileTier::FileTier;
+    inline static std::atomic<bool> is_crowded{false};
+
+    [[nodiscard]] std::size_t staging_bytes(std::size_t chunk) const noexcept {
+        return is_crowded ? alignment() : FileTier::staging_bytes(chunk);
+    }
+};
+
+/// Has room behind the last slot.
+class RoomyMemory final : public MemoryResource {
+public:
+    void* allocate(std::size_t bytes, BufferKind kind) override {
+        return _host.allocate(bytes + room, kind);
+    }
+    void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override {
+        _host.deallocate(memory, bytes + room, kind);
+    }
+
+private:
+    static constexpr std::size_t room = 4096;
+    HostMemoryResource _host;
+};
+
 template <int N, class... Policies>
 using Leaky = ZeroStage<N, Parameters<bfloat16>, Loopback<LeakyBackend>, Policies...>;
-using Both = Offload<To<FileTier, BufferKind::optimizer_state, BufferKind::master_weights>>;
+using Both = Offload<To<CrowdedTier, BufferKind::optimizer_state, BufferKind::master_weights>>;
 
 /// Returns whether a run with states in a file has other bits than one in memory, or fails.
 template <int N>
 bool differs(int missing, std::vector<Trained> const& expected, std::uint64_t seed) {
     DelayedFiles files(seed, 400);
     TemporaryFolder const folder;
+    RoomyMemory memory;
     LeakyBackend::missing = missing;
     bool is_different = false;
     try {
         auto const found = history<Leaky<N, Both>>(
             2,
-            {.offload = {.path = folder.path(), .chunk_bytes = 1300, .depth = 2, .calls = &files}},
+            {.offload = {.path = folder.path(), .chunk_bytes = 1300, .depth = 2, .calls = &files},
+             .memory = &memory},
             {});
         is_different = !(found == expected);
     } catch (std::exception const&) { // the checksum of a chunk may find it first
@@ -79,6 +107,18 @@ void require_fences() {
 }
 
 } // namespace
+
+TEST_CASE("Staging slots that share memory are found") {
+    auto const expected = history<Leaky<2>>(2, {}, {});
+    CrowdedTier::is_crowded = true;
+    std::uint64_t seed = 0;
+    while (seed < 60 && !differs<2>(-1, expected, seed)) {
+        ++seed;
+    }
+    CrowdedTier::is_crowded = false;
+    CHECK(seed < 60);
+    CHECK_FALSE(differs<2>(-1, expected, seed));
+}
 
 TEST_CASE("A run without one of the fences of a chunk is found") {
     require_fences<0>();

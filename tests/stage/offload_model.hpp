@@ -30,8 +30,12 @@ public:
     explicit DelayedFiles(std::uint64_t seed, unsigned longest_pause = 40)
         : _seed(seed), _longest(longest_pause) {}
 
-    std::atomic<std::size_t> reads{0}, writes{0}, created{0}, closed{0};
+    std::atomic<std::size_t> reads{0}, writes{0}, created{0}, closed{0}, allocated{0};
+    std::atomic<bool> is_aligned{true};                         ///< whether all requests were
+    std::int64_t block = 512;                                   ///< the alignment
     std::function<std::int64_t(std::size_t)> on_read, on_write; ///< a failure of a call, or 0
+    std::function<void(std::uint64_t)> before_read_at,
+        before_write_at; ///< with the place in the file
 
     int create(char const*, bool) override {
         std::lock_guard const lock(_mutex);
@@ -39,13 +43,18 @@ public:
         _files[file] = std::make_unique<std::vector<std::byte>>();
         return file;
     }
-    std::int64_t alignment(int, bool) override { return 512; }
+    std::int64_t alignment(int, bool) override { return block; }
     int allocate(int file, std::uint64_t size) override {
+        ++allocated;
         bytes(file).resize(size);
         return 0;
     }
     std::int64_t read(int file, void* to, std::size_t count, std::uint64_t offset) override {
         std::size_t const call = reads++;
+        check(to, count, offset);
+        if (before_read_at) {
+            before_read_at(offset);
+        }
         pause(call);
         std::int64_t const failure = on_read ? on_read(call) : 0;
         if (failure != 0) {
@@ -57,6 +66,10 @@ public:
     std::int64_t write(int file, void const* from, std::size_t count,
                        std::uint64_t offset) override {
         std::size_t const call = writes++;
+        check(from, count, offset);
+        if (before_write_at) {
+            before_write_at(offset);
+        }
         pause(call + 7);
         std::int64_t const failure = on_write ? on_write(call) : 0;
         if (failure != 0) {
@@ -73,6 +86,11 @@ public:
     }
 
 private:
+    void check(void const* memory, std::size_t count, std::uint64_t offset) {
+        auto const all = reinterpret_cast<std::uintptr_t>(memory) | count | offset;
+        is_aligned = is_aligned && all % static_cast<std::uintptr_t>(block) == 0;
+    }
+
     void pause(std::size_t call) const {
         std::mt19937_64 random(_seed + call);
         for (auto turn = _longest == 0 ? 0 : random() % _longest; turn > 0; --turn) {

@@ -221,3 +221,21 @@ private:
 };
 
 } // namespace ZERO_NAMESPACE
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Records a span of the phase `copy`, if the backend records: the commands that are
+/// enqueued on the queue of a tier while it lives.
+template <class Backend>
+struct TransferSpan {
+    TransferSpan(typename Backend::Queue /*queue*/, char const* /*what*/, std::size_t /*chunk*/) {}
+};
+
+template <class B>
+struct TransferSpan<TimedBackend<B>> {
+    TransferSpan(typename B::Queue queue, char const* what, std::size_t chunk)
+        : region(queue, TimelinePhase::copy, what, chunk) {}
+    TimedRegion<B> region;
+};
+
+} // namespace ZERO_NAMESPACE::detail

@@ -19,7 +19,7 @@ enum class TimelinePhase : std::uint8_t {
     decide,  ///< the commands and collectives that decide whether and how the step updates
     update,  ///< the optimizer
     publish, ///< updated parameters are gathered into the replicas (stages 1 and 2), and broadcasts
-    copy,    ///< copies between tensors and buckets, and fills
+    copy,    ///< copies between tensors and buckets, fills, and transfers of a tier
     wait,    ///< a queue, or the host, waits
     work     ///< a span of the caller, such as the forward pass of a unit
 };

@@ -20,6 +20,10 @@ public:
 
     /// @brief Creates a file without a name, for reading and writing, past the page cache if
     /// `is_direct`. Returns its descriptor.
+    ///
+    /// Where the file system has only files with names (no O_TMPFILE), the name is removed at once.
+    /// A process that is killed in between leaves an empty file, which the next call for the same
+    /// folder removes.
     [[nodiscard]] virtual int create(char const* folder, bool is_direct) = 0;
 
     /// @brief Returns the alignment of offsets, lengths and addresses: a power of two.
@@ -41,6 +45,9 @@ public:
 
     /// @brief Those of this system.
     static FileCalls& system();
+
+    /// @brief The same, without O_TMPFILE.
+    static FileCalls& system_with_names();
 };
 
 } // namespace ZERO_NAMESPACE

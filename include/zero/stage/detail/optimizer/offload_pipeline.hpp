@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../../backend/fence.hpp"
+#include "../../../backend/timed_backend.hpp"
 #include "../../../core/buffer.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
@@ -56,9 +57,7 @@ public:
         auto const& chosen = options.offload;
         auto const rank = static_cast<std::size_t>(communicator.rank());
         auto const refuse_if = [rank](bool is_wrong, char const* why) {
-            if (is_wrong) {
-                throw_error<InvalidArgument>({"zero: rank ", rank, why});
-            }
+            if (is_wrong) throw_error<InvalidArgument>({"zero: rank ", rank, why});
         };
         refuse_if(chosen.depth == 0,
                   ": offload.depth is 0; it is the number of chunks in staging memory, at least 1 "
@@ -103,7 +102,6 @@ public:
     ~OffloadedStates() = default;
 
     [[nodiscard]] ChunkPlan const& plan() const noexcept { return _plan; }
-    [[nodiscard]] Tier const& tier() const noexcept { return *_tier; }
 
     /// @brief Returns the number of the first array of a kind among those of a parameter type.
     [[nodiscard]] std::size_t first_array(std::size_t type, BufferKind kind) const noexcept {
@@ -133,7 +131,10 @@ public:
         std::byte* const memory = chunks[chunk].is_offloaded ? _staging_begin
                                   : is_state                 ? _resident_states.data()
                                                              : _resident_masters.data();
-        return memory + begin_of + _blocks[slice] * bytes_per_block(arrays[array]);
+        ChunkArray const& own_array = arrays[array];
+        return memory + begin_of
+               + _blocks[slice]
+                     * (own_array.element_bytes * block_elements + own_array.block_bytes);
     }
 
     /// @brief Begins the reads of the first chunks of an update. A no-op if they were begun.
@@ -324,10 +325,6 @@ private:
         return arrays;
     }
 
-    [[nodiscard]] static constexpr std::size_t bytes_per_block(ChunkArray array) noexcept {
-        return array.element_bytes * block_elements + array.block_bytes;
-    }
-
     /// Counts for each slice the blocks of its chunk that lie before it.
     [[gnu::cold]] void find_blocks() {
         for (std::size_t chunk = 0; chunk < _plan.chunks().size(); ++chunk) {
@@ -421,12 +418,16 @@ private:
 
     void begin_read(std::size_t number) {
         Slot& slot = slot_of(number);
-        Backend::wait(_tier->reading_queue(number), slot.written, Fence::chunk_written);
+        Queue const queue = _tier->reading_queue(number);
+        Backend::wait(queue, slot.written, Fence::chunk_written);
+        TransferSpan<Backend> const span(queue, "read of chunk", number);
         slot.read = _tier->read(number, memory_of(number));
     }
 
     void write(std::size_t number, Queue queue, bool const* is_left_out) {
-        Backend::wait(_tier->writing_queue(number), Backend::record(queue), Fence::chunk_updated);
+        Queue const own = _tier->writing_queue(number);
+        Backend::wait(own, Backend::record(queue), Fence::chunk_updated);
+        TransferSpan<Backend> const span(own, "write of chunk", number);
         slot_of(number).written = _tier->write(number, memory_of(number), is_left_out);
     }
 
