@@ -35,8 +35,12 @@ struct InFile {
 };
 
 /// Moves states of a rank from its memory to a file and staging memory.
-inline void move_states(zero::MemoryPlan& memory, zero::FlatLayout const& layout,
-                        zero::StageRow const& row, std::size_t rank, InFile const& file) {
+inline zero::MemoryPlan with_states_in_file(zero::MemoryPlan memory, zero::FlatLayout const& layout,
+                                            zero::StageRow const& row, std::size_t rank,
+                                            InFile const& file) {
+    if (file.ratio == 0) {
+        return memory;
+    }
     std::vector<std::vector<zero::ChunkArray>> const arrays{{{4, 0}, {4, 0}, {4, 0}}};
     zero::ChunkPlan const chunks(
         layout, arrays, {file.chunk_bytes, file.ratio}, true,
@@ -72,6 +76,7 @@ inline void move_states(zero::MemoryPlan& memory, zero::FlatLayout const& layout
             std::min(file.depth, offloaded) * whole(chunks.slot_bytes(), file.alignment)
             + file.alignment - zero::ChunkPlan::array_alignment;
     }
+    return memory;
 }
 
 /// @param accumulate_bytes bytes per accumulated gradient
@@ -101,8 +106,7 @@ inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ra
     // Sums in another type are converted before they are sent.
     bool const has_wire =
         schedule == zero::ReductionSchedule::boundary && sizes.accumulation != sizes.communication;
-    auto memory = zero::plan_memory(row, totals, sizes, zero::Storage::owned, has_wire, 0);
-    if (file.ratio != 0) move_states(memory, layout, row, 0, file);
+    auto const memory = zero::plan_memory(row, totals, sizes, zero::Storage::owned, has_wire, 0);
     auto const leases = zero::describe_leases(layout, row, sizes, zero::Storage::owned);
     std::vector<std::size_t> acquired; // forward and backward
     if (stage == 3) {
@@ -121,7 +125,7 @@ inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ra
         .control_bytes = sizeof(std::int64_t) * (zero::ops::Inspection::count + minima)};
     auto const step =
         zero::count_step_communication(layout, 0, stage, schedule, micro_steps, acquired, calls);
-    return {memory, step, leases};
+    return {with_states_in_file(memory, layout, row, 0, file), step, leases};
 }
 
 } // namespace planner

@@ -1,6 +1,7 @@
 #pragma once
 
-// LibTorch has a macro of Catch2's name. Included before Catch2, also where several files are one unit.
+// LibTorch has a macro of Catch2's name. Included before Catch2, also where several files are one
+// unit.
 
 #include <c10/util/Logging.h>
 
