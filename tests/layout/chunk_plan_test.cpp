@@ -154,10 +154,11 @@ TEST_CASE("An optimizer of whole parameters has chunks of whole slices, or is re
                           Catch::Contains("offload.chunk_bytes is " + std::to_string(bytes))
                               && Catch::Contains("raise it"));
     }
-    CHECK_THROWS_WITH(ChunkPlan(layout, arrays, {4096 + 126, 1}, false, own),
-                      Catch::Contains("of 'large' need 4223 bytes"));
+    CHECK_THROWS_WITH(
+        ChunkPlan(layout, arrays, {4096 + 126, 1}, false, own),
+        Catch::Contains("must hold 4223 bytes, the part that this rank updates of 'large'"));
     CHECK_THROWS_WITH(ChunkPlan(layout, arrays, {256, 1}, true, own),
-                      Catch::Contains("64 elements of") && Catch::Contains("need 383 bytes"));
+                      Catch::Contains("64 elements of") && Catch::Contains("must hold 383 bytes"));
     for (double const ratio : {-0.1, 1.1, std::nan("")}) {
         CHECK_THROWS_WITH(ChunkPlan(layout, arrays, {4096, ratio}, true, own),
                           Catch::Contains("offload.ratio is"));

@@ -67,10 +67,10 @@ ZERO_COLD_INLINE void ChunkPlan::add(FlatLayout const& layout, std::size_t bucke
             }
             if (room == 0 || (!cuts_slices && blocks > room)) {
                 detail::throw_error<InvalidArgument>(
-                    {"zero: offload.chunk_bytes is ", options.chunk_bytes, ", but ",
-                     cuts_slices ? "64 elements" : "the part that this rank updates", " of '",
-                     layout.parameter(rest.parameter).name, "' need ",
-                     (cuts_slices ? 1 : blocks) * block_bytes + gaps, " bytes; raise it."});
+                    {"zero: offload.chunk_bytes is ", options.chunk_bytes,
+                     ", but a chunk must hold ", (cuts_slices ? 1 : blocks) * block_bytes + gaps,
+                     " bytes, ", cuts_slices ? "64 elements" : "the part that this rank updates",
+                     " of '", layout.parameter(rest.parameter).name, "'; raise it."});
             }
             std::uint64_t const taken = detail::smaller(blocks, room);
             std::size_t const elements = detail::smaller(

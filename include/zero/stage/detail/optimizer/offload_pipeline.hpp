@@ -84,7 +84,7 @@ public:
         find_blocks();
         try {
             _tier = std::make_unique<Tier>(chosen, sizes, text({"rank ", rank}), memory);
-        } catch (TierError const& error) { // the disk of this rank alone may be full
+        } catch (Error const& error) { // this rank's folder may be missing, or its disk full
             communicator.abort(first_line(error.what()));
             throw;
         }
