@@ -3,7 +3,7 @@
 add_library(zero_own_flags INTERFACE)
 target_compile_options(zero_own_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wshadow>)
 # clang++ before version 15 warns of the unused variable of a range-based for in templates, which has an attribute against it.
-target_compile_options(zero_own_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-unused-variable>)
+target_compile_options(zero_own_flags INTERFACE $<$<AND:$<COMPILE_LANG_AND_ID:CXX,Clang>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,15>>:-Wno-unused-variable>)
 target_compile_options(zero_own_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>) # further warnings would concern code that nvcc generates
 if(ZERO_SANITIZE)
     # Instrumented code makes g++ warn about paths that do not exist, some of them in the standard library, so warnings are not errors here.

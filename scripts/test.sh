@@ -29,7 +29,7 @@ sanitizer_configurations=130
 behaviour='^comm/|^host/.*queue|^stage/(.*failure|agreement|overlap|poison|several_queues|no_memory|pending_commands|caller_update|rebuild)_test|^cuda/nccl_failure_test'
 sanitized_asan="$behaviour|^c/|^launch/|^checkpoint/|^stage/oracle_(float|bfloat16|partitioners)_test"
 # Neither a type of elements, nor a form of a file, nor the translation to C makes another thread.
-sanitized_tsan="$behaviour|^checkpoint/(checkpoint_saver|many_readers|resume|slow_files|vanished_rank)_test|^stage/oracle_(float|partitioners)_test"
+sanitized_tsan="$behaviour|^tier/file_tier_test|^stage/offload_pipeline_test|^checkpoint/(checkpoint_saver|many_readers|resume|slow_files|vanished_rank)_test|^stage/oracle_(float|partitioners)_test"
 legs=()
 for option in "$@"; do
     case $option in
@@ -206,9 +206,12 @@ beside_result() {
 end_beside() { local group; for group in "${beside[@]}"; do kill -TERM -- "-$group" 2>/dev/null || true; done; }
 trap end_beside EXIT
 # Beside the release leg, the device tests in PTX are a part of it: both need what nvcc compiles.
-ptx_beside=()
-if [[ " ${legs[*]} " == *" release "*" ptx "* ]] && nvcc=$(find_nvcc); then
-    read -ra ptx_beside <<<"-DZERO_PTX_TESTS=ON -DCMAKE_CUDA_COMPILER=$nvcc ${ZERO_PTX_OPTIONS:-}"
+# (With a device they run on it, so they have a leg of their own.)
+read -ra ptx_options <<<"${ZERO_PTX_OPTIONS:-}"
+[ -z "${ZERO_ORACLE_CONFIGURATIONS:-}" ] || ptx_options+=("-DZERO_PTX_CONFIGURATIONS=$ZERO_ORACLE_CONFIGURATIONS")
+ptx_beside=(-DZERO_PTX_TESTS=OFF)
+if [[ " ${legs[*]} " == *" release "* && " ${legs[*]} " == *" ptx "* ]] && nvcc=$(find_nvcc) && ! nvidia-smi >/dev/null 2>&1; then
+    ptx_beside=(-DZERO_PTX_TESTS=ON "-DCMAKE_CUDA_COMPILER=$nvcc" "${ptx_options[@]}")
     mapfile -t legs < <(printf '%s\n' "${legs[@]}" | grep -vx ptx)
 fi
 for leg in "${legs[@]:1}"; do
@@ -223,10 +226,10 @@ for leg in "${legs[@]}"; do
         release)
             find_nvdisasm
             find_conan
-            behaviour=()
-            [ "$quick_compiler" = "$(compiler)" ] || behaviour=(-DZERO_BEHAVIOUR_TESTS=OFF)
-            run_leg release release "-DCMAKE_CXX_COMPILER=$(compiler)" -DZERO_OPTIMIZE_PROGRAMS=OFF "${behaviour[@]}" "${ptx_beside[@]}" "${nvdisasm[@]}" "${conan[@]}"
-            if [ "${#behaviour[@]}" -gt 0 ]; then
+            has_behaviour=ON # said each time, because a build keeps its options
+            [ "$quick_compiler" = "$(compiler)" ] || has_behaviour=OFF
+            run_leg release release "-DCMAKE_CXX_COMPILER=$(compiler)" -DZERO_OPTIMIZE_PROGRAMS=OFF "-DZERO_BEHAVIOUR_TESTS=$has_behaviour" "${ptx_beside[@]}" "${nvdisasm[@]}" "${conan[@]}"
+            if [ "$has_behaviour" = OFF ]; then
                 leg_target=behaviour_tests
                 leg_tests=(-L behaviour)
                 run_leg behaviour release "-DCMAKE_CXX_COMPILER=$quick_compiler" -DZERO_OPTIMIZE_PROGRAMS=OFF -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_C=OFF -DZERO_CUDA=OFF
@@ -252,7 +255,6 @@ for leg in "${legs[@]}"; do
             if nvcc=$(find_nvcc); then
                 leg_target=ptx_tests
                 leg_tests=(-L ptx)
-                read -ra ptx_options <<<"${ZERO_PTX_OPTIONS:-}"
                 run_leg ptx release "-DCMAKE_CXX_COMPILER=$(compiler)" "-DCMAKE_CUDA_COMPILER=$nvcc" -DZERO_PTX_TESTS=ON -DZERO_BUILD_EXAMPLES=OFF \
                     -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_COMPILED=OFF -DZERO_BUILD_C=OFF -DZERO_MPI=OFF "${ptx_options[@]}"
                 leg_target=all

@@ -136,6 +136,42 @@ TEST_CASE("States in files are read and written by name, and the next step start
     }
 }
 
+TEST_CASE("States in files are not read by name while they are visited, and the engine goes on") {
+    in_every_stage([&]<int N>() {
+        using InMemory = ZeroStage<N, Parameters<bfloat16>>;
+        using InFile = typename InMemory::template with<Both>;
+        TemporaryFolder const folder;
+        DelayedFiles files(1);
+        auto const outcomes = run_and_observe(1, [&](LoopbackCommunicator& communicator) {
+            auto const specs = toy_specs();
+            InMemory expected(communicator, registration<bfloat16>(specs), {});
+            InFile engine(
+                communicator, registration<bfloat16>(specs),
+                {.offload = {
+                     .path = folder.path(), .chunk_bytes = 1500, .depth = 1, .calls = &files}});
+            (void)run_step(expected, 0, 0);
+            (void)run_step(engine, 0, 0);
+            TrainingState state(engine);
+            std::size_t visited = 0;
+            engine.for_each_owned_slice([&](auto const& slice) {
+                ++visited;
+                for (auto const& outcome :
+                     {outcome_of(
+                          [&] { (void)state.local_optimizer_state(slice.parameter, "exp_avg"); }),
+                      outcome_of([&] { engine.for_each_owned_slice([](auto const&) {}); })}) {
+                    CHECK(outcome.type == "OutOfOrder");
+                    CHECK_THAT(outcome.message, contains_text("before or after the visit"));
+                }
+            });
+            CHECK(visited > 3);
+            (void)run_step(expected, 0, 1);
+            (void)run_step(engine, 0, 1);
+            CHECK((full_parameters(engine) == full_parameters(expected)));
+        });
+        CHECK(outcomes.ranks[0].message.empty());
+    });
+}
+
 TEST_CASE("A state that cannot be read or written breaks the engine with an error that names it, "
           "and its peers get Aborted") {
     using InFile = ZeroStage<2, Parameters<bfloat16>, Both>;

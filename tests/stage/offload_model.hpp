@@ -8,10 +8,12 @@
 #include <zero/stage/offload.hpp>
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -32,6 +34,7 @@ public:
 
     std::atomic<std::size_t> reads{0}, writes{0}, created{0}, closed{0}, allocated{0};
     std::atomic<bool> is_aligned{true};                         ///< whether all requests were
+    std::size_t room = std::numeric_limits<std::size_t>::max(); ///< files that the disk can hold
     std::int64_t block = 512;                                   ///< the alignment
     std::function<std::int64_t(std::size_t)> on_read, on_write; ///< a failure of a call, or 0
     std::function<void(std::uint64_t)> before_read_at,
@@ -45,7 +48,9 @@ public:
     }
     std::int64_t alignment(int, bool) override { return block; }
     int allocate(int file, std::uint64_t size) override {
-        ++allocated;
+        if (++allocated > room) {
+            return -ENOSPC;
+        }
         bytes(file).resize(size);
         return 0;
     }

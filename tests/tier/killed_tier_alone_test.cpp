@@ -220,16 +220,16 @@ TEST_CASE("A process that is killed at any system call of the construction leave
 
 TEST_CASE("A construction removes no file of a living process, and none that is not of a tier") {
     TemporaryFolder const folder;
-    std::string const locked = (folder / "zero_tier_Locked").string();
-    set_content(folder / "zero_tier_Left00", "");
-    set_content(folder / "zero_tier_notes.txt", "");
-    set_content(folder / "zero_tier_Filled", "x");
+    std::string const locked = (folder / ".zero_tier.Locked").string();
+    set_content(folder / ".zero_tier.Left00", "");
+    set_content(folder / ".zero_tier.notes.txt", "");
+    set_content(folder / ".zero_tier.Filled", "x");
     int const living = ::open(locked.c_str(), O_CREAT | O_RDWR, 0600);
     REQUIRE(::flock(living, LOCK_EX) == 0);
     FileCalls& calls = FileCalls::system_with_names();
     int const file = calls.create(folder.path().c_str(), false);
     CHECK(file >= 0);
-    CHECK_FALSE(std::filesystem::exists(folder / "zero_tier_Left00"));
+    CHECK_FALSE(std::filesystem::exists(folder / ".zero_tier.Left00"));
     CHECK(std::filesystem::exists(locked));
     CHECK(files_in(folder.path()) == 3);
     calls.close(file);

@@ -149,7 +149,7 @@ struct StageOptions {
     /// which gradients became ready on rank 0, and moves the state to its new owners. For models
     /// whose backward pass does not visit the units in reverse order. Changes no bit of any result.
     /// That one `step` waits and allocates: for a time first the parameters, then the master
-    /// weights and optimizer state, exist twice; with `Offload` their file does. It invalidates
+    /// weights and optimizer state, exist twice, with `Offload` in two files. It invalidates
     /// pointers taken from the engine, but no handles. Not allowed with an adopted block. It is a
     /// function pointer so that programs that do not use it do not pay for its compilation.
     void (*rebuild_buckets)(detail::RebuildRequest<Config>) = nullptr;

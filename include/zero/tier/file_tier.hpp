@@ -92,8 +92,9 @@ public:
     /// @brief Returns the address that stands for a chunk: `staging_bytes` addresses which no
     /// memory has, so that access through them ends the program. For this chunk until the tier
     /// ends.
-    /// @throws TierError if the process has not so many addresses (`ulimit -v`)
-    [[nodiscard]] std::byte* address(std::size_t chunk);
+    [[nodiscard]] std::byte* address(std::size_t chunk) const noexcept {
+        return _addresses + _begin[chunk];
+    }
 
     /// @brief Returns the chunk for which an address stands; the number of chunks if for none.
     [[nodiscard]] std::size_t chunk_at(void const* address) const noexcept;
@@ -161,7 +162,7 @@ private:
     std::atomic<std::uint64_t> _bytes_read{0};
     std::atomic<std::uint64_t> _bytes_written{0};
     int _file = -1;
-    std::byte* _addresses = nullptr; ///< where the file would lie in memory; reserved when needed
+    std::byte* _addresses = nullptr; ///< where the file would lie in memory; of no memory
     std::unique_ptr<host::WaitingQueue> _reads[queues];
     std::unique_ptr<host::WaitingQueue> _writes[queues];
 };

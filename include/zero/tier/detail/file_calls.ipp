@@ -120,7 +120,7 @@ private:
     }
 
     [[gnu::cold]] static int create_named(char const* folder) {
-        for (;;) {
+        for (int tries = 0; tries < 100; ++tries) {
             std::string path = text({folder, "/", name_pattern});
             int const file = ::mkostemp(path.data(), O_CLOEXEC);
             if (file < 0) {
@@ -135,9 +135,10 @@ private:
             }
             ::close(file); // before it was locked, another process took it for one that was left
         }
+        return -EAGAIN;
     }
 
-    static constexpr char const* name_pattern = "zero_tier_XXXXXX";
+    static constexpr char const* name_pattern = ".zero_tier.XXXXXX";
     bool _has_unnamed;
 };
 

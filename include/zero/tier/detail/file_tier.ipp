@@ -45,7 +45,8 @@ ZERO_COLD_INLINE FileTier::FileTier(FileTierOptions const& options,
     : _calls(options.calls != nullptr ? options.calls : &FileCalls::system()),
       _owner(std::move(owner)), _path(options.path.string()), _bytes(chunks.begin(), chunks.end()),
       _states(chunks.size()) {
-    if (options.path.empty() || !std::filesystem::is_directory(options.path)) {
+    std::error_code unknown; // a folder that cannot be looked at is none
+    if (options.path.empty() || !std::filesystem::is_directory(options.path, unknown)) {
         detail::throw_error<InvalidArgument>(
             {"zero: ", _owner, ": offload.path is '", _path,
              "', which is not a folder; make it, on the disk that shall hold the states."});
@@ -92,6 +93,19 @@ ZERO_COLD_INLINE FileTier::FileTier(FileTierOptions const& options,
         _reads[queue] = std::make_unique<host::WaitingQueue>(pending, memory);
         _writes[queue] = std::make_unique<host::WaitingQueue>(pending, memory);
     }
+    if (size_bytes() != 0) { // last: only the destructor gives it back
+        void* const begin = ::mmap(nullptr, static_cast<std::size_t>(size_bytes()), PROT_NONE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (begin == MAP_FAILED) {
+            int const code = errno;
+            throw TierError(detail::text({"zero: ", _owner, ": the system reserves no ",
+                                          size_bytes(), " addresses for the states in '", _path,
+                                          "': ", detail::reason_of(-code),
+                                          ". Raise the limit of addresses (ulimit -v)."}),
+                            SourceLocation::current(), code);
+        }
+        _addresses = static_cast<std::byte*>(begin);
+    }
     _file = std::exchange(opened.file, -1);
 }
 
@@ -106,23 +120,6 @@ ZERO_COLD_INLINE FileTier::~FileTier() {
     if (_addresses != nullptr) {
         (void)::munmap(_addresses, static_cast<std::size_t>(size_bytes()));
     }
-}
-
-ZERO_COLD_INLINE std::byte* FileTier::address(std::size_t chunk) {
-    if (_addresses == nullptr) {
-        void* const begin = ::mmap(nullptr, static_cast<std::size_t>(size_bytes()), PROT_NONE,
-                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (begin == MAP_FAILED) {
-            int const code = errno;
-            throw TierError(detail::text({"zero: ", _owner, ": the system reserves no ",
-                                          size_bytes(), " addresses for the states in '", _path,
-                                          "': ", detail::reason_of(-code),
-                                          ". Raise the limit of addresses (ulimit -v)."}),
-                            SourceLocation::current(), code);
-        }
-        _addresses = static_cast<std::byte*>(begin);
-    }
-    return _addresses + _begin[chunk];
 }
 
 ZERO_COLD_INLINE std::size_t FileTier::chunk_at(void const* address) const noexcept {

@@ -47,6 +47,10 @@ public:
                              _engine->_options, communicator);
         require_agreement(next, Config::parameter_dtypes, options, communicator, _engine->_queue,
                           *_engine->_memory);
+        // First, since a disk without room for a second file must leave the engine as it is.
+        auto offload = make_offload<Config>(next, communicator,
+                                            stage_row(_engine->_number, _engine->_schedule),
+                                            _engine->_options, *_engine->_memory);
         _engine->_parameters.wait_for_readers();
         _engine->_parameters.wait_for_leases();
         // Commands on the compute queue may use memory that is freed below.
@@ -60,8 +64,9 @@ public:
         // From here on the old stores provide memory only, not geometry.
         FlatLayout const old = std::exchange(_engine->_layout, std::move(next));
         EngineContext<Config> all = _engine->context(parameters);
-        auto offload = make_offload<Config>(_engine->_layout, communicator, all.row,
-                                            _engine->_options, *_engine->_memory);
+        if constexpr (Config::Offload::is_any) {
+            offload->use(_engine->_layout);
+        }
         all.offload = OffloadRef<Config>(offload);
         ParameterScheduler<Config> store(all);
         move_parameters(old, store, all);

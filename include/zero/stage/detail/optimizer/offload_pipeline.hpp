@@ -42,6 +42,8 @@ namespace ZERO_NAMESPACE::detail {
 template <class Config>
 class OffloadedStates<Config, true> {
 public:
+    using Failure = TierError; ///< of a request that failed
+
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
     using Event = typename Backend::Event;
@@ -53,9 +55,9 @@ public:
     [[gnu::cold]] OffloadedStates(FlatLayout const& layout,
                                   typename Config::Communicator& communicator, StageRow const& row,
                                   StageOptions<Config> const& options, MemoryResource& memory)
-        : _layout(&layout) {
+        : _layout(&layout), _rank(static_cast<std::size_t>(communicator.rank())) {
         auto const& chosen = options.offload;
-        auto const rank = static_cast<std::size_t>(communicator.rank());
+        std::size_t const rank = _rank;
         auto const refuse_if = [rank](bool is_wrong, char const* why) {
             if (is_wrong) throw_error<InvalidArgument>({"zero: rank ", rank, why});
         };
@@ -84,7 +86,7 @@ public:
         find_blocks();
         try {
             _tier = std::make_unique<Tier>(chosen, sizes, text({"rank ", rank}), memory);
-        } catch (Error const& error) { // this rank's folder may be missing, or its disk full
+        } catch (TierError const& error) { // the disk of this rank alone may be full
             communicator.abort(first_line(error.what()));
             throw;
         }
@@ -102,6 +104,9 @@ public:
     ~OffloadedStates() = default;
 
     [[nodiscard]] ChunkPlan const& plan() const noexcept { return _plan; }
+
+    /// @brief Names the layout anew, after it was moved.
+    void use(FlatLayout const& layout) noexcept { _layout = &layout; }
 
     /// @brief Returns the number of the first array of a kind among those of a parameter type.
     [[nodiscard]] std::size_t first_array(std::size_t type, BufferKind kind) const noexcept {
@@ -179,6 +184,8 @@ public:
     /// @param is_new whether the values need not be read
     template <class Visit>
     [[gnu::cold]] void visit(std::size_t type, Queue queue, bool is_new, Visit const& visit) {
+        require_no_visit();
+        VisitScope const scope(_is_visited);
         release();
         settle();
         for (std::size_t chunk = 0; chunk < _plan.chunks().size(); ++chunk) {
@@ -228,6 +235,7 @@ public:
         if (number == _numbers.size()) {
             return static_cast<std::byte*>(const_cast<void*>(address));
         }
+        require_no_visit();
         if (!_is_held) {
             settle();
             _is_held = true;
@@ -399,6 +407,25 @@ private:
         return _staging_begin + number % _slots.size() * _slot_bytes;
     }
 
+    struct VisitScope {
+        explicit VisitScope(bool& flag) noexcept : flag(flag) { flag = true; }
+        VisitScope(VisitScope const&) = delete;
+        VisitScope& operator=(VisitScope const&) = delete;
+        ~VisitScope() { flag = false; }
+        bool& flag;
+    };
+
+    /// A slot holds one chunk, and a visitor uses it.
+    void require_no_visit() const {
+        if (_is_visited) {
+            throw_error<OutOfOrder>(
+                {"zero: rank ", _rank,
+                 ": offloaded states are read or written while for_each_owned_slice() or an update "
+                 "of the caller visits them; do it before or after the visit, or take the values "
+                 "from the slice that is visited."});
+        }
+    }
+
     /// Writes back what was changed between two steps.
     void release() {
         if (_is_held) {
@@ -447,6 +474,7 @@ private:
     }
 
     FlatLayout const* _layout;
+    std::size_t _rank;
     std::vector<std::vector<ChunkArray>> _arrays; ///< by parameter type
     std::vector<std::size_t> _masters; ///< by type: how many of them are of master weights
     ChunkPlan _plan;
@@ -462,6 +490,7 @@ private:
     Buffer<std::byte> _resident_states;
     std::byte* _staging_begin = nullptr;
     mutable std::size_t _begun = 0; ///< chunks of this update whose read was begun
+    bool _is_visited = false;       ///< whether `visit` runs
     bool _is_held = false;          ///< whether staging memory holds chunks between two steps
     std::unique_ptr<Tier> _tier;    ///< destroyed first: its requests use the memory
 };

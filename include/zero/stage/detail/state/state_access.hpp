@@ -239,7 +239,7 @@ public:
         if constexpr (Config::Offload::is_any) {
             try {
                 run();
-            } catch (...) {
+            } catch (typename OffloadedStates<Config>::Failure const&) {
                 _engine->fail();
             }
         } else {
