@@ -408,7 +408,7 @@ private:
     }
 
     struct VisitScope {
-        explicit VisitScope(bool& flag) noexcept : flag(flag) { flag = true; }
+        explicit VisitScope(bool& is_visited) noexcept : flag(is_visited) { flag = true; }
         VisitScope(VisitScope const&) = delete;
         VisitScope& operator=(VisitScope const&) = delete;
         ~VisitScope() { flag = false; }
