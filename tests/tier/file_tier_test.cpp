@@ -29,7 +29,7 @@ public:
     std::function<std::int64_t(std::size_t)> on_read, on_write; ///< replace the result, by call
     std::vector<std::byte> bytes;
     std::atomic<int> closed{0}, reads{0}, writes{0};
-    bool is_aligned = true;
+    std::atomic<bool> is_aligned{true};
 
     int create(char const*, bool is_direct) override { return is_direct ? creation : 8; }
     std::int64_t alignment(int, bool is_direct) override { return is_direct ? block : 1; }
