@@ -26,10 +26,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 sanitizer_configurations=130
 # Tests of threads, lifetimes and failures. Arithmetic has its own tests, and the release build runs the other stage tests. Of the oracle, the executables
 # that build in about 40 s: they cover every kind of partitioner, owner and scale, and the others differ only in types.
-behaviour='^comm/|^host/.*queue|^stage/(.*failure|agreement|overlap|poison|several_queues|no_memory|pending_commands|caller_update|rebuild)_test|^cuda/nccl_failure_test'
-sanitized_asan="$behaviour|^c/|^launch/|^checkpoint/|^stage/oracle_(float|bfloat16|partitioners)_test"
+threads_and_failures='^comm/|^host/.*queue|^stage/(.*failure|agreement|overlap|poison|several_queues|no_memory|pending_commands|caller_update|rebuild)_test|^cuda/nccl_failure_test'
+sanitized_asan="$threads_and_failures|^c/|^launch/|^checkpoint/|^stage/oracle_(float|bfloat16|partitioners)_test"
 # Neither a type of elements, nor a form of a file, nor the translation to C makes another thread.
-sanitized_tsan="$behaviour|^tier/file_tier_test|^stage/offload_pipeline_test|^checkpoint/(checkpoint_saver|many_readers|resume|slow_files|vanished_rank)_test|^stage/oracle_(float|partitioners)_test"
+sanitized_tsan="$threads_and_failures|^tier/file_tier_test|^stage/offload_pipeline_test|^checkpoint/(checkpoint_saver|many_readers|resume|slow_files|vanished_rank)_test|^stage/oracle_(float|partitioners)_test"
 legs=()
 for option in "$@"; do
     case $option in
@@ -208,7 +208,7 @@ trap end_beside EXIT
 # Beside the release leg, the device tests in PTX are a part of it: both need what nvcc compiles.
 # (With a device they run on it, so they have a leg of their own.)
 read -ra ptx_options <<<"${ZERO_PTX_OPTIONS:-}"
-[ -z "${ZERO_ORACLE_CONFIGURATIONS:-}" ] || ptx_options+=("-DZERO_PTX_CONFIGURATIONS=$ZERO_ORACLE_CONFIGURATIONS")
+ptx_options+=("-DZERO_PTX_CONFIGURATIONS=${ZERO_ORACLE_CONFIGURATIONS:-130}") # said each time, because a build keeps its options
 ptx_beside=(-DZERO_PTX_TESTS=OFF)
 if [[ " ${legs[*]} " == *" release "* && " ${legs[*]} " == *" ptx "* ]] && nvcc=$(find_nvcc) && ! nvidia-smi >/dev/null 2>&1; then
     ptx_beside=(-DZERO_PTX_TESTS=ON "-DCMAKE_CUDA_COMPILER=$nvcc" "${ptx_options[@]}")
@@ -226,7 +226,7 @@ for leg in "${legs[@]}"; do
         release)
             find_nvdisasm
             find_conan
-            has_behaviour=ON # said each time, because a build keeps its options
+            has_behaviour=ON # said each time as well
             [ "$quick_compiler" = "$(compiler)" ] || has_behaviour=OFF
             run_leg release release "-DCMAKE_CXX_COMPILER=$(compiler)" -DZERO_OPTIMIZE_PROGRAMS=OFF "-DZERO_BEHAVIOUR_TESTS=$has_behaviour" "${ptx_beside[@]}" "${nvdisasm[@]}" "${conan[@]}"
             if [ "$has_behaviour" = OFF ]; then

@@ -101,7 +101,7 @@ public:
     int last = -1;
 };
 
-/// What a long run could use up.
+/// The resources that a long run could use up.
 struct Resources {
     std::size_t memory = 0;      ///< bytes of the memory resource
     std::int64_t file_bytes = 0; ///< size of the file
