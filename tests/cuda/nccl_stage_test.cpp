@@ -68,18 +68,18 @@ Values train_on(int world) {
 using NonBlocking = FakeNcclCommunicator<cuda::NcclMode::non_blocking>;
 using Half = Parameters<bfloat16>;
 
-/// Rank 0 calls `use(communicator, prepare(communicator))` and enters a collective that rank 1
-/// never calls: rank 1 only prepares, and aborts while rank 0 hangs.
-template <class Communicator, class Prepare, class Use>
-std::string text_of_hanging(Prepare const& prepare, Use const& use) {
+/// Rank 0 prepares, enqueues without waiting and then waits in `use`, for a collective that rank 1
+/// never calls: rank 1 only prepares, and aborts when rank 0 hangs and has enqueued everything.
+template <class Communicator, class Prepare, class Enqueue, class Use>
+std::string text_of_hanging(Prepare const& prepare, Enqueue const& enqueue, Use const& use) {
     std::string text = "nothing was thrown";
-    std::atomic<bool> is_prepared{false};
+    std::atomic<bool> is_enqueued{false};
     run_nccl_ranks<NonBlocking>(2, [&](NonBlocking& inner) {
         std::conditional_t<std::is_same_v<Communicator, NonBlocking>, NonBlocking&, Communicator>
             communicator(inner);
         auto const prepared = prepare(communicator);
         if (inner.rank() == 1) {
-            while (!is_prepared || inner.fakes->nccl.hanging == 0) {
+            while (!is_enqueued || inner.fakes->nccl.hanging == 0) {
                 std::this_thread::yield();
             }
             // Give rank 0 time to pass its checks and start waiting. If it has not, its checks
@@ -90,9 +90,10 @@ std::string text_of_hanging(Prepare const& prepare, Use const& use) {
             inner.abort("the reason of rank 1");
             return;
         }
-        is_prepared = true;
         try {
-            use(communicator, *prepared);
+            auto const enqueued = enqueue(*prepared);
+            is_enqueued = true;
+            use(communicator, *prepared, enqueued);
         } catch (Aborted const& error) {
             text = error.what();
         }
@@ -101,8 +102,8 @@ std::string text_of_hanging(Prepare const& prepare, Use const& use) {
 }
 
 /// The same for an engine that has run a step.
-template <class Stage, class Use>
-std::string text_of_engine(Use const& use) {
+template <class Stage, class Enqueue, class Use>
+std::string text_of_engine(Enqueue const& enqueue, Use const& use) {
     auto const prepare = [](auto& communicator) {
         auto engine = std::make_unique<Stage>(communicator, registration<float>(toy_specs()),
                                               typename Stage::Options{});
@@ -110,17 +111,19 @@ std::string text_of_engine(Use const& use) {
         return engine;
     };
     return text_of_hanging<typename Stage::Communicator>(
-        prepare, [&](auto&, Stage& engine) { use(engine); });
+        prepare, enqueue,
+        [&](auto&, Stage& engine, auto const& enqueued) { use(engine, enqueued); });
 }
 
 /// The same for the construction of an engine.
 template <class Stage>
 std::string text_of_construction() {
-    auto const prepare = [](auto&) { return std::make_unique<int>(); };
-    return text_of_hanging<typename Stage::Communicator>(prepare, [](auto& communicator, int) {
-        Stage const engine(communicator, registration<float>(toy_specs()),
-                           typename Stage::Options{});
-    });
+    auto const nothing = [](auto&) { return std::make_unique<int>(); };
+    return text_of_hanging<typename Stage::Communicator>(
+        nothing, nothing, [](auto& communicator, int, auto const&) {
+            Stage const engine(communicator, registration<float>(toy_specs()),
+                               typename Stage::Options{});
+        });
 }
 
 } // namespace
@@ -168,10 +171,7 @@ TEMPLATE_TEST_CASE("Results of aborted collectives are not used after a wait", "
     using Stage = ZeroStage<2, TestType>;
     auto const reason = contains_text("the reason of rank 1");
     auto const after_step = [](auto const& read) {
-        return text_of_engine<Stage>([&](Stage& engine) {
-            auto const ticket = run_step(engine, 0, 1);
-            read(engine, ticket);
-        });
+        return text_of_engine<Stage>([](Stage& engine) { return run_step(engine, 0, 1); }, read);
     };
     int calls = 0;
     CHECK_THAT(after_step([](Stage&, auto const& ticket) { (void)ticket.report(); }), reason);
@@ -207,22 +207,26 @@ TEMPLATE_TEST_CASE("Calls that wait do not use the results of aborted collective
     using Sharded = ZeroStage<3, TestType>;
     auto const reason = contains_text("the reason of rank 1");
     auto const in_step = [](auto const& end) {
-        return text_of_engine<Stage>([&](Stage& engine) {
-            engine.begin_step();
-            for (auto const micro_step : engine.micro_steps(1)) {
-                run_micro_step(engine, 0, 1, 0);
-            }
-            end(engine);
-        });
+        return text_of_engine<Stage>(
+            [](Stage& engine) {
+                engine.begin_step();
+                for (auto const micro_step : engine.micro_steps(1)) {
+                    run_micro_step(engine, 0, 1, 0);
+                }
+                return 0;
+            },
+            [&](Stage& engine, int) { end(engine); });
     };
     int calls = 0;
     CHECK_THAT(in_step([](Stage& engine) { (void)engine.gradient_norms(); }), reason);
     CHECK_THAT(
         in_step([&](Stage& engine) { (void)engine.step(0.01, [&](auto const&) { ++calls; }); }),
         reason);
-    CHECK_THAT(text_of_engine<Sharded>([&](Sharded& engine) {
-                   engine.for_each_full_parameter([&](std::size_t, auto) { ++calls; });
-               }),
+    CHECK_THAT(text_of_engine<Sharded>([](Sharded&) { return 0; },
+                                       [&](Sharded& engine, int) {
+                                           engine.for_each_full_parameter(
+                                               [&](std::size_t, auto) { ++calls; });
+                                       }),
                reason);
     CHECK_THAT(text_of_construction<Stage>(), reason);
     std::string const checked = text_of_construction<ZeroStage<1, Checked<NonBlocking>>>();
