@@ -232,7 +232,10 @@ for leg in "${legs[@]}"; do
             if [ "$has_behaviour" = OFF ]; then
                 leg_target=behaviour_tests
                 leg_tests=(-L behaviour)
-                run_leg behaviour release "-DCMAKE_CXX_COMPILER=$quick_compiler" -DZERO_OPTIMIZE_PROGRAMS=OFF -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_C=OFF -DZERO_CUDA=OFF
+                # The leg asan runs the tests of some files with more checks.
+                elsewhere=
+                [[ " ${legs[*]} " != *" asan "* ]] || elsewhere=$sanitized_asan
+                run_leg behaviour release "-DCMAKE_CXX_COMPILER=$quick_compiler" "-DZERO_TEST_FILES_ELSEWHERE=$elsewhere" -DZERO_OPTIMIZE_PROGRAMS=OFF -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_C=OFF -DZERO_CUDA=OFF
                 leg_target=all
                 leg_tests=()
             fi

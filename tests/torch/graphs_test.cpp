@@ -68,12 +68,13 @@ at::Tensor nested(LanguageModel& model, at::Tensor const& tokens, Run const& run
 at::Tensor several_outputs(LanguageModel& model, at::Tensor const& tokens, Run const& run,
                            RunPair const& run_pair) {
     at::Tensor const x = run(0, [&] { return model->embedding(input_of(tokens)); });
-    auto const [sum, parts] = run_pair(1, [&] {
+    Pair const outputs = run_pair(1, [&] {
         at::Tensor const up = ::torch::tanh(model->blocks[0]->up(model->blocks[0]->norm(x)));
         at::Tensor const down = model->blocks[0]->down(up);
         return Pair(x + down, {down.narrow(2, 0, 4), down.narrow(2, 4, 8)});
     });
     at::Tensor const y = run(2, [&] {
+        auto const& [sum, parts] = outputs;
         return model->blocks[1](sum + ::torch::cat({parts[1], parts[0]}, 2));
     });
     return head_loss(model, y, tokens, run);

@@ -55,7 +55,7 @@ namespace ZERO_NAMESPACE::torch {
 /// @tparam Zero a `ZeroStage` of one parameter type whose communicator works on the host or, with
 /// `torch/cuda.hpp`, on CUDA devices
 template <class Zero>
-class Replicated : private detail::GradientReceiver {
+class Replicated final : private detail::GradientReceiver {
     static_assert(detail::is_supported<Zero>());
     using T = typename Zero::ParameterType;
     using Backend = typename Zero::Backend;

@@ -68,7 +68,7 @@ namespace ZERO_NAMESPACE::torch {
 /// @tparam Zero a `ZeroStage` of one parameter type whose communicator works on the host or, with
 /// `torch/cuda.hpp`, on CUDA devices
 template <class Zero>
-class Sharded : private detail::UnitEngine {
+class Sharded final : private detail::UnitEngine {
     static_assert(detail::is_supported<Zero>());
     using T = typename Zero::ParameterType;
     using Device = DeviceOf<typename Zero::Backend>;
