@@ -1,9 +1,10 @@
-# cmake -DNVCC=<nvcc> -DHOST=<host compiler> -DROOT=<repository> -DWORK=<folder> -DCHECK=registers -DARCHITECTURE=<number> -P check_kernels.cmake
+# cmake -DNVCC=<nvcc> -DHOST=<host compiler> -DROOT=<repository> -DSOURCE=<file> -DWORK=<folder> -DCHECK=registers -DARCHITECTURE=<number> [-DPLAIN=<number>] -P check_kernels.cmake
 # cmake ... -DCHECK=accesses -DARCHITECTURE=<number> -P check_kernels.cmake
 #
-# registers: every kernel for one architecture uses no local memory and at most 128 registers, so two blocks of 256 threads fit; norms at most 64, so four fit.
-# accesses: in PTX, copies access 16 bytes at a time, the main loop of every hot kernel accesses global memory only, at least 16 bytes at a time, and PTX does not depend on -fmad,
-# -prec-div or -prec-sqrt. Reads the PTX that the check of registers for the same architecture wrote.
+# registers: every kernel for one architecture uses no local memory and at most 128 registers, so two blocks of 256 threads fit; norms at most 64, so four fit. With PLAIN, also that
+# PTX does not depend on -fmad, -prec-div or -prec-sqrt. PLAIN is an architecture whose kernels this check has compiled without these options.
+# accesses: in PTX, copies access 16 bytes at a time, and the main loop of every hot kernel accesses global memory only, at least 16 bytes at a time. Reads the PTX that the check of
+# registers for the same architecture wrote.
 
 cmake_minimum_required(VERSION 3.25)
 set(kept "${WORK}/${ARCHITECTURE}")
@@ -11,9 +12,25 @@ set(host "")
 if(HOST) # otherwise nvcc finds one
     set(host -ccbin "${HOST}")
 endif()
-set(compile "${NVCC}" ${host} -Werror all-warnings -std=c++20 --expt-relaxed-constexpr "-I${ROOT}/include" "-I${ROOT}/tests")
-set(source "${ROOT}/tests/cuda/all_kernels.cu")
+set(compile "${NVCC}" ${host} -Werror all-warnings -std=c++20 --expt-relaxed-constexpr "-I${ROOT}/include" "-I${ROOT}/tests" "-arch=sm_${ARCHITECTURE}")
+set(ptx "${kept}/all_kernels.ptx")
 set(failures 0)
+
+# run_nvcc(<argument>...): sets log.
+macro(run_nvcc)
+    execute_process(COMMAND ${compile} ${ARGN} ERROR_VARIABLE log OUTPUT_VARIABLE log RESULT_VARIABLE result)
+    if(NOT result EQUAL 0)
+        message(FATAL_ERROR "nvcc failed:\n${log}")
+    endif()
+endmacro()
+
+# read_without_architecture(<file> <architecture> <variable>): reads PTX, without the architecture in its names, the lengths of these names and its target.
+function(read_without_architecture file architecture variable)
+    file(READ "${file}" text)
+    string(REGEX REPLACE "\n\\.target sm_${architecture}[^\n]*" "" text "${text}")
+    string(REGEX REPLACE "[0-9]+(v[0-9_]+_sm|THRUST_[0-9]+_SM)_${architecture}0" "\\1" text "${text}")
+    set(${variable} "${text}" PARENT_SCOPE)
+endfunction()
 
 macro(complain text)
     message("${text}")
@@ -22,11 +39,26 @@ endmacro()
 
 if(CHECK STREQUAL "registers")
     file(MAKE_DIRECTORY "${kept}")
-    execute_process(COMMAND ${compile} "-arch=sm_${ARCHITECTURE}" -Xptxas -v,--warn-on-spills,--warn-on-local-memory-usage --keep --keep-dir "${kept}" -cubin "${source}"
-        -o "${kept}/all_kernels.cubin" ERROR_VARIABLE log OUTPUT_VARIABLE log RESULT_VARIABLE result)
-    if(NOT result EQUAL 0)
-        message(FATAL_ERROR "nvcc failed:\n${log}")
+    # Kernels take 15 s to PTX, so the options are compared between two architectures whose PTX is the same. If it is not, they are compared in this one.
+    if(PLAIN)
+        set(rounding -fmad=false -prec-div=false -prec-sqrt=false)
+        run_nvcc(${rounding} -ptx "${SOURCE}" -o "${ptx}")
+        read_without_architecture("${WORK}/${PLAIN}/all_kernels.ptx" ${PLAIN} plain)
+        read_without_architecture("${ptx}" ${ARCHITECTURE} other)
+        if(NOT plain STREQUAL other)
+            message("the PTX for sm_${ARCHITECTURE} is not the one for sm_${PLAIN}")
+            file(RENAME "${ptx}" "${kept}/with_other_rounding.ptx")
+            run_nvcc(-ptx "${SOURCE}" -o "${ptx}")
+            file(READ "${ptx}" plain)
+            file(READ "${kept}/with_other_rounding.ptx" other)
+            if(NOT plain STREQUAL other)
+                complain("PTX depends on -fmad, -prec-div or -prec-sqrt: compare ${ptx} with ${kept}/with_other_rounding.ptx")
+            endif()
+        endif()
+    else()
+        run_nvcc(-ptx "${SOURCE}" -o "${ptx}")
     endif()
+    run_nvcc(-Xptxas -v,--warn-on-spills,--warn-on-local-memory-usage -cubin "${ptx}" -o "${kept}/all_kernels.cubin")
     file(WRITE "${kept}/ptxas.log" "${log}") # for kernel_figures.cpp
     string(REGEX MATCHALL "[^\n]*warning[^\n]*" warnings "${log}")
     foreach(warning IN LISTS warnings)
@@ -58,14 +90,7 @@ if(CHECK STREQUAL "registers")
     endif()
     message("${count} kernels for sm_${ARCHITECTURE}, at most ${most} registers")
 else()
-    set(ptx "${kept}/all_kernels.ptx")
-    set(with_other_rounding "${kept}/with_other_rounding.ptx")
-    execute_process(COMMAND ${compile} "-arch=sm_${ARCHITECTURE}" -fmad=false -prec-div=false -prec-sqrt=false -ptx "${source}" -o "${with_other_rounding}" COMMAND_ERROR_IS_FATAL ANY)
     file(READ "${ptx}" text)
-    file(READ "${with_other_rounding}" other)
-    if(NOT text STREQUAL other)
-        complain("PTX depends on -fmad, -prec-div or -prec-sqrt: compare ${ptx} with ${with_other_rounding}")
-    endif()
     string(REPLACE ";" "," text "${text}") # semicolons and brackets mean something in lists
     string(REPLACE "[" "(" text "${text}")
     string(REPLACE "]" ")" text "${text}")
