@@ -1,9 +1,11 @@
 #include "support/catch.hpp"
+#include "support/sanitizers.hpp"
 
 #include <zero/core/host_memory_resource.hpp>
 #include <zero/core/memory_resource.hpp>
 
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -41,22 +43,17 @@ TEST_CASE("Host memory is aligned to 128 bytes, whatever its size") {
     CHECK(memory.allocated_bytes() == 0);
 }
 
-// A sanitizer ends the process instead of throwing.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define ZERO_TEST_HEAP_ABORTS
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define ZERO_TEST_HEAP_ABORTS
-#endif
-#endif
-#if !defined(ZERO_TEST_HEAP_ABORTS)
 TEST_CASE("A failed allocation does not change the counts") {
+    if (has_address_sanitizer || has_thread_sanitizer) {
+        std::puts(
+            "skipped: no exception of a failed allocation, since a sanitizer ends the process");
+        return;
+    }
     HostMemoryResource memory;
     std::size_t const too_much = std::numeric_limits<std::size_t>::max() / 4;
     CHECK_THROWS_AS(memory.allocate(too_much, BufferKind::gradients), std::bad_alloc);
     CHECK(memory.allocated_bytes() == 0);
 }
-#endif
 
 TEST_CASE("The counts are correct when several threads allocate concurrently") {
     HostMemoryResource memory;

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <random>
 #include <vector>
 
@@ -57,14 +58,20 @@ std::vector<T> kernel_inputs(std::size_t n, std::uint32_t seed) {
                                     std::numeric_limits<float>::quiet_NaN(),
                                     std::bit_cast<float>(0xffc12345U),
                                     std::bit_cast<float>(0x7fffffffU)};
-    std::mt19937 engine(seed);
-    std::normal_distribution<float> normal;
-    std::vector<T> result(n);
-    for (auto& value : result) {
+    struct Sequence {
+        std::mt19937 engine;
+        std::normal_distribution<float> normal;
+        std::vector<T> values;
+    };
+    // A test of lengths and alignments asks for the same sequence hundreds of times.
+    static thread_local std::map<std::uint32_t, Sequence> known;
+    auto& [engine, normal, values] =
+        known.try_emplace(seed, Sequence{std::mt19937(seed), {}, {}}).first->second;
+    while (values.size() < n) {
         auto const draw = engine() % 64U;
-        value = from_float<T>(draw < std::size(special) ? special[draw] : normal(engine));
+        values.push_back(from_float<T>(draw < std::size(special) ? special[draw] : normal(engine)));
     }
-    return result;
+    return {values.begin(), values.begin() + static_cast<std::ptrdiff_t>(n)};
 }
 
 template <class T>

@@ -1,4 +1,5 @@
 #include "support/catch.hpp"
+#include "support/sanitizers.hpp"
 
 #include "oracle/mutants.hpp"
 
@@ -12,18 +13,6 @@ using namespace zero;
 using namespace zero::test::oracle;
 
 namespace {
-
-#if defined(__SANITIZE_THREAD__)
-constexpr bool has_thread_sanitizer = true;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-constexpr bool has_thread_sanitizer = true;
-#else
-constexpr bool has_thread_sanitizer = false;
-#endif
-#else
-constexpr bool has_thread_sanitizer = false;
-#endif
 
 /// Checks that an arithmetic bug is found in every stage, at the first attempt.
 void require_found(Configuration const& c, Mutation mutation) {
@@ -46,7 +35,7 @@ void require_fence(Fence fence, std::vector<int> const& stages,
         adjust(c);
         CAPTURE(name_of(fence), stage);
         CHECK(count_differences(stage, c) == 0);
-        if (has_thread_sanitizer) {
+        if (test::has_thread_sanitizer) {
             std::cout << "skipped: stage " << stage << " without the fence '" << name_of(fence)
                       << "' has a data race, which the thread sanitizer reports itself\n";
             continue;

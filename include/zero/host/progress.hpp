@@ -41,10 +41,12 @@ public:
     void rethrow_failure() const;
 
 private:
+    static constexpr std::uint64_t none = ~std::uint64_t{0};
+
     std::atomic<std::uint64_t> _completed{0};
     std::atomic<bool> _has_failed{false};
     std::exception_ptr _failure;
-    std::atomic<int> _waiters{0};
+    std::atomic<std::uint64_t> _awaited{none}; ///< the earliest ticket for which a thread sleeps
     std::mutex _mutex;
     std::condition_variable _changed;
 };

@@ -47,37 +47,22 @@ inline float __fsqrt_rn(float a) {
 }
 
 inline void __syncthreads() {
-    zero::test::emulated::Block::current->sync_all();
+    zero::test::emulated::Block::current().sync_all();
 }
 inline int __syncthreads_or(int predicate) {
-    auto& block = *zero::test::emulated::Block::current;
-    block.slot(threadIdx.x) = predicate != 0 ? 1 : 0;
-    block.sync_all();
-    bool is_any = false;
-    for (unsigned thread = 0; thread < blockDim.x; ++thread) {
-        is_any = is_any || block.slot(thread) != 0;
-    }
-    block.sync_all();
-    return is_any ? 1 : 0;
+    return zero::test::emulated::Block::current().any_of_all(predicate != 0 ? 1 : 0) != 0 ? 1 : 0;
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
-    auto& block = *zero::test::emulated::Block::current;
-    block.slot(threadIdx.x) = predicate != 0 ? 1 : 0;
-    block.sync_warp(mask);
-    unsigned votes = 0;
-    for (unsigned lane = 0; lane < 32; ++lane) {
-        votes |= static_cast<unsigned>(block.slot(threadIdx.x / 32 * 32 + lane)) << lane;
-    }
-    block.sync_warp(mask);
-    return votes;
+    return zero::test::emulated::Block::current().any_of_warp(mask, (predicate != 0 ? 1U : 0U)
+                                                                        << threadIdx.x % 32);
 }
 template <class T>
 T __shfl_sync(unsigned mask, T value, unsigned lane) {
-    return zero::test::emulated::shuffle_from(mask, value, threadIdx.x / 32 * 32 + lane);
+    return zero::test::emulated::Block::current().shuffle(mask, value, lane);
 }
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, unsigned lanes) {
-    return zero::test::emulated::shuffle_xor(mask, value, lanes);
+    return __shfl_sync(mask, value, threadIdx.x ^ lanes);
 }
 inline unsigned long long atomicAdd(unsigned long long* to, unsigned long long value) {
     ++zero::test::emulated::atomic_additions;
@@ -107,9 +92,10 @@ cudaError_t cudaLaunchKernelEx(cudaLaunchConfig_t const* config, void (*kernel)(
         config->stream, [=, all = std::tuple<std::remove_cv_t<Parameters>...>(arguments...)] {
             gridDim = grid;
             blockDim = block;
+            auto& runner = zero::test::emulated::Block::current();
             for (unsigned index = 0; index < grid.x; ++index) {
                 blockIdx = dim3(index);
-                zero::test::emulated::Block::run(block.x, [&] { std::apply(kernel, all); });
+                runner.run(block.x, [&] { std::apply(kernel, all); });
             }
         });
 }

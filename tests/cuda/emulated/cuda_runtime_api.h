@@ -81,8 +81,8 @@ constexpr unsigned cudaStreamNonBlocking = 1;
 
 struct CUstream_st {
     CUstream_st(std::uint64_t seed, int of)
-        : queue(seed, 100, zero::host::ThreadedQueue::default_capacity, zero::host::WhenFull::wait),
-          device(of) {}
+        : queue(seed, 100, capacity, zero::host::WhenFull::wait), device(of) {}
+    static constexpr std::size_t capacity = 1024; ///< as on a device, and quick to make
     zero::host::DelayingQueue queue;
     int device;
     int priority = 0; ///< smaller numbers go first

@@ -7,12 +7,14 @@
 
 #include <ucontext.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 struct dim3 {
@@ -27,167 +29,222 @@ inline thread_local dim3 gridDim;
 
 namespace zero::test::emulated {
 
-/// The fibers of a host thread. Each is started once, by a system call, and reused. Fibers switch
-/// by jumps, which need no system call.
-struct Fibers {
-    static constexpr unsigned most = 1024;
-    static constexpr std::size_t stack_bytes = 64 * 1024;
-
-    std::jmp_buf host;
-    std::jmp_buf places[most];
-    bool is_started[most]{};
-    std::unique_ptr<char[]> stacks{new char[most * stack_bytes]};
-
-    static Fibers& of_this_thread() {
-        static thread_local std::unique_ptr<Fibers> const fibers = std::make_unique<Fibers>();
-        return *fibers;
-    }
-
-    [[noreturn, gnu::noinline]] void resume(unsigned thread, void (*start)()) {
-        threadIdx.x = thread;
-        if (is_started[thread]) {
-            _longjmp(places[thread], 1);
-        }
-        is_started[thread] = true;
-        ucontext_t context;
-        getcontext(&context);
-        context.uc_stack.ss_sp = stacks.get() + thread * stack_bytes;
-        context.uc_stack.ss_size = stack_bytes;
-        context.uc_link = nullptr;
-        makecontext(&context, start, 0);
-        setcontext(&context);
-        std::abort();
-    }
+/// A place to which a jump returns. glibc's functions unwind and mangle, which takes most of the
+/// time of a switch, so the compiler's are used where they exist.
+class Place {
+public:
+#if defined(__x86_64__)
+    using Memory = void* [5];
+#define ZERO_TEST_SET_PLACE(place) __builtin_setjmp((place).memory)
+    [[noreturn, gnu::noinline]] void jump() { __builtin_longjmp(memory, 1); }
+#else
+    using Memory = std::jmp_buf;
+#define ZERO_TEST_SET_PLACE(place) _setjmp((place).memory)
+    [[noreturn, gnu::noinline]] void jump() { _longjmp(memory, 1); }
+#endif
+    Memory memory;
 };
 
+/// Runs the threads of blocks on one host thread. A fiber runs one thread after the other, until
+/// one has to wait; then another fiber continues with the next thread. So a kernel without barriers
+/// runs on the first fiber alone, which is the stack of the host thread.
 class Block {
 public:
-    static thread_local inline Block* current = nullptr;
+    static Block& current() {
+        static thread_local std::unique_ptr<Block> const block(new Block);
+        return *block;
+    }
 
     template <class Body>
-    static void run(unsigned threads, Body const& body) {
-        Block block(threads);
-        block._call = [](void const* of) { (*static_cast<Body const*>(of))(); };
-        block._body = &body;
-        current = &block;
-        block.switch_to_first();
-        current = nullptr;
+    void run(unsigned threads, Body const& body) {
+        if (threads > most) {
+            std::abort(); // as many as a device has
+        }
+        _call = [](void const* of) { (*static_cast<Body const*>(of))(); };
+        _body = &body;
+        _threads = threads;
+        _begun = 0;
+        _done = 0;
+        _all.expected = threads;
+        if (_warps.size() < threads / 32 + 1) {
+            _warps.resize(threads / 32 + 1);
+        }
+        run_threads();
+        if (_done != _threads) {
+            _is_host_waiting = true;
+            switch_from(0);
+        }
     }
 
-    /// Waits for the threads of `mask` in this thread's warp, all of which must arrive.
-    void sync_warp(unsigned mask) {
-        wait(_warps[threadIdx.x / 32][mask_index(mask)],
-             static_cast<unsigned>(__builtin_popcount(mask)));
-    }
-    void sync_all() { wait(_all, _threads); }
+    void sync_all() { wait(_all); }
 
-    std::uint64_t& slot(unsigned thread) { return _slots[thread]; }
+    /// Returns the bitwise or of the values of all threads.
+    std::uint32_t any_of_all(std::uint32_t bits) { return wait(_all, bits); }
+
+    /// Returns the bitwise or of the values of the threads of `mask` in this thread's warp, all of
+    /// which must arrive.
+    std::uint32_t any_of_warp(unsigned mask, std::uint32_t bits) {
+        return wait(part_of_warp(mask), bits);
+    }
+
+    /// Returns the value of another thread of `mask` in this thread's warp.
+    template <class T>
+    T shuffle(unsigned mask, T value, unsigned lane) {
+        Part& part = part_of_warp(mask);
+        auto& slots = part.slots[part.generation % 2];
+        std::memcpy(&slots[threadIdx.x % 32], &value, sizeof(T));
+        wait(part);
+        T result;
+        std::memcpy(&result, &slots[lane % 32], sizeof(T));
+        return result;
+    }
 
 private:
+    static constexpr unsigned most = 1024;
+    static constexpr std::size_t stack_bytes = 64 * 1024;
+    static constexpr unsigned none = most;
+
+    /// What threads wait for. Values alternate between two places: a thread may write the next one
+    /// while another has not read the last one, but not the one after.
     struct Barrier {
+        unsigned expected = 0;
         unsigned arrived = 0;
         unsigned generation = 0;
+        unsigned first = none; ///< the fibers that wait, a list
+        unsigned last = none;
+        std::uint32_t bits[2]{};
+    };
+    struct Part : Barrier {
+        std::uint64_t slots[2][32];
     };
 
-    explicit Block(unsigned threads)
-        : _threads(threads), _is_done(threads, false), _slots(threads),
-          _warps(threads / 32 + 1, std::vector<Barrier>(5)) {}
+    struct Fiber {
+        Place place;
+        unsigned next = none; ///< in a list
+        bool is_started = false;
+    };
 
-    /// Returns an index for a mask: of one of the four groups of eight threads, or of the whole
+    /// Returns the barrier of a mask: of one of the four groups of eight threads, or of the whole
     /// warp.
-    static unsigned mask_index(unsigned mask) {
+    Part& part_of_warp(unsigned mask) {
+        auto& parts = _warps[threadIdx.x / 32];
         for (unsigned group = 0; group < 4; ++group) {
             if (mask == 0xffU << 8 * group) {
-                return group;
+                parts[group].expected = 8;
+                return parts[group];
             }
         }
         if (mask != 0xffffffffU) {
             std::abort(); // kernels use no other masks
         }
-        return 4;
+        parts[4].expected = 32;
+        return parts[4];
     }
 
-    /// Runs on a fiber: does its work, block after block.
-    static void start() {
-        for (;;) {
-            current->_call(current->_body);
-            current->_is_done[threadIdx.x] = true;
-            ++current->_done;
-            if (_setjmp(Fibers::of_this_thread().places[threadIdx.x]) == 0) {
-                current->leave();
-            }
-        }
-    }
-
-    void wait(Barrier& barrier, unsigned count) {
-        unsigned const generation = barrier.generation;
-        if (++barrier.arrived == count) {
+    std::uint32_t wait(Barrier& barrier, std::uint32_t bits = 0) {
+        unsigned const now = barrier.generation % 2;
+        barrier.bits[now] |= bits;
+        if (++barrier.arrived == barrier.expected) {
             barrier.arrived = 0;
+            barrier.bits[1 - now] = 0;
             ++barrier.generation;
-            return;
+            append(_first_ready, _last_ready, barrier.first, barrier.last);
+            barrier.first = none;
+        } else {
+            append(barrier.first, barrier.last, _fiber, _fiber);
+            unsigned const thread = threadIdx.x;
+            switch_from(_fiber);
+            threadIdx.x = thread;
         }
-        while (barrier.generation == generation) {
-            yield();
-        }
+        return barrier.bits[now];
     }
 
-    [[gnu::noinline]] void yield() {
-        if (_setjmp(Fibers::of_this_thread().places[threadIdx.x]) == 0) {
-            unsigned const next = following(threadIdx.x);
-            if (next == threadIdx.x) {
-                std::abort(); // a thread never arrives at the barrier
-            }
-            Fibers::of_this_thread().resume(next, &Block::start);
-        }
-    }
-
-    /// Returns the next thread that is not done.
-    [[nodiscard]] unsigned following(unsigned thread) const {
-        do {
-            thread = (thread + 1) % _threads;
-        } while (_is_done[thread]);
-        return thread;
-    }
-
-    [[gnu::noinline]] void switch_to_first() {
-        if (_setjmp(Fibers::of_this_thread().host) == 0) {
-            Fibers::of_this_thread().resume(0, &Block::start);
+    /// Appends a list of fibers to another one.
+    void append(unsigned& first, unsigned& last, unsigned other_first, unsigned other_last) {
+        if (other_first != none) {
+            (first == none ? first : _fibers[last].next) = other_first;
+            last = other_last;
+            _fibers[last].next = none;
         }
     }
 
-    [[noreturn]] void leave() {
-        if (_done == _threads) {
-            _longjmp(Fibers::of_this_thread().host, 1);
-        }
-        Fibers::of_this_thread().resume(following(threadIdx.x), &Block::start);
+    /// Takes the first fiber of a list.
+    unsigned take(unsigned& first) {
+        unsigned const fiber = first;
+        first = _fibers[fiber].next;
+        return fiber;
     }
 
-    unsigned _threads;
-    unsigned _done = 0;
-    std::vector<char> _is_done;
-    std::vector<std::uint64_t> _slots;
-    Barrier _all;
-    std::vector<std::vector<Barrier>> _warps;
+    void run_threads() {
+        while (_begun != _threads) {
+            threadIdx.x = _begun++;
+            _call(_body);
+            ++_done;
+        }
+    }
+
+    /// Runs on a fiber but the first: threads of block after block.
+    static void start() {
+        Block& block = current();
+        for (unsigned const fiber = block._fiber;;) {
+            block.run_threads();
+            block._fibers[fiber].next = std::exchange(block._first_free, fiber);
+            block.switch_from(fiber);
+        }
+    }
+
+    [[gnu::noinline]] void switch_from(unsigned fiber) {
+        if (ZERO_TEST_SET_PLACE(_fibers[fiber].place) == 0) {
+            go_on();
+        }
+    }
+
+    /// Continues with a thread that has not begun, with one that no longer waits, or, after all,
+    /// with the caller of `run`.
+    [[noreturn, gnu::noinline]] void go_on() {
+        if (_begun != _threads) {
+            _fiber = _first_free != none ? take(_first_free) : _used++;
+        } else if (_first_ready != none) {
+            _fiber = take(_first_ready);
+        } else if (_done == _threads && _is_host_waiting) {
+            _is_host_waiting = false;
+            _fiber = 0;
+        } else {
+            std::abort(); // a thread never arrives at the barrier
+        }
+        Fiber& fiber = _fibers[_fiber];
+        if (_fiber == 0 || fiber.is_started) {
+            fiber.place.jump();
+        }
+        fiber.is_started = true;
+        ucontext_t context;
+        getcontext(&context);
+        context.uc_stack.ss_sp = _stacks.get() + _fiber * stack_bytes;
+        context.uc_stack.ss_size = stack_bytes;
+        context.uc_link = nullptr;
+        makecontext(&context, &Block::start, 0);
+        setcontext(&context);
+        std::abort();
+    }
+
+    Block() = default;
+
     void (*_call)(void const*) = nullptr;
     void const* _body = nullptr;
+    unsigned _threads = 0;
+    unsigned _begun = 0;
+    unsigned _done = 0;
+    bool _is_host_waiting = false;
+    unsigned _fiber = 0; ///< the one that runs
+    unsigned _used = 1;  ///< fibers that were ever used
+    unsigned _first_ready = none;
+    unsigned _last_ready = none;
+    unsigned _first_free = none;
+    Barrier _all;
+    std::vector<std::array<Part, 5>> _warps;
+    std::vector<Fiber> _fibers{std::vector<Fiber>(most)};
+    std::unique_ptr<char[]> _stacks{new char[most * stack_bytes]}; // not initialised
 };
-
-/// Returns the value of thread `from` of the block.
-template <class T>
-T shuffle_from(unsigned mask, T value, unsigned from) {
-    Block& block = *Block::current;
-    std::memcpy(&block.slot(threadIdx.x), &value, sizeof(T));
-    block.sync_warp(mask);
-    T result;
-    std::memcpy(&result, &block.slot(from), sizeof(T));
-    block.sync_warp(mask); // before the slot is written again
-    return result;
-}
-
-template <class T>
-T shuffle_xor(unsigned mask, T value, unsigned lanes) {
-    return shuffle_from(mask, value, threadIdx.x ^ lanes);
-}
 
 /// Counts the calls of `atomicAdd`, in shared and in global memory.
 inline std::atomic<std::size_t> atomic_additions{0};

@@ -9,9 +9,10 @@ namespace ZERO_NAMESPACE::host {
 
 ZERO_INLINE void Progress::set(std::uint64_t ticket) {
     _completed.store(ticket, std::memory_order_seq_cst);
-    if (_waiters.load(std::memory_order_seq_cst) != 0) {
+    if (_awaited.load(std::memory_order_seq_cst) <= ticket) {
         {
             std::lock_guard const lock(_mutex);
+            _awaited.store(none, std::memory_order_seq_cst); // the others announce theirs again
         }
         _changed.notify_all();
     }
@@ -25,9 +26,15 @@ ZERO_INLINE void Progress::wait(std::uint64_t ticket) {
         std::this_thread::yield();
     }
     std::unique_lock lock(_mutex);
-    _waiters.fetch_add(1, std::memory_order_seq_cst);
-    _changed.wait(lock, [&] { return _completed.load(std::memory_order_seq_cst) >= ticket; });
-    _waiters.fetch_sub(1, std::memory_order_relaxed);
+    for (;;) {
+        if (ticket < _awaited.load(std::memory_order_relaxed)) {
+            _awaited.store(ticket, std::memory_order_seq_cst);
+        }
+        if (_completed.load(std::memory_order_seq_cst) >= ticket) {
+            return;
+        }
+        _changed.wait(lock);
+    }
 }
 
 ZERO_INLINE void Progress::fail(std::exception_ptr failure) {
