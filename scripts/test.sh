@@ -27,7 +27,8 @@ sanitizer_configurations=130
 # Tests of threads, lifetimes and failures. Arithmetic has its own tests, and the release build runs the other stage tests. Of the oracle, the executables
 # that build in about 40 s: they cover every kind of partitioner, owner and scale, and the others differ only in types.
 threads_and_failures='^comm/|^host/.*queue|^stage/(.*failure|agreement|overlap|poison|several_queues|no_memory|pending_commands|caller_update|rebuild)_test|^cuda/nccl_failure_test'
-sanitized_asan="$threads_and_failures|^c/|^launch/|^checkpoint/|^stage/oracle_(float|bfloat16|partitioners)_test"
+# (Without checkpoint/many_readers_test, which is as large as it must be only without a sanitizer.)
+sanitized_asan="$threads_and_failures|^c/|^launch/|^checkpoint/([^m]|me|mani)|^stage/oracle_(float|bfloat16|partitioners)_test"
 # Neither a type of elements, nor a form of a file, nor the translation to C makes another thread.
 sanitized_tsan="$threads_and_failures|^tier/file_tier_test|^stage/offload_pipeline_test|^checkpoint/(checkpoint_saver|many_readers|resume|slow_files|vanished_rank)_test|^stage/oracle_(float|partitioners)_test"
 legs=()
