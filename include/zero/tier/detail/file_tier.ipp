@@ -83,7 +83,8 @@ ZERO_COLD_INLINE FileTier::FileTier(FileTierOptions const& options,
             detail::text({"zero: ", _owner, ": offload.path '", _path,
                           "' has no room for a file of ", size_bytes(),
                           " bytes: ", detail::reason_of(result),
-                          ". Name a folder on a larger disk, or offload less (ratio)."}),
+                          ". Name a folder on a larger disk, or offload less (a lower ratio, or "
+                          "fewer kinds)."}),
             SourceLocation::current(), -result);
     }
     // Room for the requests of a step and for those of the one before, each after a wait.
