@@ -12,6 +12,7 @@
 #include <zero/zero.hpp>
 
 #include <cstddef>
+#include <limits>
 #include <new>
 #include <optional>
 #include <vector>
@@ -41,6 +42,8 @@ inline std::size_t resident(HostMemoryResource const& memory, Kinds const& kinds
     return bytes;
 }
 
+constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
+
 /// A resource that refuses: to keep addresses at all, to give back a kind, or to take it again.
 class RefusingMemory final : public MemoryResource {
 public:
@@ -48,8 +51,12 @@ public:
     bool can = true;
     std::optional<BufferKind> keeps{};
     std::optional<BufferKind> withholds{};
+    std::size_t staging = no_limit; ///< most bytes for it
 
     void* allocate(std::size_t bytes, BufferKind kind) override {
+        if (kind == BufferKind::staging && bytes > staging) {
+            throw std::bad_alloc();
+        }
         return host.allocate(bytes, kind);
     }
     void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override {
@@ -90,6 +97,7 @@ struct Alone {
     DelayedFiles files{1};
     RefusingMemory memory;
     Half engine;
+    std::size_t all_bytes = resident(memory.host);
 };
 
 /// Calls `body(Alone&)` and returns what it threw; checks that the engine then goes on as one that

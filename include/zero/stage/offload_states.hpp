@@ -296,8 +296,8 @@ namespace ZERO_NAMESPACE {
 /// ends with the reload. Staging memory of four chunks is used while states move. Waits for all
 /// commands of the engine, and then, unless `blocking` is false, until the memory is free.
 ///
-/// A failure leaves the engine as it was. Without `blocking`, the next call that needs the result
-/// throws it: `reload_states`, `offload_states`, or one that uses the states.
+/// A failure leaves the engine as it was, with all states in memory. Without `blocking` the next
+/// `reload_states` or `offload_states` throws it.
 /// @param kinds of parameters, gradients, master_weights, optimizer_state, gradient_leases and
 /// parameter_leases; empty for all of them. Kinds that are away, or of which the engine has no
 /// buffer, are left out.

@@ -225,11 +225,9 @@ ZERO_COLD_INLINE void FileTier::write_now(std::size_t chunk, std::byte const* fr
 ZERO_COLD_INLINE void FileTier::fail(std::size_t chunk, std::string const& what, int code) const {
     std::string const name =
         _describe == nullptr ? detail::text({"chunk ", chunk}) : _describe(_context, chunk);
-    throw TierError(
-        detail::text({"zero: ", _owner, ": ", name, ", at byte ", _begin[chunk],
-                      " of its file in '", _path, "': ", what,
-                      ". The states are lost; load the last checkpoint into a new engine."}),
-        SourceLocation::current(), code);
+    throw TierError(detail::text({"zero: ", _owner, ": ", name, ", at byte ", _begin[chunk],
+                                  " of its file in '", _path, "': ", what, ". ", _last_sentence}),
+                    SourceLocation::current(), code);
 }
 
 } // namespace ZERO_NAMESPACE

@@ -54,7 +54,10 @@ public:
     ParkedFile& operator=(ParkedFile const&) = delete;
 
     /// @brief Ends what is under way before its end. Values in the file are lost.
-    ~ParkedFile() { _is_ended = true; }
+    ~ParkedFile() {
+        _is_ended = true;
+        _done.synchronise();
+    }
 
     /// @brief Returns the kinds that the engine may not use.
     [[nodiscard]] KindSet kinds() const noexcept { return _kinds; }
