@@ -91,7 +91,7 @@ void compare(char const* name, typename Stage::Options const& options = {}) {
         for (Bits const& bits : expected) {
             CHECK(bits.back() == 1);
         }
-        for (std::uint64_t const seed : {11, 12}) {
+        for (std::uint64_t const seed : {11U, 12U}) {
             INFO("W = " << world << ", seed " << seed);
             CHECK((history<Stage>(world, seed, options) == expected)); // too long to print
         }
