@@ -53,7 +53,7 @@ std::vector<Bits> history(int world, std::uint64_t seed, typename Stage::Options
             }
             return kinds; // none: all
         };
-        for (std::uint64_t step = 0; step < 5; ++step) {
+        auto const park = [&] {
             for (std::uint64_t turn = seed == 0 ? 0 : 1 + random() % 2; turn > 0; --turn) {
                 for (std::uint64_t call = 1 + random() % 3; call > 0; --call) {
                     offload_states(engine, some(),
@@ -67,6 +67,9 @@ std::vector<Bits> history(int world, std::uint64_t seed, typename Stage::Options
                 }
                 reload_states(engine, {.blocking = random() % 2 == 0});
             }
+        };
+        park();
+        for (std::uint64_t step = 0; step < 6; ++step) {
             bool const overflows = step == 2;
             engine.begin_step();
             float const scale = engine.loss_scale();
@@ -74,9 +77,12 @@ std::vector<Bits> history(int world, std::uint64_t seed, typename Stage::Options
                 run_micro_step(engine, rank, step, micro_step,
                                overflows ? std::numeric_limits<float>::infinity() : scale, 3);
             }
-            bool const is_skipped = engine.step(0.01).report().is_skipped;
-            seen.push_back(state_of(engine));
-            seen.back().push_back(is_skipped == overflows ? 1 : 0);
+            auto const ticket = engine.step(0.01);
+            park(); // while the step is under way
+            if (step % 2 == 1) {
+                seen.push_back(state_of(engine));
+            }
+            seen.push_back({ticket.report().is_skipped == overflows ? 1U : 0U});
         }
         return seen;
     });
@@ -88,8 +94,8 @@ void compare(char const* name, typename Stage::Options const& options = {}) {
     INFO(name);
     for (int const world : {1, 3}) {
         auto const expected = history<Stage>(world, 0, options);
-        for (Bits const& bits : expected) {
-            CHECK(bits.back() == 1);
+        for (Bits const& bits : expected) { // the third step was skipped, and no other
+            CHECK((bits.size() > 1 || bits == Bits{1}));
         }
         for (std::uint64_t const seed : {11U, 12U}) {
             INFO("W = " << world << ", seed " << seed);
