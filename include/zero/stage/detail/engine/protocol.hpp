@@ -92,8 +92,8 @@ public:
     /// @brief The same for a call that uses parameters only.
     void require_idle_to_read(char const* call) const;
 
-    /// @brief Requires that parameters are in memory, in a step or between two.
-    void require_readable(char const* call) const;
+    /// @brief Requires that parameters can be read, in a step or between two.
+    void require_may_acquire() const;
     void require_step(char const* call) const;
     void require_micro_step(char const* call) const;
 

@@ -37,8 +37,8 @@ ZERO_INLINE void Protocol::require_idle_to_read(char const* call) const {
     require(_phase == Phase::idle || has_states_back(call, true), call, inside_step);
 }
 
-ZERO_INLINE void Protocol::require_readable(char const* call) const {
-    if (_phase >= Phase::broken && !has_states_back(call, true)) {
+ZERO_INLINE void Protocol::require_may_acquire() const {
+    if (_phase >= Phase::broken && !has_states_back("acquire()", true)) {
         require_alive();
     }
 }
