@@ -1,7 +1,9 @@
 // Two ranks train a small model whose master weights and optimizer states lie in files, and compare
-// its weights with those of a model in memory, bit for bit.
+// its weights with those of a model in memory, bit for bit. That one lends its memory to something
+// else after each step.
 
 #include <zero/stage/offload.hpp>
+#include <zero/stage/offload_states.hpp>
 #include <zero/zero.hpp>
 
 #include <cstddef>
@@ -17,10 +19,19 @@ using States =
     zero::To<zero::FileTier, zero::BufferKind::optimizer_state, zero::BufferKind::master_weights>;
 using InFiles = InMemory::with<zero::Offload<States>>;
 
+/// Gives the memory of an engine to something else for a while.
+template <class Zero>
+void lend_memory(Zero& engine) {
+    auto const folder = std::filesystem::temp_directory_path();
+    zero::offload_states(engine, {.path = folder, .allow_page_cache = true});
+    // a model generates text here
+    zero::reload_states(engine);
+}
+
 /// Returns the weights after some steps.
 template <class Zero>
 std::vector<zero::bfloat16> train(zero::LoopbackCommunicator& communicator,
-                                  typename Zero::Options const& options) {
+                                  typename Zero::Options const& options, bool lends_memory) {
     constexpr std::size_t elements = 100'000;
     Zero engine(communicator, {{.name = "weight", .elements = elements}}, options);
     for (std::size_t step = 0; step < 5; ++step) {
@@ -34,6 +45,9 @@ std::vector<zero::bfloat16> train(zero::LoopbackCommunicator& communicator,
             engine.gradients_ready(0);
         }
         engine.step(0.01);
+        if (lends_memory) {
+            lend_memory(engine);
+        }
     }
     auto const weights = engine.acquire(0);
     (void)engine.last_report(); // waits, and reports failures
@@ -49,8 +63,8 @@ int main() {
         options.offload.path = std::filesystem::temp_directory_path();
         options.offload.chunk_bytes = 100'000;   // 32 MiB without this line
         options.offload.allow_page_cache = true; // a temporary folder may have no direct access
-        auto const found = train<InFiles>(communicator, options);
-        auto const expected = train<InMemory>(communicator, {});
+        auto const found = train<InFiles>(communicator, options, false);
+        auto const expected = train<InMemory>(communicator, {}, true);
         if (communicator.rank() == 0) {
             for (std::size_t i = 0; i < found.size(); ++i) {
                 differences += std::memcmp(&found[i], &expected[i], sizeof(found[i])) != 0 ? 1 : 0;

@@ -10,7 +10,9 @@
 #include <limits>
 #include <new>
 #include <string>
+#include <sys/mman.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace zero::test::memory_resource_test {
@@ -41,6 +43,42 @@ TEST_CASE("Host memory is aligned to 128 bytes, whatever its size") {
         memory.deallocate(pointer, bytes, BufferKind::control);
     }
     CHECK(memory.allocated_bytes() == 0);
+}
+
+TEST_CASE("A block of host memory gives back its whole pages, keeps its address, and can be used "
+          "again") {
+    HostMemoryResource memory;
+    constexpr auto kind = BufferKind::optimizer_state;
+    REQUIRE(memory.can_give_back_pages());
+    auto const page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    for (std::size_t const bytes : {std::size_t{1}, page, 3 * page + 5, 300 * page}) {
+        INFO(bytes << " bytes");
+        auto* const block = static_cast<unsigned char*>(memory.allocate(bytes, kind));
+        std::memset(block, 0x5a, bytes);
+        auto const address = reinterpret_cast<std::uintptr_t>(block);
+        std::size_t const edge = (page - address % page) % page;
+        std::size_t const pages = bytes > edge ? (bytes - edge) / page : 0;
+        auto const in_memory = [&] { // as the system says it
+            std::vector<unsigned char> states(pages + 1);
+            CHECK(mincore(block + edge, pages * page, states.data()) == 0);
+            std::size_t count = 0;
+            for (std::size_t i = 0; i < pages; ++i) {
+                count += states[i] & 1U;
+            }
+            return count;
+        };
+        CHECK(in_memory() == pages);
+        REQUIRE(memory.give_back_pages(block, bytes, kind));
+        CHECK(in_memory() == 0);
+        CHECK(memory.resident_bytes(kind) == bytes - pages * page);
+        CHECK(memory.allocated_bytes(kind) == bytes);
+        memory.take_pages_again(block, bytes, kind);
+        CHECK(memory.resident_bytes(kind) == bytes);
+        std::memset(block, 0x5a, bytes);
+        CHECK(in_memory() == pages);
+        memory.deallocate(block, bytes, kind);
+    }
+    CHECK(memory.resident_bytes(kind) == 0);
 }
 
 TEST_CASE("A failed allocation does not change the counts") {

@@ -54,6 +54,29 @@ public:
 
     /// @brief Frees memory from `allocate`, which was called with the same `bytes` and `kind`.
     virtual void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept = 0;
+
+    /// @name Addresses without memory
+    /// `offload_states` gives back the memory of model states and keeps its addresses. A resource
+    /// supports that if it overrides all three functions; the host must be able to use its memory.
+    /// @{
+
+    /// @brief Returns whether `give_back_pages` is supported.
+    [[nodiscard]] virtual bool can_give_back_pages() const noexcept { return false; }
+
+    /// @brief Gives back the memory of a block, whose values are lost, and keeps its addresses.
+    /// Nothing may use them before `take_pages_again`. May keep the parts of a block that share a
+    /// page with other memory.
+    /// @return false if the system refuses; the block was not changed
+    [[nodiscard]] virtual bool give_back_pages(void* /*memory*/, std::size_t /*bytes*/,
+                                               BufferKind /*kind*/) noexcept {
+        return false;
+    }
+
+    /// @brief Takes memory for a block again, under the same addresses, with any values. Called
+    /// before `deallocate`. @throws std::bad_alloc if none is available; the block was not changed
+    virtual void take_pages_again(void* /*memory*/, std::size_t /*bytes*/, BufferKind /*kind*/) {}
+
+    /// @}
 };
 
 } // namespace ZERO_NAMESPACE

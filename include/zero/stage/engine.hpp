@@ -22,6 +22,7 @@
 #include "detail/decision/step_control.hpp"
 #include "detail/engine/protocol.hpp"
 #include "detail/gradients/gradient_scheduler.hpp"
+#include "detail/memory/engine_memory.hpp"
 #include "detail/optimizer/optimizer_store.hpp"
 #include "detail/parameters/parameter_scheduler.hpp"
 #include "gradients.hpp"
@@ -542,8 +543,7 @@ private:
     /// In a catch block: breaks the engine, releases the other ranks, and rethrows.
     [[noreturn]] void fail();
 
-    /// The same for a call that looks for leases before it changes anything: its OutOfOrder leaves
-    /// the engine as it was.
+    /// The same for a call that looks for leases first: its OutOfOrder changed nothing.
     [[noreturn]] void fail_unless_refused();
 
     void break_down(char const* cause) noexcept;
@@ -561,8 +561,7 @@ private:
     /// @}
 
     void remember(Event const& point);
-    /// Whether commands run in threads of this process, and `step` therefore waits for those that
-    /// use memory of the caller.
+    /// Whether commands run in threads of this process; `step` waits if they use callers' memory.
     static constexpr bool is_host = std::is_same_v<Queue, host::Queue*>;
 
     mutable std::size_t _live_gradients = 0; ///< handles of `gradients`
@@ -570,7 +569,8 @@ private:
     Communicator* _communicator;
     std::size_t _rank;
     Options _options;
-    MemoryResource* _memory;
+    detail::EngineMemory _blocks;
+    MemoryResource* _memory; ///< `_blocks`
     LayoutMaker _make_layout;
     FlatLayout _layout;
     detail::ReadyOrderRecorder _ready_order;

@@ -135,6 +135,10 @@ public:
         _context = context;
     }
 
+    /// @brief Replaces the last sentence of messages of failed requests, which says that the states
+    /// are lost. No request may be under way. @param text must outlive the tier
+    void end_messages_by(char const* text) noexcept { _last_sentence = text; }
+
 private:
     struct State {
         std::uint64_t checksum = 0;
@@ -159,6 +163,7 @@ private:
     std::vector<State> _states;        ///< by chunk; used by the queues, in the order of events
     Describe _describe = nullptr;
     void const* _context = nullptr;
+    char const* _last_sentence = "The states are lost; load the last checkpoint into a new engine.";
     std::atomic<std::uint64_t> _bytes_read{0};
     std::atomic<std::uint64_t> _bytes_written{0};
     int _file = -1;

@@ -2,7 +2,38 @@
 
 #include "../host_memory_resource.hpp"
 
+#include <cstdint>
 #include <new>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
+
+namespace ZERO_NAMESPACE::detail {
+
+/// The whole pages of a block.
+struct WholePages {
+    void* begin;
+    std::size_t bytes;
+};
+
+ZERO_COLD_INLINE WholePages whole_pages_of(void* memory, std::size_t bytes) noexcept {
+#if defined(__linux__)
+    auto const page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+    auto const address = reinterpret_cast<std::uintptr_t>(memory);
+    std::uintptr_t const begin = (address + page - 1) / page * page;
+    std::uintptr_t const end = (address + bytes) / page * page;
+    if (begin < end) {
+        return {static_cast<char*>(memory) + (begin - address), end - begin};
+    }
+#else
+    (void)bytes;
+#endif
+    return {memory, 0};
+}
+
+} // namespace ZERO_NAMESPACE::detail
 
 namespace ZERO_NAMESPACE {
 
@@ -24,6 +55,44 @@ ZERO_COLD_INLINE std::size_t HostMemoryResource::allocated_bytes() const noexcep
         sum += bytes;
     }
     return sum;
+}
+
+ZERO_COLD_INLINE bool HostMemoryResource::can_give_back_pages() const noexcept {
+#if defined(__linux__)
+    return true;
+#else
+    return false;
+#endif
+}
+
+ZERO_COLD_INLINE bool HostMemoryResource::give_back_pages(void* memory, std::size_t bytes,
+                                                          BufferKind kind) noexcept {
+    detail::WholePages const pages = detail::whole_pages_of(memory, bytes);
+#if defined(__linux__)
+    if (pages.bytes != 0) {
+        // first what can be undone: the values are lost with the second call only
+        if (::mprotect(pages.begin, pages.bytes, PROT_NONE) != 0) {
+            return false;
+        }
+        if (::madvise(pages.begin, pages.bytes, MADV_DONTNEED) != 0) { // locked memory
+            (void)::mprotect(pages.begin, pages.bytes, PROT_READ | PROT_WRITE);
+            return false;
+        }
+    }
+#endif
+    _given_back[static_cast<std::size_t>(kind)] += pages.bytes;
+    return can_give_back_pages();
+}
+
+ZERO_COLD_INLINE void HostMemoryResource::take_pages_again(void* memory, std::size_t bytes,
+                                                           BufferKind kind) {
+    detail::WholePages const pages = detail::whole_pages_of(memory, bytes);
+#if defined(__linux__)
+    if (pages.bytes != 0 && ::mprotect(pages.begin, pages.bytes, PROT_READ | PROT_WRITE) != 0) {
+        throw std::bad_alloc();
+    }
+#endif
+    _given_back[static_cast<std::size_t>(kind)] -= pages.bytes;
 }
 
 } // namespace ZERO_NAMESPACE

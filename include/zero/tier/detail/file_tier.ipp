@@ -83,7 +83,8 @@ ZERO_COLD_INLINE FileTier::FileTier(FileTierOptions const& options,
             detail::text({"zero: ", _owner, ": offload.path '", _path,
                           "' has no room for a file of ", size_bytes(),
                           " bytes: ", detail::reason_of(result),
-                          ". Name a folder on a larger disk, or offload less (ratio)."}),
+                          ". Name a folder on a larger disk, or offload less (a lower ratio, or "
+                          "fewer kinds)."}),
             SourceLocation::current(), -result);
     }
     // Room for the requests of a step and for those of the one before, each after a wait.
@@ -224,11 +225,9 @@ ZERO_COLD_INLINE void FileTier::write_now(std::size_t chunk, std::byte const* fr
 ZERO_COLD_INLINE void FileTier::fail(std::size_t chunk, std::string const& what, int code) const {
     std::string const name =
         _describe == nullptr ? detail::text({"chunk ", chunk}) : _describe(_context, chunk);
-    throw TierError(
-        detail::text({"zero: ", _owner, ": ", name, ", at byte ", _begin[chunk],
-                      " of its file in '", _path, "': ", what,
-                      ". The states are lost; load the last checkpoint into a new engine."}),
-        SourceLocation::current(), code);
+    throw TierError(detail::text({"zero: ", _owner, ": ", name, ", at byte ", _begin[chunk],
+                                  " of its file in '", _path, "': ", what, ". ", _last_sentence}),
+                    SourceLocation::current(), code);
 }
 
 } // namespace ZERO_NAMESPACE

@@ -55,7 +55,7 @@ void Engine<Config>::for_each_full_parameter(Visitor&& visit) {
 template <class Config>
 template <class Visitor>
 void Engine<Config>::visit_full(char const* call, Visitor&& visit) {
-    _protocol.require_idle(call);
+    _protocol.require_idle_to_read(call);
     if constexpr (!detail::compares_calls<Communicator>) {
         if (context({}).row.shards_parameters()) { // otherwise one rank may visit alone
             compare_call(call);
@@ -96,6 +96,7 @@ void Engine<Config>::wait_for_weights() {
 /// Waits until the host may read and write what this rank owns.
 template <class Config>
 void Engine<Config>::wait_for_owned_slices() {
+    _protocol.require_states_here("access to states");
     _parameters.wait_for_readers();
     Backend::synchronise(Backend::record(_queue));
     require_finished_collectives();

@@ -59,8 +59,8 @@ template <class Config>
                                                     Options const& options, LayoutMaker make_layout)
     : _number(number), _communicator(&communicator),
       _rank(static_cast<std::size_t>(communicator.rank())), _options(options),
-      _memory(options.memory != nullptr ? options.memory : &Backend::default_memory()),
-      _make_layout(make_layout),
+      _blocks(options.memory != nullptr ? *options.memory : Backend::default_memory()),
+      _memory(&_blocks), _make_layout(make_layout),
       _layout(make_layout(number, static_cast<std::size_t>(communicator.size()), parameters,
                           options, {})),
       _ready_order(_layout.units(), options.rebuild_buckets != nullptr), _protocol(_layout, _rank),
@@ -124,6 +124,7 @@ template <class Config>
             detail::text({_protocol.rank_text(), " destroyed its engine inside a step"}),
             std::uncaught_exceptions() > 0);
     }
+    _protocol.park(nullptr); // its threads use the engine's memory
     // Commands on the compute queue use weights and gradients of the engine.
     detail::drain<Backend>(_compute, _before_capture);
     if constexpr (Config::Offload::is_any) { // writes read the decision

@@ -85,7 +85,7 @@ auto Engine<Config>::micro_steps(std::size_t count) -> MicroSteps<Engine> {
 
 template <class Config>
 auto Engine<Config>::acquire(std::size_t unit, std::optional<Queue> reader) -> Weights<Engine> {
-    _protocol.require_alive();
+    _protocol.require_may_acquire();
     _protocol.require_unit(unit);
     Queue const queue = usable(reader);
     require_healthy();

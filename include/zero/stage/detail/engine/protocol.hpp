@@ -8,12 +8,29 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
+
+/// @brief The states that `offload_states` moved out of an engine's memory, as `Protocol` asks for
+/// them.
+class ParkedStates {
+public:
+    ParkedStates() = default;
+    ParkedStates(ParkedStates const&) = delete;
+    ParkedStates& operator=(ParkedStates const&) = delete;
+    virtual ~ParkedStates() = default;
+
+    /// @brief Waits for a reload that was begun.
+    /// @param is_reader whether the call uses parameters only
+    /// @throws OutOfOrder if something that the call uses is not in memory
+    virtual void require_here(char const* call, bool is_reader) = 0;
+};
 
 /// @brief Tracks the phase of an engine in its call protocol and makes every check that needs no
 /// data.
@@ -24,7 +41,9 @@ namespace ZERO_NAMESPACE::detail {
 /// the message.
 class Protocol {
 public:
-    enum class Phase { idle, in_step, in_micro_step, broken };
+    /// In the order of what they forbid: from `broken` on parameters cannot be read. Between two
+    /// steps `states_away` and `parameters_away` replace `idle`.
+    enum class Phase { idle, in_step, in_micro_step, states_away, broken, parameters_away };
 
     Protocol(FlatLayout const& layout, std::size_t rank)
         : _layout(&layout), _rank(rank), _held(layout.units()) {}
@@ -69,6 +88,12 @@ public:
     void require_alive() const;
 
     void require_idle(char const* call) const;
+
+    /// @brief The same for a call that uses parameters only.
+    void require_idle_to_read(char const* call) const;
+
+    /// @brief Requires that parameters can be read, in a step or between two.
+    void require_may_acquire() const;
     void require_step(char const* call) const;
     void require_micro_step(char const* call) const;
 
@@ -102,6 +127,33 @@ public:
     /// @brief Number of open weight handles and gathers for writing.
     [[nodiscard]] std::size_t handles() const noexcept { return _handles; }
     void require_nothing_held(char const* call) const;
+    /// @}
+
+    /// @name States that were moved out of memory
+    /// @{
+
+    /// @brief Keeps the states that are away; null ends them.
+    void park(std::unique_ptr<ParkedStates> states) noexcept { _parked = std::move(states); }
+    [[nodiscard]] ParkedStates* parked() const noexcept { return _parked.get(); }
+
+    /// @brief Sets the phase between two steps. A broken engine stays so.
+    void set_away(bool is_any, bool are_parameters) noexcept {
+        if (_phase != Phase::broken) {
+            _phase = are_parameters ? Phase::parameters_away
+                     : is_any       ? Phase::states_away
+                                    : Phase::idle;
+        }
+    }
+
+    /// @brief Requires that all states are in memory. Allowed in a broken engine.
+    void require_states_here(char const* call) const {
+        if (_parked != nullptr) {
+            _parked->require_here(call, false);
+        }
+    }
+
+    /// @brief Requires that no step is open, whether or not states are away.
+    void require_between_steps(char const* call) const;
     /// @}
 
     /// @name Parameters gathered for writing
@@ -166,6 +218,7 @@ public:
     void require_all_used(std::span<std::uint64_t const> first_unused) const;
 
 private:
+    static constexpr char const* inside_step = " inside a step; call step() or cancel_step() first";
     static constexpr char const* left_early =
         " inside a micro-step; call end_micro_step() first (a loop over micro_steps(n) ends its "
         "last micro-step only when it runs to its end)";
@@ -180,6 +233,10 @@ private:
 
     void require(bool holds, char const* call, char const* why) const;
 
+    /// Returns whether the engine is between two steps with what the call uses in memory, if states
+    /// were away. @throws OutOfOrder
+    [[nodiscard, gnu::cold]] bool has_states_back(char const* call, bool is_reader) const;
+
     FlatLayout const* _layout;
     std::size_t _rank;
     Phase _phase = Phase::idle;
@@ -191,6 +248,7 @@ private:
     std::vector<std::size_t> _held;    ///< per unit: handles of its weights
     std::size_t _handles = 0;          ///< handles of weights, and gathers for writing
     std::vector<std::size_t> _written; ///< parameters gathered for writing
+    std::unique_ptr<ParkedStates> _parked;
 };
 
 } // namespace ZERO_NAMESPACE::detail

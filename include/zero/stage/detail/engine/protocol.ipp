@@ -30,7 +30,30 @@ ZERO_INLINE void Protocol::require_alive() const {
 }
 
 ZERO_INLINE void Protocol::require_idle(char const* call) const {
-    require(_phase == Phase::idle, call, " inside a step; call step() or cancel_step() first");
+    require(_phase == Phase::idle || has_states_back(call, false), call, inside_step);
+}
+
+ZERO_INLINE void Protocol::require_idle_to_read(char const* call) const {
+    require(_phase == Phase::idle || has_states_back(call, true), call, inside_step);
+}
+
+ZERO_INLINE void Protocol::require_may_acquire() const {
+    if (_phase >= Phase::broken && !has_states_back("acquire()", true)) {
+        require_alive();
+    }
+}
+
+ZERO_COLD_INLINE void Protocol::require_between_steps(char const* call) const {
+    bool const is_away = _phase == Phase::states_away || _phase == Phase::parameters_away;
+    require(_phase == Phase::idle || is_away, call, inside_step);
+}
+
+ZERO_COLD_INLINE bool Protocol::has_states_back(char const* call, bool is_reader) const {
+    if (_phase != Phase::states_away && _phase != Phase::parameters_away) {
+        return false;
+    }
+    _parked->require_here(call, is_reader);
+    return true;
 }
 
 ZERO_INLINE void Protocol::require_step(char const* call) const {

@@ -11,6 +11,7 @@
 #include "../common/engine_config.hpp"
 #include "../common/engine_context.hpp"
 #include "../common/gather_on_host.hpp"
+#include "../memory/engine_memory.hpp"
 #include "../parameters/parameter_store.hpp"
 #include "add_held_states.hpp"
 #include "state_table.hpp"
@@ -79,6 +80,12 @@ public:
     [[nodiscard]] StepControl<Config>& control() const noexcept { return _engine->_control; }
     [[nodiscard]] bool reduces_once() const noexcept { return _engine->_gradients.reduces_once(); }
     [[nodiscard]] StageOptions<Config> const& options() const noexcept { return _engine->_options; }
+
+    /// @brief Returns the memory of this engine, which lists what `offload_states` can move.
+    [[nodiscard]] EngineMemory& engine_memory() const noexcept { return _engine->_blocks; }
+
+    /// @brief Returns the protocol, for the states that are away.
+    [[nodiscard]] Protocol& parking() const noexcept { return _engine->_protocol; }
 
     /// @brief Returns the parameters of every type, then their master weights and states. Every
     /// rank gets the same arrays.
@@ -168,6 +175,24 @@ public:
             _engine->_parameters.drop_prefetched();
             wait_for_collectives(*_engine->_communicator, _engine->_queue);
         });
+    }
+
+    /// @brief Waits until no command uses memory of this engine. Between two steps.
+    void wait_for_all() const {
+        guard([&] {
+            _engine->_parameters.wait_for_readers();
+            _engine->_parameters.wait_for_leases();
+            Backend::synchronise(Backend::record(_engine->_compute));
+            wait_for_collectives(*_engine->_communicator, _engine->_queue);
+        });
+    }
+
+    /// @brief Returns whether some states lie in a tier.
+    [[nodiscard]] bool has_tier_bytes() const { return _engine->memory_plan().tier_bytes != 0; }
+
+    /// @brief Returns whether the caller registered memory for a gradient.
+    [[nodiscard]] bool has_callers_gradient(std::size_t parameter) const {
+        return _engine->registered_memory(parameter).gradient != nullptr;
     }
 
     /// @brief Rounds copied master weights to the parameters and makes them readable on every rank.

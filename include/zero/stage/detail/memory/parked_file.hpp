@@ -1,0 +1,274 @@
+#pragma once
+
+#include "../../../core/buffer.hpp"
+#include "../../../core/detail/light_std.hpp"
+#include "../../../core/detail/namespace.hpp"
+#include "../../../core/detail/text.hpp"
+#include "../../../core/detail/throw_error.hpp"
+#include "../../../core/memory_resource.hpp"
+#include "../../../host/queue.hpp"
+#include "../../../host/threaded_queue.hpp"
+#include "../../../tier/file_tier.hpp"
+#include "../../../tier/tier_error.hpp"
+#include "engine_memory.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Owns what one call of `offload_states` moved to a file: the file, and a thread that moves
+/// blocks there and back, through staging memory that exists only meanwhile.
+///
+/// The memory of blocks is given back when all of them are written, so a failed write loses
+/// nothing. `finish` gives the caller's thread what the other thread found.
+class ParkedFile {
+public:
+    /// @param memory must outlive this object; its blocks must stay while it has kinds
+    /// @param kinds the blocks of these kinds that have memory are moved
+    /// @throws InvalidArgument, TierError, std::bad_alloc; nothing was changed
+    [[gnu::cold]] ParkedFile(EngineMemory& memory, KindSet kinds, FileTierOptions const& options,
+                             std::string const& owner)
+        : _memory(&memory), _owner(owner), _kinds(kinds),
+          _chunks(chunks_of(memory, kinds, options.chunk_bytes)),
+          _tier(options, sizes_of(_chunks), owner, memory.resource()),
+          _worker(4, memory.resource()) {
+        _tier.describe_by(
+            [](void const* context, std::size_t index) {
+                Chunk const& chunk = static_cast<ParkedFile const*>(context)->_chunks[index];
+                return text({name_of(chunk.kind), ", bytes ", chunk.offset, " to ",
+                             chunk.offset + chunk.bytes, " of a buffer"});
+            },
+            this);
+    }
+
+    ParkedFile(ParkedFile const&) = delete;
+    ParkedFile& operator=(ParkedFile const&) = delete;
+
+    /// @brief Ends what is under way before its end. Values in the file are lost.
+    ~ParkedFile() {
+        _is_ended = true;
+        _done.synchronise();
+    }
+
+    /// @brief Returns the kinds that the engine may not use.
+    [[nodiscard]] KindSet kinds() const noexcept { return _kinds; }
+
+    /// @brief Returns the kinds whose values are in the file only. Does not wait.
+    [[nodiscard]] KindSet in_file() const noexcept {
+        bool const is_done = _done.is_complete() && _failure == nullptr;
+        return _is_writing && !is_done ? KindSet() : is_done ? _kinds - _returning : _kinds;
+    }
+
+    /// @brief Returns the kinds that are on their way back.
+    [[nodiscard]] KindSet returning() const noexcept { return _returning; }
+
+    /// @brief Begins to move the blocks to the file. The engine must not use them.
+    /// @throws std::bad_alloc; nothing was changed
+    [[gnu::cold]] void begin_write() {
+        _tier.end_messages_by("Nothing is lost: all states are in memory, as before.");
+        _is_writing = true;
+        begin([this] { write_all(); });
+    }
+
+    /// @brief Begins to move the blocks of some kinds back, after `finish`.
+    /// @throws std::bad_alloc; nothing was changed
+    [[gnu::cold]] void begin_read(KindSet kinds) {
+        _tier.end_messages_by("The states are lost; load the last checkpoint into a new engine.");
+        std::vector<std::size_t> taken;
+        try {
+            for_blocks(kinds, [&](std::size_t block) {
+                _memory->take_again(block);
+                taken.push_back(block);
+            });
+            _returning = kinds & _kinds;
+            begin([this] { read_all(); });
+        } catch (...) { // their values are in the file
+            for (std::size_t const block : taken) {
+                (void)_memory->give_back(block);
+            }
+            _returning = {};
+            throw;
+        }
+    }
+
+    /// @brief Waits for what is under way, and throws its failure. After a failed write all blocks
+    /// are in memory with their values, and no kind is left; after a failed read they are lost, and
+    /// their kinds stay.
+    [[gnu::cold]] void finish() {
+        _done.synchronise();
+        _staging = {};
+        KindSet const returned = std::exchange(_returning, KindSet());
+        std::exception_ptr const failure = std::exchange(_failure, nullptr);
+        if (std::exchange(_is_writing, false) && failure != nullptr) {
+            if (_is_written) { // some memory could not be given back; the rest returns
+                begin_read(_kinds);
+                finish();
+            }
+            _kinds = {};
+        }
+        if (failure != nullptr) {
+            std::rethrow_exception(failure);
+        }
+        _kinds = _kinds - returned;
+    }
+
+private:
+    /// A part of a block, which moves as one request.
+    struct Chunk {
+        std::size_t block;
+        std::size_t offset;
+        std::size_t bytes;
+        BufferKind kind;
+    };
+
+    /// Staging memory of one chunk at a time.
+    struct Slot {
+        std::byte* memory = nullptr;
+        host::Event done{};
+    };
+
+    static std::vector<Chunk> chunks_of(EngineMemory const& memory, KindSet kinds,
+                                        std::uint64_t chunk_bytes) {
+        std::vector<Chunk> chunks;
+        auto const& blocks = memory.blocks();
+        for (std::size_t block = 0; block < blocks.size(); ++block) {
+            for (std::size_t at = 0; kinds.has(blocks[block].kind) && !blocks[block].is_away
+                                     && at < blocks[block].bytes;) {
+                auto const most = static_cast<std::size_t>(chunk_bytes);
+                std::size_t const bytes = smaller(most, blocks[block].bytes - at);
+                chunks.push_back({block, at, bytes, blocks[block].kind});
+                at += bytes;
+            }
+        }
+        return chunks;
+    }
+
+    static std::vector<std::uint64_t> sizes_of(std::vector<Chunk> const& chunks) {
+        std::vector<std::uint64_t> sizes;
+        for (Chunk const& chunk : chunks) {
+            sizes.push_back(chunk.bytes);
+        }
+        return sizes;
+    }
+
+    /// Calls `visit(block)` for the blocks of some kinds that are in the file.
+    template <class Visit>
+    void for_blocks(KindSet kinds, Visit const& visit) const {
+        for (Chunk const& chunk : _chunks) {
+            if (chunk.offset == 0 && (kinds & _kinds).has(chunk.kind)) {
+                visit(chunk.block);
+            }
+        }
+    }
+
+    template <class Move>
+    void begin(Move const& move) {
+        std::size_t largest = 0;
+        for (std::size_t chunk = 0; chunk < _chunks.size(); ++chunk) {
+            largest = larger(largest, _tier.staging_bytes(chunk));
+        }
+        std::size_t const aligned = _tier.alignment();
+        std::size_t const slots = smaller(_slots.size(), _chunks.size());
+        _staging =
+            Buffer<std::byte>(_memory->resource(), slots * largest + aligned, BufferKind::staging);
+        auto const address = reinterpret_cast<std::uintptr_t>(_staging.data());
+        std::size_t const gap = (aligned - address % aligned) % aligned;
+        for (std::size_t slot = 0; slot < slots; ++slot) {
+            _slots[slot] = {_staging.data() + gap + slot * largest, {}};
+        }
+        _worker.enqueue([this, move] {
+            try {
+                move();
+            } catch (...) {
+                _failure = std::current_exception();
+            }
+            for (Slot const& slot : _slots) { // no request outlives its staging memory
+                slot.done.synchronise();
+            }
+        });
+        _done = _worker.record();
+    }
+
+    void wait_for(Slot const& slot) const {
+        slot.done.synchronise();
+        _tier.rethrow_failure();
+    }
+
+    void write_all() {
+        for (std::size_t index = 0; index < _chunks.size() && !_is_ended; ++index) {
+            Slot& slot = _slots[index % _slots.size()];
+            wait_for(slot);
+            std::memcpy(slot.memory, address(_chunks[index]), _chunks[index].bytes);
+            slot.done = _tier.write(index, slot.memory);
+        }
+        for (Slot const& slot : _slots) {
+            wait_for(slot);
+        }
+        _is_written = !_is_ended;
+        for_blocks(_kinds, [&](std::size_t block) {
+            if (_is_written && !_memory->give_back(block)) {
+                throw_error<TierError>(
+                    {"zero: ", _owner, ": the system keeps the memory of ",
+                     name_of(_memory->blocks()[block].kind),
+                     "; memory that is locked (mlockall) cannot be given back. Nothing is lost: "
+                     "all states are in memory, as before."});
+            }
+        });
+    }
+
+    void read_all() {
+        std::array<Chunk const*, most_slots> held{};
+        std::size_t next = 0; // slot
+        auto const take = [&] {
+            if (held[next] != nullptr) {
+                wait_for(_slots[next]);
+                std::memcpy(address(*held[next]), _slots[next].memory, held[next]->bytes);
+            }
+            held[next] = nullptr;
+        };
+        for (std::size_t index = 0; index < _chunks.size() && !_is_ended; ++index) {
+            if (_returning.has(_chunks[index].kind)) {
+                take();
+                _slots[next].done = _tier.read(index, _slots[next].memory);
+                held[next] = &_chunks[index];
+                next = (next + 1) % _slots.size();
+            }
+        }
+        for (std::size_t slot = 0; slot < _slots.size(); ++slot) {
+            take();
+            next = (next + 1) % _slots.size();
+        }
+    }
+
+    [[nodiscard]] std::byte* address(Chunk const& chunk) const noexcept {
+        return static_cast<std::byte*>(_memory->blocks()[chunk.block].data) + chunk.offset;
+    }
+
+    static constexpr std::size_t most_slots = 2 * FileTier::queues;
+
+    EngineMemory* _memory;
+    std::string _owner;
+    KindSet _kinds;
+    KindSet _returning;
+    bool _is_writing = false;
+    std::vector<Chunk> _chunks;
+    std::atomic<bool> _is_ended{false};
+    bool _is_written = false;            ///< set by the worker: all blocks are in the file
+    std::exception_ptr _failure;         ///< set by the worker
+    std::array<Slot, most_slots> _slots; ///< used by the worker
+    Buffer<std::byte> _staging;
+    host::Event _done{};
+    FileTier _tier;
+    host::WaitingQueue _worker; ///< last: ends before what it uses
+};
+
+} // namespace ZERO_NAMESPACE::detail

@@ -1,0 +1,335 @@
+#pragma once
+
+/// @file
+/// @brief Moves the states of an engine out of memory between two steps, and back. It needs
+/// xxhash.h, which the CMake target `zero::tier` finds.
+
+#include "../core/detail/namespace.hpp"
+#include "../core/detail/text.hpp"
+#include "../core/detail/throw_error.hpp"
+#include "../core/error.hpp"
+#include "../core/memory_resource.hpp"
+#include "../core/set_by_name.hpp"
+#include "../tier/file_calls.hpp"
+#include "../tier/file_tier.hpp"
+#include "detail/common/engine_config.hpp"
+#include "detail/engine/protocol.hpp"
+#include "detail/memory/engine_memory.hpp"
+#include "detail/memory/parked_file.hpp"
+#include "detail/state/state_access.hpp"
+#include "engine.hpp"
+#include "stage_options.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief Options of `offload_states`.
+struct OffloadStatesOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
+    /// A folder that exists, on the disk that shall hold the states. Empty for that of
+    /// `StageOptions::offload`, where the stage has it.
+    std::filesystem::path path{};
+    bool blocking = true; ///< false returns before the memory is free; `where` says when it is
+    /// Bytes that move as one request. Up to four of them are in memory while states move.
+    std::uint64_t chunk_bytes = std::uint64_t{8} << 20U;
+    bool allow_page_cache = false; ///< as in `FileTierOptions`
+    FileCalls* calls = nullptr;    ///< replaces the calls of the system, for tests of failures
+};
+
+/// @brief Options of `reload_states`.
+struct ReloadStatesOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
+    std::vector<BufferKind> kinds{};           ///< those to move back; empty for all
+    bool blocking = true; ///< false returns at once; the next call that uses the states waits
+};
+
+/// @brief Where the engine's buffers of a kind are, as `where` returns it.
+enum class StatesPlace : std::uint8_t {
+    nowhere,        ///< the engine has none: the stage needs none, or they are the caller's memory
+    memory,         ///< all of them have memory
+    file,           ///< their values are in a file, and their memory was given back
+    memory_and_file ///< a part is in a file: an `Offload` with a ratio
+};
+
+} // namespace ZERO_NAMESPACE
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Moves states of an engine to files and back. Created by its first `offload_states`.
+template <class Config>
+class Parking final : public ParkedStates {
+public:
+    explicit Parking(Engine<Config>& engine) noexcept : _access(engine) {}
+
+    /// @brief Returns that of an engine, which it makes if there is none.
+    static Parking& of(Engine<Config>& engine) {
+        Protocol& protocol = StateAccess<Config>(engine).parking();
+        if (protocol.parked() == nullptr) {
+            protocol.park(std::make_unique<Parking>(engine));
+        }
+        return static_cast<Parking&>(*protocol.parked());
+    }
+
+    void offload(std::vector<BufferKind> const& named, OffloadStatesOptions const& options) {
+        Protocol& protocol = _access.parking();
+        protocol.require_between_steps("offload_states()");
+        protocol.require_nothing_held("offload_states()");
+        protocol.require_nothing_written("offload_states()");
+        for (BufferKind const kind : named) {
+            require_movable(kind);
+        }
+        finish(KindSet::movable());
+        KindSet kinds;
+        for (auto const& block : _access.engine_memory().blocks()) {
+            if (!block.is_away && (named.empty() || set_of(named).has(block.kind))) {
+                kinds.add(block.kind);
+            }
+        }
+        if (kinds.is_empty()) {
+            return;
+        }
+        if (!_access.engine_memory().resource().can_give_back_pages()) {
+            throw_error<InvalidArgument>(
+                {"zero: ", protocol.rank_text(),
+                 ": offload_states() needs a memory resource that can give back pages, and that of "
+                 "this engine cannot. Leave options.memory out on a host (HostMemoryResource can), "
+                 "or override can_give_back_pages(), give_back_pages() and take_pages_again() in "
+                 "your own."});
+        }
+        FileTierOptions file;
+        file.path = options.path;
+        if constexpr (requires { _access.options().offload.path; }) {
+            file.path = options.path.empty() ? _access.options().offload.path : options.path;
+        }
+        if (options.chunk_bytes == 0) {
+            throw_error<InvalidArgument>({"zero: ", protocol.rank_text(),
+                                          ": chunk_bytes of offload_states() is 0; it is the size "
+                                          "of a request, usually 8 MiB."});
+        }
+        file.chunk_bytes = options.chunk_bytes;
+        file.allow_page_cache = options.allow_page_cache;
+        file.calls = options.calls;
+        auto parked = std::make_unique<ParkedFile>(_access.engine_memory(), kinds, file,
+                                                   protocol.rank_text() + ": offload_states()");
+        _files.reserve(_files.size() + 1);
+        _access.wait_for_all();
+        parked->begin_write();
+        _files.push_back(std::move(parked));
+        set_phase();
+        if (options.blocking) {
+            finish(kinds);
+        }
+    }
+
+    void reload(ReloadStatesOptions const& options) {
+        if (_is_lost) {
+            _access.protocol().require_alive();
+        }
+        for (BufferKind const kind : options.kinds) {
+            require_movable(kind);
+        }
+        KindSet const kinds = options.kinds.empty() ? KindSet::movable() : set_of(options.kinds);
+        finish(kinds);
+        for (auto const& file : _files) {
+            if (!(file->kinds() & kinds).is_empty()) {
+                file->begin_read(kinds);
+            }
+        }
+        if (options.blocking) {
+            finish(kinds);
+        }
+    }
+
+    [[nodiscard]] StatesPlace place(BufferKind kind) const {
+        bool in_memory = false;
+        bool in_file = false;
+        if constexpr (Config::Offload::is_any) {
+            in_file = Config::Offload::offloads(kind) && _access.has_tier_bytes();
+        }
+        KindSet moved;
+        for (auto const& file : _files) {
+            moved = moved | file->in_file();
+        }
+        for (auto const& block : _access.engine_memory().blocks()) {
+            if (block.kind == kind) {
+                (moved.has(kind) ? in_file : in_memory) = true;
+            }
+        }
+        return in_memory && in_file ? StatesPlace::memory_and_file
+               : in_file            ? StatesPlace::file
+               : in_memory          ? StatesPlace::memory
+                                    : StatesPlace::nowhere;
+    }
+
+    void require_here(char const* call, bool is_reader) override {
+        KindSet const used = is_reader ? read_kinds() : KindSet::movable();
+        for (auto const& file : _files) {
+            if (!_is_lost && !(file->returning() & used).is_empty()) {
+                finish(used);
+                break;
+            }
+        }
+        KindSet const missing = away() & used;
+        if (missing.is_empty()) {
+            return;
+        }
+        std::string names;
+        for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
+            if (missing.has(static_cast<BufferKind>(kind))) {
+                names += text({names.empty() ? "" : ", ", name_of(static_cast<BufferKind>(kind))});
+            }
+        }
+        if (_is_lost) {
+            throw_error<BrokenEngine>(
+                {"zero: ", call, ": ", names, " could not be reloaded and are lost (",
+                 _access.protocol().rank_text(), "); load the last checkpoint into a new engine."});
+        }
+        throw_error<OutOfOrder>({"zero: ", call, " while ", names, " are out of memory (",
+                                 _access.protocol().rank_text(),
+                                 "); call reload_states(engine) first."});
+    }
+
+private:
+    /// What a call uses that only reads parameters.
+    static KindSet read_kinds() noexcept {
+        return set_of({BufferKind::parameters, BufferKind::parameter_leases});
+    }
+
+    static KindSet set_of(std::vector<BufferKind> const& kinds) {
+        KindSet set;
+        for (BufferKind const kind : kinds) {
+            set.add(kind);
+        }
+        return set;
+    }
+
+    [[nodiscard]] KindSet away() const noexcept {
+        KindSet kinds;
+        for (auto const& file : _files) {
+            kinds = kinds | file->kinds();
+        }
+        return kinds;
+    }
+
+    void set_phase() noexcept {
+        KindSet const kinds = away();
+        _access.parking().set_away(!kinds.is_empty(), !(kinds & read_kinds()).is_empty());
+    }
+
+    /// Waits for what is under way in files that have some of these kinds. Files without kinds end.
+    void finish(KindSet kinds) {
+        for (std::size_t index = 0; index < _files.size();) {
+            ParkedFile& file = *_files[index];
+            if ((file.kinds() & kinds).is_empty()) {
+                ++index;
+                continue;
+            }
+            try {
+                file.finish();
+            } catch (...) {
+                if (file.kinds().is_empty()) { // all are in memory
+                    remove(index);
+                    throw;
+                }
+                _is_lost = true;
+                _access.guard([] { throw; });
+            }
+            index += file.kinds().is_empty() ? 0 : 1;
+            if (file.kinds().is_empty()) {
+                remove(index);
+            }
+        }
+        set_phase();
+    }
+
+    void remove(std::size_t index) {
+        _files.erase(_files.begin() + static_cast<std::ptrdiff_t>(index));
+        set_phase();
+    }
+
+    void require_movable(BufferKind kind) const {
+        std::string const who = _access.protocol().rank_text();
+        if (!KindSet::movable().has(kind)) {
+            throw_error<InvalidArgument>(
+                {"zero: ", who, ": ", name_of(kind),
+                 " cannot be offloaded; name parameters, gradients, master_weights, "
+                 "optimizer_state, gradient_leases or parameter_leases of BufferKind."});
+        }
+        bool is_callers =
+            kind == BufferKind::parameters && _access.options().storage != Storage::owned;
+        for (std::size_t parameter = 0;
+             kind == BufferKind::gradients && parameter < _access.layout().parameters().size();
+             ++parameter) {
+            is_callers = is_callers || _access.has_callers_gradient(parameter);
+        }
+        for (auto const& block : _access.engine_memory().blocks()) {
+            is_callers = is_callers && block.kind != kind;
+        }
+        if (is_callers) {
+            throw_error<InvalidArgument>({"zero: ", who, ": ", name_of(kind),
+                                          " of this engine are memory of the caller, which it does "
+                                          "not offload; leave that kind out."});
+        }
+    }
+
+    StateAccess<Config> _access;
+    std::vector<std::unique_ptr<ParkedFile>> _files;
+    bool _is_lost = false; ///< a file could not be read, which broke the engine
+};
+
+} // namespace ZERO_NAMESPACE::detail
+
+namespace ZERO_NAMESPACE {
+
+/// @brief Moves buffers of an engine to a file, gives back their memory, and keeps their addresses.
+/// Between two steps, with no handle held. Not collective: each rank calls it for itself.
+///
+/// Until `reload_states` calls that use what is away throw OutOfOrder. `acquire` and
+/// `for_each_full_parameter` use parameters and parameter leases only. The file has no name and
+/// ends with the reload. Staging memory of four chunks is used while states move. Waits for all
+/// commands of the engine, and then, unless `blocking` is false, until the memory is free.
+///
+/// A failure leaves the engine as it was, with all states in memory. Without `blocking` the next
+/// `reload_states` or `offload_states` throws it.
+/// @param kinds of parameters, gradients, master_weights, optimizer_state, gradient_leases and
+/// parameter_leases; empty for all of them. Kinds that are away, or of which the engine has no
+/// buffer, are left out.
+/// @throws InvalidArgument for another kind, for one that is the caller's memory, for a memory
+/// resource that cannot give back pages, and for a folder that cannot be used; TierError if the
+/// disk is full or fails; OutOfOrder; std::bad_alloc
+template <class Stage>
+void offload_states(Stage& engine, std::vector<BufferKind> const& kinds,
+                    OffloadStatesOptions const& options) {
+    detail::Parking<detail::config_of_t<Stage>>::of(engine).offload(kinds, options);
+}
+
+/// @brief The same for all kinds.
+template <class Stage>
+void offload_states(Stage& engine, OffloadStatesOptions const& options) {
+    offload_states(engine, {}, options);
+}
+
+/// @brief Takes memory under the same addresses and reads what `offload_states` moved, bit for bit.
+/// A no-op for kinds that are in memory. Not collective.
+/// @throws TierError if the file cannot be read, or is not what was written: the engine is broken
+/// then, and the other ranks get Aborted; std::bad_alloc, and nothing was lost; BrokenEngine
+template <class Stage>
+void reload_states(Stage& engine, ReloadStatesOptions const& options = {}) {
+    detail::Parking<detail::config_of_t<Stage>>::of(engine).reload(options);
+}
+
+/// @brief Returns where the engine's buffers of a kind are. Does not wait: while states move,
+/// `memory` until all of a call have left it, and `file` until all are back.
+template <class Stage>
+[[nodiscard]] StatesPlace where(Stage& engine, BufferKind kind) {
+    return detail::Parking<detail::config_of_t<Stage>>::of(engine).place(kind);
+}
+
+} // namespace ZERO_NAMESPACE

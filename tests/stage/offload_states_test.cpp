@@ -1,0 +1,294 @@
+// The states of an engine leave memory between two steps and come back, and no bit of a result
+// depends on it.
+
+#include "support/catch.hpp"
+#include "support/stages.hpp"
+
+#include "parked_model.hpp"
+
+#include <zero/core/host_memory_resource.hpp>
+#include <zero/layout/balanced_partitioner.hpp>
+#include <zero/stage/offload_states.hpp>
+#include <zero/stage/training_state.hpp>
+#include <zero/zero.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace zero::test::offload_states_test {
+
+namespace {
+
+using namespace parked_model;
+
+/// Trains, parks between steps as `seed` says (0: never), and returns the state after each step.
+template <class Stage>
+std::vector<Bits> history(int world, std::uint64_t seed, typename Stage::Options options) {
+    using T = typename Stage::ParameterType;
+    using G = typename Stage::GradientType;
+    TemporaryFolder const folder;
+    DelayedFiles files(seed, 4);
+    options.groups = {{}, {.learning_rate_factor = 0.5}};
+    if constexpr (requires { options.offload.path; }) {
+        options.offload = {
+            .path = folder.path(), .chunk_bytes = 2500, .ratio = 0.4, .calls = &files};
+    }
+    auto const ranks = on_ranks<std::vector<Bits>>(world, [&](LoopbackCommunicator& communicator) {
+        auto const rank = static_cast<std::uint64_t>(communicator.rank());
+        HostMemoryResource memory;
+        auto own = options;
+        own.memory = &memory;
+        Stage engine(communicator, registration<T, G>(layers()), own);
+        std::mt19937_64 random(seed + rank); // not collective: each rank does something else
+        std::vector<Bits> seen;
+        auto const some = [&] {
+            Kinds kinds;
+            for (BufferKind const kind : all_kinds) {
+                if (random() % 2 == 0) {
+                    kinds.push_back(kind);
+                }
+            }
+            return kinds; // none: all
+        };
+        auto const park = [&] {
+            for (std::uint64_t turn = seed == 0 ? 0 : 1 + random() % 2; turn > 0; --turn) {
+                for (std::uint64_t call = 1 + random() % 3; call > 0; --call) {
+                    offload_states(engine, some(),
+                                   {.path = folder.path(),
+                                    .blocking = random() % 2 == 0,
+                                    .chunk_bytes = 1000 + random() % 20'000,
+                                    .calls = &files});
+                }
+                if (random() % 2 == 0) {
+                    reload_states(engine, {.kinds = some(), .blocking = random() % 2 == 0});
+                }
+                reload_states(engine, {.blocking = random() % 2 == 0});
+            }
+        };
+        park();
+        for (std::uint64_t step = 0; step < 6; ++step) {
+            bool const overflows = step == 2;
+            engine.begin_step();
+            float const scale = engine.loss_scale();
+            for (auto const micro_step : engine.micro_steps(2)) {
+                run_micro_step(engine, rank, step, micro_step,
+                               overflows ? std::numeric_limits<float>::infinity() : scale, 3);
+            }
+            auto const ticket = engine.step(0.01);
+            park(); // while the step is under way
+            if (step % 2 == 1) {
+                seen.push_back(state_of(engine));
+            }
+            seen.push_back({ticket.report().is_skipped == overflows ? 1U : 0U});
+        }
+        return seen;
+    });
+    return ranks[0];
+}
+
+template <class Stage>
+void compare(char const* name, typename Stage::Options const& options = {}) {
+    INFO(name);
+    for (int const world : {1, 3}) {
+        auto const expected = history<Stage>(world, 0, options);
+        for (Bits const& bits : expected) { // the third step was skipped, and no other
+            CHECK((bits.size() > 1 || bits == Bits{1}));
+        }
+        for (std::uint64_t const seed : {11U, 12U}) {
+            INFO("W = " << world << ", seed " << seed);
+            CHECK((history<Stage>(world, seed, options) == expected)); // too long to print
+        }
+    }
+}
+
+} // namespace
+
+TEST_CASE("Rollout and training alternate: in a rollout the engine has no memory, and training "
+          "goes on with the same bits") {
+    struct Seen {
+        std::vector<std::vector<std::vector<float>>> parameters;
+        std::size_t before = 0, within = 0, staging = 0, after = 0;
+    };
+    auto const train = [&](bool parks) {
+        TemporaryFolder const folder;
+        return on_ranks<Seen>(2, [&](LoopbackCommunicator& communicator) {
+            auto const rank = static_cast<std::uint64_t>(communicator.rank());
+            HostMemoryResource memory;
+            Half engine(communicator,
+                        registration<bfloat16>({{"a", 150'000, {0}}, {"b", 250'001, {1}}}),
+                        {.memory = &memory});
+            Seen seen;
+            for (std::uint64_t turn = 0; turn < 3; ++turn) {
+                seen.parameters.push_back(full_parameters(engine)); // for the model that generates
+                seen.before = resident(memory);
+                if (parks) {
+                    offload_states(engine, {.path = folder.path(), .allow_page_cache = true});
+                    seen.within = resident(memory); // here the model generates
+                    seen.staging = memory.resident_bytes(BufferKind::staging);
+                    reload_states(engine);
+                }
+                seen.after = resident(memory);
+                (void)run_step(engine, rank, turn);
+            }
+            seen.parameters.push_back(full_parameters(engine));
+            return seen;
+        });
+    };
+    auto const expected = train(false);
+    auto const parked = train(true);
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+        CHECK(parked[rank].parameters == expected[rank].parameters);
+        CHECK(parked[rank].before == expected[rank].before);
+        CHECK(parked[rank].within < std::size_t{12} * 2 * 4096); // two edges of each buffer
+        CHECK(parked[rank].staging == 0);
+        CHECK(parked[rank].after == parked[rank].before);
+    }
+}
+
+TEST_CASE("Each kind alone gives back its memory and nothing else, keeps its addresses, and is "
+          "where it is said to be") {
+    in_every_stage([&]<int N>() {
+        auto const outcomes = run_and_observe(1, [&](LoopbackCommunicator& communicator) {
+            TemporaryFolder const folder;
+            HostMemoryResource memory;
+            ZeroStage<N, Parameters<bfloat16>> engine(
+                communicator, registration<bfloat16>({{"a", 40'000, {0}}, {"b", 60'000, {1}}}),
+                {.memory = &memory});
+            auto const slices = [&] {
+                std::vector<void const*> addresses;
+                engine.for_each_owned_slice(
+                    [&](auto const& slice) { addresses.push_back(slice.values.data()); });
+                return addresses;
+            };
+            auto const addresses = slices();
+            for (BufferKind const kind : all_kinds) {
+                INFO(name_of(kind));
+                std::size_t const others = resident(memory) - memory.resident_bytes(kind);
+                std::size_t const own = memory.resident_bytes(kind);
+                auto const here = own != 0 ? StatesPlace::memory : StatesPlace::nowhere;
+                auto const away = own != 0 ? StatesPlace::file : StatesPlace::nowhere;
+                CHECK(where(engine, kind) == here);
+                offload_states(engine, {kind}, {.path = folder.path(), .allow_page_cache = true});
+                CHECK(where(engine, kind) == away);
+                CHECK(memory.resident_bytes(kind) <= std::size_t{3} * 2 * 4096);
+                CHECK((own == 0 || memory.resident_bytes(kind) < own / 2));
+                CHECK(memory.allocated_bytes(kind) == own);
+                CHECK(resident(memory) - memory.resident_bytes(kind) == others);
+                reload_states(engine);
+                CHECK(where(engine, kind) == here);
+                CHECK(memory.resident_bytes(kind) == own);
+            }
+            CHECK(slices() == addresses);
+        });
+        CHECK(outcomes.ranks[0].message.empty());
+    });
+}
+
+TEST_CASE("Any kinds in any order, twice in a row, before the first step and after a skipped one, "
+          "change no bit") {
+    using Scaled = Parameters<bfloat16>;
+    in_every_stage([&]<int N>() {
+        compare<ZeroStage<N, Scaled, DynamicLossScaler>>("copied masters");
+        compare<
+            ZeroStage<N, Scaled, DynamicLossScaler, SplitMasterWeights, BlockScaledState<float16>>>(
+            "split masters, scaled states");
+    });
+    compare<ZeroStage<3, DynamicLossScaler, Lamb, BalancedPartitioner>>("float, whole tensors");
+    compare<ZeroStage<1, Scaled, DynamicLossScaler,
+                      Offload<To<FileTier, BufferKind::optimizer_state>>>>("states in files");
+}
+
+TEST_CASE("While states are away a call that uses them says what to do, parameters are readable, "
+          "and the engine goes on") {
+    auto const outcome = with_one_rank([](Alone& alone) {
+        auto& engine = alone.engine;
+        TrainingState state(engine);
+        offload_states(engine, update_kinds, alone.options());
+        auto const values = full_parameters(engine);
+        {
+            auto const weights = engine.acquire(0);
+            CHECK(weights[0].size() == 9'000);
+        }
+        engine.set_learning_rate(0, 1.0);
+        auto const refused = [](auto const& call) {
+            auto const found = outcome_of(call);
+            CHECK(found.type == "OutOfOrder");
+            CHECK_THAT(found.message, contains_text("master weights, optimizer state are out of "
+                                                    "memory (rank 0); call reload_states(engine)"));
+        };
+        refused([&] { engine.begin_step(); });
+        refused([&] { engine.for_each_owned_slice([](auto const&) {}); });
+        refused([&] { engine.parameters_changed(); });
+        refused([&] { (void)state.local_optimizer_state(0, "exp_avg"); });
+        refused([&] { (void)state.full_fp32_parameter(0); });
+        refused([&] { state.publish_master_weights(); });
+        offload_states(engine, {BufferKind::parameters}, alone.options());
+        for (auto const& found : {outcome_of([&] { (void)engine.acquire(0); }), outcome_of([&] {
+                                      engine.for_each_full_parameter([](auto, auto) {});
+                                  })}) {
+            CHECK(found.type == "OutOfOrder");
+            CHECK_THAT(found.message, contains_text(" while parameters are out of memory"));
+        }
+        engine.set_learning_rate(0, 1.0);
+        reload_states(engine, {.kinds = {BufferKind::parameters}, .blocking = false});
+        CHECK(full_parameters(engine) == values); // waits
+        refused([&] { engine.begin_step(); });
+        reload_states(engine, {.blocking = false}); // the next step waits
+    });
+    CHECK(outcome.message.empty());
+}
+
+TEST_CASE("Offloading is refused in a step, with a handle, for other kinds, memory of the caller, "
+          "and memory that cannot be given back") {
+    auto const outcome = with_one_rank([](Alone& alone) {
+        auto& engine = alone.engine;
+        auto const refused = [&](auto const& call, char const* type, char const* text) {
+            auto const found = outcome_of(call);
+            CHECK(found.type == type);
+            CHECK_THAT(found.message, contains_text("rank 0"));
+            CHECK_THAT(found.message, contains_text(text));
+        };
+        auto const all = [&] { offload_states(engine, alone.options()); };
+        {
+            auto const held = engine.acquire(0);
+            refused(all, "OutOfOrder", "release all handles first");
+        }
+        engine.begin_step();
+        refused(all, "OutOfOrder", "inside a step; call step() or cancel_step() first");
+        engine.cancel_step();
+        refused([&] { offload_states(engine, {BufferKind::wire}, alone.options()); },
+                "InvalidArgument", "wire cannot be offloaded; name parameters, gradients");
+        alone.memory.can = false;
+        refused(all, "InvalidArgument", "Leave options.memory out on a host");
+        alone.memory.can = true;
+        auto wrong = alone.options();
+        wrong.chunk_bytes = 0;
+        refused([&] { offload_states(engine, wrong); }, "InvalidArgument", "chunk_bytes of");
+        refused([&] { offload_states(engine, {.path = "no/folder"}); }, "InvalidArgument",
+                "'no/folder', which is not a folder");
+        CHECK(alone.files.created == 0);
+    });
+    CHECK(outcome.message.empty());
+
+    auto const callers = run_and_observe(1, [](LoopbackCommunicator& communicator) {
+        auto parameters = registration<bfloat16>(layers());
+        CallerMemory<bfloat16, bfloat16> memory(parameters);
+        ZeroStage<1, Parameters<bfloat16>> engine(communicator, parameters,
+                                                  {.storage = Storage::scattered});
+        TemporaryFolder const folder;
+        DelayedFiles files(1);
+        offload_states(engine, {.path = folder.path(), .calls = &files}); // leaves them out
+        CHECK(where(engine, BufferKind::parameters) == StatesPlace::nowhere);
+        CHECK(where(engine, BufferKind::optimizer_state) == StatesPlace::file);
+        reload_states(engine);
+        offload_states(engine, {BufferKind::parameters}, {.path = folder.path()});
+    });
+    CHECK(callers.ranks[0].type == "InvalidArgument");
+    CHECK_THAT(callers.ranks[0].message, contains_text("parameters of this engine are memory of "
+                                                       "the caller"));
+}
+
+} // namespace zero::test::offload_states_test
