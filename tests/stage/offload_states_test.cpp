@@ -15,7 +15,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <random>
+#include <span>
 #include <vector>
 
 namespace zero::test::offload_states_test {
@@ -41,13 +43,22 @@ std::vector<Bits> history(int world, std::uint64_t seed, typename Stage::Options
         HostMemoryResource memory;
         auto own = options;
         own.memory = &memory;
-        Stage engine(communicator, registration<T, G>(layers()), own);
+        auto parameters = registration<T, G>(layers());
+        std::optional<CallerMemory<T, G>> callers;
+        if (options.storage != Storage::owned) {
+            callers.emplace(parameters);
+            own.adopted_block =
+                options.storage == Storage::adopted ? std::span<T>(callers->block) : std::span<T>();
+        }
+        Stage engine(communicator, parameters, own);
         std::mt19937_64 random(seed + rank); // not collective: each rank does something else
         std::vector<Bits> seen;
         auto const some = [&] {
             Kinds kinds;
             for (BufferKind const kind : all_kinds) {
-                if (random() % 2 == 0) {
+                bool const is_callers =
+                    callers && (kind == BufferKind::parameters || kind == BufferKind::gradients);
+                if (random() % 2 == 0 && !is_callers) {
                     kinds.push_back(kind);
                 }
             }
@@ -196,6 +207,9 @@ TEST_CASE("Any kinds in any order, twice in a row, before the first step and aft
             ZeroStage<N, Scaled, DynamicLossScaler, SplitMasterWeights, BlockScaledState<float16>>>(
             "split masters, scaled states");
     });
+    using InPlace = ZeroStage<1, Scaled, DynamicLossScaler>;
+    compare<InPlace>("adopted parameters", {.storage = Storage::adopted});
+    compare<InPlace>("scattered parameters", {.storage = Storage::scattered});
     compare<ZeroStage<3, DynamicLossScaler, Lamb, BalancedPartitioner>>("float, whole tensors");
     compare<ZeroStage<1, Scaled, DynamicLossScaler,
                       Offload<To<FileTier, BufferKind::optimizer_state>>>>("states in files");

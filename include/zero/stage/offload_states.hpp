@@ -84,6 +84,7 @@ public:
         protocol.require_nothing_written("offload_states()");
         for (BufferKind const kind : named) {
             require_movable(kind);
+            require_own(kind);
         }
         finish(KindSet::movable());
         KindSet kinds;
@@ -255,13 +256,15 @@ private:
     }
 
     void require_movable(BufferKind kind) const {
-        std::string const who = _access.protocol().rank_text();
         if (!KindSet::movable().has(kind)) {
             throw_error<InvalidArgument>(
-                {"zero: ", who, ": ", name_of(kind),
+                {"zero: ", _access.protocol().rank_text(), ": ", name_of(kind),
                  " cannot be offloaded; name parameters, gradients, master_weights, "
                  "optimizer_state, gradient_leases or parameter_leases of BufferKind."});
         }
+    }
+
+    void require_own(BufferKind kind) const {
         bool is_callers =
             kind == BufferKind::parameters && _access.options().storage != Storage::owned;
         for (std::size_t parameter = 0;
@@ -273,7 +276,8 @@ private:
             is_callers = is_callers && block.kind != kind;
         }
         if (is_callers) {
-            throw_error<InvalidArgument>({"zero: ", who, ": ", name_of(kind),
+            throw_error<InvalidArgument>({"zero: ", _access.protocol().rank_text(), ": ",
+                                          name_of(kind),
                                           " of this engine are memory of the caller, which it does "
                                           "not offload; leave that kind out."});
         }
