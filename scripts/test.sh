@@ -30,7 +30,7 @@ threads_and_failures='^comm/|^host/.*queue|^stage/(.*failure|agreement|overlap|p
 # (Without checkpoint/many_readers_test, which is as large as it must be only without a sanitizer.)
 sanitized_asan="$threads_and_failures|^c/|^launch/|^checkpoint/([^m]|me|mani)|^stage/oracle_(float|bfloat16|partitioners)_test"
 # Neither a type of elements, nor a form of a file, nor the translation to C makes another thread.
-sanitized_tsan="$threads_and_failures|^tier/file_tier_test|^stage/offload_pipeline_test|^checkpoint/(checkpoint_saver|many_readers|resume|slow_files|vanished_rank)_test|^stage/oracle_(float|partitioners)_test"
+sanitized_tsan="$threads_and_failures|^tier/file_tier_test|^stage/offload_(pipeline|states|states_faults)_test|^checkpoint/(checkpoint_saver|many_readers|resume|slow_files|vanished_rank)_test|^stage/oracle_(float|partitioners)_test"
 legs=()
 for option in "$@"; do
     case $option in

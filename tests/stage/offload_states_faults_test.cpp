@@ -57,11 +57,11 @@ TEST_CASE(
                         return std::int64_t{call == 9 ? -EIO : 0};
                     };
                     texts.insert(texts.end(), {", bytes ", "writing failed: Input/output error",
-                                               "Nothing is lost: all states are in memory"});
+                                               "Nothing is lost: these states are in memory"});
                 } else if (fault == 2) {
                     alone.memory.keeps = BufferKind::optimizer_state; // others are given back
                     texts.insert(texts.end(), {"keeps the memory of optimizer state",
-                                               "Nothing is lost: all states are in memory"});
+                                               "Nothing is lost: these states are in memory"});
                 } else {
                     alone.memory.staging = 0; // no staging memory
                     texts = {"bad_alloc"};
@@ -96,6 +96,40 @@ TEST_CASE("Memory that cannot be taken again leaves the states in the file until
         CHECK(resident(alone.memory.host) == within);
         CHECK(outcome_of([&] { alone.engine.begin_step(); }).type == "OutOfOrder");
         alone.memory.withholds = {};
+        reload_states(alone.engine);
+        check_all_here(alone);
+    });
+    CHECK(outcome.message.empty());
+}
+
+TEST_CASE("Memory that is kept, and memory that cannot be taken again, leave all in the file until "
+          "it can") {
+    auto const outcome = with_one_rank([](Alone& alone) {
+        alone.memory.keeps = BufferKind::optimizer_state; // others are given back
+        alone.memory.withholds = BufferKind::parameters;
+        CHECK_THROWS_AS(offload_states(alone.engine, alone.options()), std::bad_alloc);
+        alone.memory.keeps = {};
+        CHECK(where(alone.engine, BufferKind::parameters) == StatesPlace::file);
+        CHECK(outcome_of([&] { alone.engine.begin_step(); }).type == "OutOfOrder");
+        offload_states(alone.engine, alone.options()); // all are there
+        CHECK(alone.files.created == alone.files.closed + 1);
+        CHECK_THROWS_AS(reload_states(alone.engine), std::bad_alloc);
+        alone.memory.withholds = {};
+        reload_states(alone.engine);
+        check_all_here(alone);
+    });
+    CHECK(outcome.message.empty());
+}
+
+TEST_CASE("A block whose pages are kept after a failed reload is not written a second time") {
+    auto const outcome = with_one_rank([](Alone& alone) {
+        offload_states(alone.engine, alone.options());
+        alone.memory.withholds = BufferKind::optimizer_state;
+        alone.memory.keeps = BufferKind::parameters; // its pages are zero
+        CHECK_THROWS_AS(reload_states(alone.engine), std::bad_alloc);
+        alone.memory.withholds = {};
+        alone.memory.keeps = {};
+        offload_states(alone.engine, alone.options());
         reload_states(alone.engine);
         check_all_here(alone);
     });

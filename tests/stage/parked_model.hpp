@@ -11,6 +11,9 @@
 #include <zero/stage/offload_states.hpp>
 #include <zero/zero.hpp>
 
+#include <unistd.h>
+
+#include <atomic>
 #include <cstddef>
 #include <limits>
 #include <new>
@@ -42,6 +45,10 @@ inline std::size_t resident(HostMemoryResource const& memory, Kinds const& kinds
     return bytes;
 }
 
+inline std::size_t page_bytes() {
+    return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
 constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
 
 /// A resource that refuses: to keep addresses at all, to give back a kind, or to take it again.
@@ -52,6 +59,7 @@ public:
     std::optional<BufferKind> keeps{};
     std::optional<BufferKind> withholds{};
     std::size_t staging = no_limit; ///< most bytes for it
+    std::atomic<int> given_back{0}; ///< calls
 
     void* allocate(std::size_t bytes, BufferKind kind) override {
         if (kind == BufferKind::staging && bytes > staging) {
@@ -65,6 +73,7 @@ public:
     [[nodiscard]] bool can_give_back_pages() const noexcept override { return can; }
     [[nodiscard]] bool give_back_pages(void* memory, std::size_t bytes,
                                        BufferKind kind) noexcept override {
+        ++given_back;
         return keeps != kind && host.give_back_pages(memory, bytes, kind);
     }
     void take_pages_again(void* memory, std::size_t bytes, BufferKind kind) override {

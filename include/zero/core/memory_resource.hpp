@@ -41,7 +41,8 @@ constexpr char const* name_of(BufferKind kind) noexcept {
 /// @brief Interface through which a backend allocates memory. Derive from it to place buffers
 /// (pinned memory, huge pages, a pool) or to count them.
 ///
-/// Pointers are aligned to at least 128 bytes. Both functions may be called from any thread.
+/// Pointers are aligned to at least 128 bytes. All functions may be called from any thread, by
+/// several at once.
 class MemoryResource {
 public:
     MemoryResource() = default;

@@ -34,7 +34,7 @@ namespace ZERO_NAMESPACE {
 struct OffloadStatesOptions {
     [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     /// A folder that exists, on the disk that shall hold the states. Empty for that of
-    /// `StageOptions::offload`, where the stage has it.
+    /// `StageOptions::offload` and its `allow_page_cache`, where the stage has it.
     std::filesystem::path path{};
     bool blocking = true; ///< false returns before the memory is free; `where` says when it is
     /// Bytes that move as one request. Up to four of them are in memory while states move.
@@ -47,7 +47,7 @@ struct OffloadStatesOptions {
 struct ReloadStatesOptions {
     [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     std::vector<BufferKind> kinds{};           ///< those to move back; empty for all
-    bool blocking = true; ///< false returns at once; the next call that uses the states waits
+    bool blocking = true; ///< false returns before they are back; calls that use them wait
 };
 
 /// @brief Where the engine's buffers of a kind are, as `where` returns it.
@@ -89,7 +89,7 @@ public:
         finish(KindSet::movable());
         KindSet kinds;
         for (auto const& block : _access.engine_memory().blocks()) {
-            if (!block.is_away && (named.empty() || set_of(named).has(block.kind))) {
+            if (!away().has(block.kind) && (named.empty() || set_of(named).has(block.kind))) {
                 kinds.add(block.kind);
             }
         }
@@ -107,7 +107,10 @@ public:
         FileTierOptions file;
         file.path = options.path;
         if constexpr (requires { _access.options().offload.path; }) {
-            file.path = options.path.empty() ? _access.options().offload.path : options.path;
+            if (options.path.empty()) {
+                file.path = _access.options().offload.path;
+                file.allow_page_cache = _access.options().offload.allow_page_cache;
+            }
         }
         if (options.chunk_bytes == 0) {
             throw_error<InvalidArgument>({"zero: ", protocol.rank_text(),
@@ -115,7 +118,7 @@ public:
                                           "of a request, usually 8 MiB."});
         }
         file.chunk_bytes = options.chunk_bytes;
-        file.allow_page_cache = options.allow_page_cache;
+        file.allow_page_cache = file.allow_page_cache || options.allow_page_cache;
         file.calls = options.calls;
         auto parked = std::make_unique<ParkedFile>(_access.engine_memory(), kinds, file,
                                                    protocol.rank_text() + ": offload_states()");
@@ -235,24 +238,27 @@ private:
             try {
                 file.finish();
             } catch (...) {
-                if (file.kinds().is_empty()) { // all are in memory
-                    remove(index);
+                bool const is_lost = file.is_lost();
+                remove_if_empty(index);
+                if (!is_lost) { // in memory, or still in the file
                     throw;
                 }
                 _is_lost = true;
                 _access.guard([] { throw; });
             }
-            index += file.kinds().is_empty() ? 0 : 1;
-            if (file.kinds().is_empty()) {
-                remove(index);
-            }
+            index += remove_if_empty(index) ? 0 : 1;
         }
         set_phase();
     }
 
-    void remove(std::size_t index) {
-        _files.erase(_files.begin() + static_cast<std::ptrdiff_t>(index));
+    /// Ends a file of which nothing is needed.
+    bool remove_if_empty(std::size_t index) {
+        bool const is_empty = _files[index]->kinds().is_empty();
+        if (is_empty) {
+            _files.erase(_files.begin() + static_cast<std::ptrdiff_t>(index));
+        }
         set_phase();
+        return is_empty;
     }
 
     void require_movable(BufferKind kind) const {
@@ -295,19 +301,21 @@ namespace ZERO_NAMESPACE {
 /// @brief Moves buffers of an engine to a file, gives back their memory, and keeps their addresses.
 /// Between two steps, with no handle held. Not collective: each rank calls it for itself.
 ///
-/// Until `reload_states` calls that use what is away throw OutOfOrder. `acquire` and
-/// `for_each_full_parameter` use parameters and parameter leases only. The file has no name and
-/// ends with the reload. Staging memory of four chunks is used while states move. Waits for all
-/// commands of the engine, and then, unless `blocking` is false, until the memory is free.
+/// Until `reload_states` every call that reads or writes states, or begins a step, throws
+/// OutOfOrder, whichever kinds are away. `acquire` and `for_each_full_parameter` need parameters
+/// and parameter leases only. The file has no name and ends with the reload. Staging memory of four
+/// chunks is used while states move. Waits for all commands of the engine and for states that move,
+/// and then, unless `blocking` is false, until the memory is free.
 ///
-/// A failure leaves the engine as it was, with all states in memory. Without `blocking` the next
-/// `reload_states` or `offload_states` throws it.
+/// A failure of the disk or of the memory resource leaves the engine as it was. Without `blocking`
+/// it is thrown by the next call that moves states or waits for them.
 /// @param kinds of parameters, gradients, master_weights, optimizer_state, gradient_leases and
 /// parameter_leases; empty for all of them. Kinds that are away, or of which the engine has no
 /// buffer, are left out.
 /// @throws InvalidArgument for another kind, for one that is the caller's memory, for a memory
 /// resource that cannot give back pages, and for a folder that cannot be used; TierError if the
-/// disk is full or fails; OutOfOrder; std::bad_alloc
+/// disk is full or fails; OutOfOrder in a step, in a visitor or with a handle held; std::bad_alloc;
+/// what failed on this queue or another rank, which breaks the engine; BrokenEngine
 template <class Stage>
 void offload_states(Stage& engine, std::vector<BufferKind> const& kinds,
                     OffloadStatesOptions const& options) {

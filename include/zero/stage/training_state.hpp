@@ -265,6 +265,7 @@ public:
     template <class Visitor>
     void for_each_held_array(Visitor&& visit) const {
         _access.wait_to_read();
+        detail::Protocol::Visit const visiting(_access.parking());
         for (detail::HeldArray const& array : _transfer.arrays()) {
             visit(detail::array_name<Optimizer>(array.form), array);
         }

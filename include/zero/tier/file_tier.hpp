@@ -67,10 +67,11 @@ public:
     ///     `alignment()` in the file
     /// @param owner names the rank in messages: "rank 2"
     /// @param memory for the rings of the queues; must outlive the tier
+    /// @param prefix of the options that messages name
     /// @throws InvalidArgument if the folder does not exist, cannot be written, or has no direct
     /// access; TierError if the disk has not the space; nothing is left behind
     FileTier(FileTierOptions const& options, std::span<std::uint64_t const> chunks,
-             std::string owner, MemoryResource& memory);
+             std::string owner, MemoryResource& memory, char const* prefix = "offload.");
 
     FileTier(FileTier const&) = delete;
     FileTier& operator=(FileTier const&) = delete;

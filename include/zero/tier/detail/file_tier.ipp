@@ -41,14 +41,14 @@ struct OpenFile {
 
 ZERO_COLD_INLINE FileTier::FileTier(FileTierOptions const& options,
                                     std::span<std::uint64_t const> chunks, std::string owner,
-                                    MemoryResource& memory)
+                                    MemoryResource& memory, char const* prefix)
     : _calls(options.calls != nullptr ? options.calls : &FileCalls::system()),
       _owner(std::move(owner)), _path(options.path.string()), _bytes(chunks.begin(), chunks.end()),
       _states(chunks.size()) {
     std::error_code unknown; // a folder that cannot be looked at is none
     if (options.path.empty() || !std::filesystem::is_directory(options.path, unknown)) {
         detail::throw_error<InvalidArgument>(
-            {"zero: ", _owner, ": offload.path is '", _path,
+            {"zero: ", _owner, ": ", prefix, "path is '", _path,
              "', which is not a folder; make it, on the disk that shall hold the states."});
     }
     FileCalls& calls = *_calls;
@@ -60,14 +60,14 @@ ZERO_COLD_INLINE FileTier::FileTier(FileTierOptions const& options,
     }
     if (file == -EINVAL && is_direct) {
         detail::throw_error<InvalidArgument>(
-            {"zero: ", _owner, ": the file system of offload.path '", _path,
-             "' has no direct access (O_DIRECT); name a folder on a disk, or set "
-             "offload.allow_page_cache, whose memory no plan contains."});
+            {"zero: ", _owner, ": the file system of ", prefix, "path '", _path,
+             "' has no direct access (O_DIRECT); name a folder on a disk, or set ", prefix,
+             "allow_page_cache, whose memory no plan contains."});
     }
     if (file < 0) {
-        detail::throw_error<InvalidArgument>({"zero: ", _owner,
-                                              ": no file can be made in offload.path '", _path,
-                                              "': ", detail::reason_of(file), "."});
+        detail::throw_error<InvalidArgument>({"zero: ", _owner, ": no file can be made in ", prefix,
+                                              "path '", _path, "': ", detail::reason_of(file),
+                                              "."});
     }
     detail::OpenFile opened{_calls, file};
     std::int64_t const alignment = calls.alignment(file, is_direct);
@@ -80,7 +80,7 @@ ZERO_COLD_INLINE FileTier::FileTier(FileTierOptions const& options,
     if (int const result = size_bytes() == 0 ? 0 : calls.allocate(file, size_bytes());
         result != 0) {
         throw TierError(
-            detail::text({"zero: ", _owner, ": offload.path '", _path,
+            detail::text({"zero: ", _owner, ": ", prefix, "path '", _path,
                           "' has no room for a file of ", size_bytes(),
                           " bytes: ", detail::reason_of(result),
                           ". Name a folder on a larger disk, or offload less (a lower ratio, or "

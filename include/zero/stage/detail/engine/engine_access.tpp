@@ -78,6 +78,7 @@ template <class Config>
 template <class Visitor>
 void Engine<Config>::for_each_owned_slice(Visitor&& visit) {
     wait_for_owned_slices();
+    detail::Protocol::Visit const visiting(_protocol);
     _optimizer.each([&](auto& store) { store.visit_slices(visit); });
 }
 

@@ -136,9 +136,10 @@ public:
     void park(std::unique_ptr<ParkedStates> states) noexcept { _parked = std::move(states); }
     [[nodiscard]] ParkedStates* parked() const noexcept { return _parked.get(); }
 
-    /// @brief Sets the phase between two steps. A broken engine stays so.
+    /// @brief Sets the phase between two steps. Inside a step nothing is away, and a broken engine
+    /// stays so.
     void set_away(bool is_any, bool are_parameters) noexcept {
-        if (_phase != Phase::broken) {
+        if (_phase == Phase::idle || is_away()) {
             _phase = are_parameters ? Phase::parameters_away
                      : is_any       ? Phase::states_away
                                     : Phase::idle;
@@ -152,8 +153,20 @@ public:
         }
     }
 
-    /// @brief Requires that no step is open, whether or not states are away.
+    /// @brief Requires that no step is open and no visitor runs, whether or not states are away.
     void require_between_steps(char const* call) const;
+
+    /// @brief Exists while a visitor of the caller sees memory of the engine.
+    class Visit {
+    public:
+        explicit Visit(Protocol& protocol) noexcept : _protocol(&protocol) { ++protocol._visits; }
+        Visit(Visit const&) = delete;
+        Visit& operator=(Visit const&) = delete;
+        ~Visit() { --_protocol->_visits; }
+
+    private:
+        Protocol* _protocol;
+    };
     /// @}
 
     /// @name Parameters gathered for writing
@@ -233,6 +246,10 @@ private:
 
     void require(bool holds, char const* call, char const* why) const;
 
+    [[nodiscard]] bool is_away() const noexcept {
+        return _phase == Phase::states_away || _phase == Phase::parameters_away;
+    }
+
     /// Returns whether the engine is between two steps with what the call uses in memory, if states
     /// were away. @throws OutOfOrder
     [[nodiscard, gnu::cold]] bool has_states_back(char const* call, bool is_reader) const;
@@ -248,6 +265,7 @@ private:
     std::vector<std::size_t> _held;    ///< per unit: handles of its weights
     std::size_t _handles = 0;          ///< handles of weights, and gathers for writing
     std::vector<std::size_t> _written; ///< parameters gathered for writing
+    std::size_t _visits = 0;           ///< visitors that run
     std::unique_ptr<ParkedStates> _parked;
 };
 

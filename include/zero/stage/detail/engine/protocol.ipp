@@ -44,12 +44,12 @@ ZERO_INLINE void Protocol::require_may_acquire() const {
 }
 
 ZERO_COLD_INLINE void Protocol::require_between_steps(char const* call) const {
-    bool const is_away = _phase == Phase::states_away || _phase == Phase::parameters_away;
-    require(_phase == Phase::idle || is_away, call, inside_step);
+    require(_phase == Phase::idle || is_away(), call, inside_step);
+    require(_visits == 0, call, " in a visitor of states or parameters; call it after the visit");
 }
 
 ZERO_COLD_INLINE bool Protocol::has_states_back(char const* call, bool is_reader) const {
-    if (_phase != Phase::states_away && _phase != Phase::parameters_away) {
+    if (!is_away()) {
         return false;
     }
     _parked->require_here(call, is_reader);

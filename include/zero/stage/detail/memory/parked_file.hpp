@@ -39,7 +39,7 @@ public:
                              std::string const& owner)
         : _memory(&memory), _owner(owner), _kinds(kinds),
           _chunks(chunks_of(memory, kinds, options.chunk_bytes)),
-          _tier(options, sizes_of(_chunks), owner, memory.resource()),
+          _tier(options, sizes_of(_chunks), owner, memory.resource(), "."),
           _worker(4, memory.resource()) {
         _tier.describe_by(
             [](void const* context, std::size_t index) {
@@ -74,7 +74,7 @@ public:
     /// @brief Begins to move the blocks to the file. The engine must not use them.
     /// @throws std::bad_alloc; nothing was changed
     [[gnu::cold]] void begin_write() {
-        _tier.end_messages_by("Nothing is lost: all states are in memory, as before.");
+        _tier.end_messages_by(nothing_lost);
         _is_writing = true;
         begin([this] { write_all(); });
     }
@@ -84,6 +84,7 @@ public:
     [[gnu::cold]] void begin_read(KindSet kinds) {
         _tier.end_messages_by("The states are lost; load the last checkpoint into a new engine.");
         std::vector<std::size_t> taken;
+        taken.reserve(_chunks.size());
         try {
             for_blocks(kinds, [&](std::size_t block) {
                 _memory->take_again(block);
@@ -95,20 +96,22 @@ public:
             for (std::size_t const block : taken) {
                 (void)_memory->give_back(block);
             }
+            _staging = {};
             _returning = {};
             throw;
         }
     }
 
     /// @brief Waits for what is under way, and throws its failure. After a failed write all blocks
-    /// are in memory with their values, and no kind is left; after a failed read they are lost, and
-    /// their kinds stay.
+    /// are in memory with their values, and no kind is left. After a failed read they are lost, and
+    /// their kinds stay. If there is no memory to take blocks back after a failed write, they stay
+    /// in the file.
     [[gnu::cold]] void finish() {
         _done.synchronise();
-        _staging = {};
         KindSet const returned = std::exchange(_returning, KindSet());
         std::exception_ptr const failure = std::exchange(_failure, nullptr);
-        if (std::exchange(_is_writing, false) && failure != nullptr) {
+        bool const was_writing = std::exchange(_is_writing, false);
+        if (failure != nullptr && was_writing) {
             if (_is_written) { // some memory could not be given back; the rest returns
                 begin_read(_kinds);
                 finish();
@@ -116,10 +119,14 @@ public:
             _kinds = {};
         }
         if (failure != nullptr) {
+            _is_lost = _is_lost || !was_writing;
             std::rethrow_exception(failure);
         }
         _kinds = _kinds - returned;
     }
+
+    /// @brief Returns whether a read failed.
+    [[nodiscard]] bool is_lost() const noexcept { return _is_lost; }
 
 private:
     /// A part of a block, which moves as one request.
@@ -194,6 +201,7 @@ private:
             for (Slot const& slot : _slots) { // no request outlives its staging memory
                 slot.done.synchronise();
             }
+            _staging = {};
         });
         _done = _worker.record();
     }
@@ -219,8 +227,8 @@ private:
                 throw_error<TierError>(
                     {"zero: ", _owner, ": the system keeps the memory of ",
                      name_of(_memory->blocks()[block].kind),
-                     "; memory that is locked (mlockall) cannot be given back. Nothing is lost: "
-                     "all states are in memory, as before."});
+                     "; memory that is locked (mlockall) or of huge pages cannot be given back. ",
+                     nothing_lost});
             }
         });
     }
@@ -253,6 +261,8 @@ private:
         return static_cast<std::byte*>(_memory->blocks()[chunk.block].data) + chunk.offset;
     }
 
+    static constexpr char const* nothing_lost =
+        "Nothing is lost: these states are in memory, as before.";
     static constexpr std::size_t most_slots = 2 * FileTier::queues;
 
     EngineMemory* _memory;
@@ -260,6 +270,7 @@ private:
     KindSet _kinds;
     KindSet _returning;
     bool _is_writing = false;
+    bool _is_lost = false;
     std::vector<Chunk> _chunks;
     std::atomic<bool> _is_ended{false};
     bool _is_written = false;            ///< set by the worker: all blocks are in the file
