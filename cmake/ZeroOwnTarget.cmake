@@ -31,19 +31,15 @@ function(zero_own_target target)
 endfunction()
 
 # Half of the build time of all programs. A unit with engines takes 5 s instead of 9 s.
-option(ZERO_OPTIMIZE_PROGRAMS "Optimise examples, benchmarks, zero::c and zero::cuda_compiled. scripts/test.sh looks at their results alone and does not" ON)
+option(ZERO_OPTIMIZE_PROGRAMS "Optimise examples, benchmarks and zero::c. scripts/test.sh looks at their results alone and does not" ON)
 
 # zero_quick_cuda(): in this folder the host part of CUDA units, which is most of the code, is not optimised, and kernels as little as nvcc can.
-set(zero_quick_kernels "")
-if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
-    set(zero_quick_kernels --Ofast-compile=max)
-endif()
 macro(zero_quick_cuda)
-    set(CMAKE_CUDA_FLAGS_RELEASE "-O0 -DNDEBUG ${zero_quick_kernels}")
+    set(CMAKE_CUDA_FLAGS_RELEASE "-O0 -DNDEBUG")
+    if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+        string(APPEND CMAKE_CUDA_FLAGS_RELEASE " --Ofast-compile=max")
+    endif()
 endmacro()
-if(TARGET zero_cuda_compiled AND NOT ZERO_OPTIMIZE_PROGRAMS) # 23 s of nvcc become 12
-    target_compile_options(zero_cuda_compiled PRIVATE -Xcompiler=-O0 ${zero_quick_kernels})
-endif()
 
 # zero_own_programs(): the flags of the programs in this folder.
 macro(zero_own_programs)
