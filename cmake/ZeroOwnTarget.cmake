@@ -6,9 +6,9 @@ target_compile_options(zero_own_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;
 target_compile_options(zero_own_flags INTERFACE $<$<AND:$<COMPILE_LANG_AND_ID:CXX,Clang>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,15>>:-Wno-unused-variable>)
 target_compile_options(zero_own_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>) # further warnings would concern code that nvcc generates
 if(ZERO_SANITIZE)
-    # Instrumented code makes g++ warn about paths that do not exist, some of them in the standard library, so warnings are not errors here.
-    target_compile_options(zero_own_flags INTERFACE "-fsanitize=${ZERO_SANITIZE}" -fno-sanitize-recover=all -fno-omit-frame-pointer -Wno-error
-        $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+    # Instrumented code makes g++ warn about paths that do not exist, some of them in the standard library, so its warnings are not errors here.
+    target_compile_options(zero_own_flags INTERFACE "-fsanitize=${ZERO_SANITIZE}" -fno-sanitize-recover=all -fno-omit-frame-pointer
+        "$<$<CXX_COMPILER_ID:GNU>:-Wno-error;-Wno-maybe-uninitialized>")
     target_link_options(zero_own_flags INTERFACE "-fsanitize=${ZERO_SANITIZE}")
     # The run-time libraries of older compilers (g++ 12, clang 14) fail at random on kernels that randomise addresses with more than 28 bits.
     # Without address randomisation they work; containers may forbid switching it off.
@@ -19,7 +19,8 @@ if(ZERO_SANITIZE)
             set(CMAKE_CROSSCOMPILING_EMULATOR "${ZERO_SETARCH};-R")
         endif()
     endif()
-elseif(ZERO_WARNINGS_AS_ERRORS)
+endif()
+if(ZERO_WARNINGS_AS_ERRORS AND NOT (ZERO_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU"))
     target_compile_options(zero_own_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror> "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings -Xcompiler=-Werror>")
 endif()
 

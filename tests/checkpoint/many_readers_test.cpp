@@ -24,7 +24,7 @@ using Stage = ZeroStage<3, Parameters<bfloat16>>;
 constexpr int divisor = has_address_sanitizer || has_thread_sanitizer ? 4 : 1;
 constexpr int readers = 64 / divisor;
 constexpr std::size_t layers = 6;
-constexpr std::size_t layer_elements = 768 + 4'000'003 / divisor;
+constexpr std::size_t layer_elements = 768 + (4'000'003 / divisor | 1);
 
 /// 24 million elements. The shares of the ranks cut every matrix. A layer is a unit, because each
 /// rank holds leases for the largest unit.

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -70,8 +71,10 @@ using Half = Parameters<bfloat16>;
 
 /// Rank 0 prepares, enqueues without waiting and then waits in `use`, for a collective that rank 1
 /// never calls: rank 1 only prepares, and aborts when rank 0 hangs and has enqueued everything.
+/// @param early aborts after this number of turns instead
 template <class Communicator, class Prepare, class Enqueue, class Use>
-std::string text_of_hanging(Prepare const& prepare, Enqueue const& enqueue, Use const& use) {
+std::string text_of_hanging(Prepare const& prepare, Enqueue const& enqueue, Use const& use,
+                            std::optional<int> early = {}) {
     std::string text = "nothing was thrown";
     std::atomic<bool> is_enqueued{false};
     run_nccl_ranks<NonBlocking>(2, [&](NonBlocking& inner) {
@@ -79,12 +82,12 @@ std::string text_of_hanging(Prepare const& prepare, Enqueue const& enqueue, Use 
             communicator(inner);
         auto const prepared = prepare(communicator);
         if (inner.rank() == 1) {
-            while (!is_enqueued || inner.fakes->nccl.hanging == 0) {
+            while (!early && (!is_enqueued || inner.fakes->nccl.hanging == 0)) {
                 std::this_thread::yield();
             }
             // Give rank 0 time to pass its checks and start waiting. If it has not, its checks
             // throw the same error.
-            for (int turn = 0; turn < 1000; ++turn) {
+            for (int turn = 0; turn < early.value_or(1000); ++turn) {
                 std::this_thread::yield();
             }
             inner.abort("the reason of rank 1");
@@ -103,7 +106,7 @@ std::string text_of_hanging(Prepare const& prepare, Enqueue const& enqueue, Use 
 
 /// The same for an engine that has run a step.
 template <class Stage, class Enqueue, class Use>
-std::string text_of_engine(Enqueue const& enqueue, Use const& use) {
+std::string text_of_engine(Enqueue const& enqueue, Use const& use, std::optional<int> early = {}) {
     auto const prepare = [](auto& communicator) {
         auto engine = std::make_unique<Stage>(communicator, registration<float>(toy_specs()),
                                               typename Stage::Options{});
@@ -112,7 +115,7 @@ std::string text_of_engine(Enqueue const& enqueue, Use const& use) {
     };
     return text_of_hanging<typename Stage::Communicator>(
         prepare, enqueue,
-        [&](auto&, Stage& engine, auto const& enqueued) { use(engine, enqueued); });
+        [&](auto&, Stage& engine, auto const& enqueued) { use(engine, enqueued); }, early);
 }
 
 /// The same for the construction of an engine.
@@ -199,6 +202,12 @@ TEMPLATE_TEST_CASE("Results of aborted collectives are not used after a wait", "
                reason);
     CHECK_THAT(after_step([](Stage& engine, auto const&) { engine.parameters_changed(); }), reason);
     CHECK(calls == 0);
+    for (int const turns : {0, 10, 100, 1000}) { // somewhere in the step
+        CHECK_THAT(text_of_engine<Stage>([](Stage& engine) { return run_step(engine, 0, 1); },
+                                         [](Stage&, auto const& ticket) { (void)ticket.report(); },
+                                         turns),
+                   reason);
+    }
 }
 
 TEMPLATE_TEST_CASE("Calls that wait do not use the results of aborted collectives", "", NonBlocking,

@@ -175,7 +175,7 @@ private:
         return fiber;
     }
 
-    void run_threads() {
+    void run_threads() noexcept {
         while (_begun != _threads) {
             threadIdx.x = _begun++;
             _call(_body);
