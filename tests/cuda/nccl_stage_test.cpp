@@ -76,13 +76,14 @@ template <class Communicator, class Prepare, class Enqueue, class Use>
 std::string text_of_hanging(Prepare const& prepare, Enqueue const& enqueue, Use const& use,
                             std::optional<int> early = {}) {
     std::string text = "nothing was thrown";
+    std::atomic<bool> is_prepared{false};
     std::atomic<bool> is_enqueued{false};
     run_nccl_ranks<NonBlocking>(2, [&](NonBlocking& inner) {
         std::conditional_t<std::is_same_v<Communicator, NonBlocking>, NonBlocking&, Communicator>
             communicator(inner);
         auto const prepared = prepare(communicator);
         if (inner.rank() == 1) {
-            while (!early && (!is_enqueued || inner.fakes->nccl.hanging == 0)) {
+            while (early ? !is_prepared : !is_enqueued || inner.fakes->nccl.hanging == 0) {
                 std::this_thread::yield();
             }
             // Give rank 0 time to pass its checks and start waiting. If it has not, its checks
@@ -93,6 +94,7 @@ std::string text_of_hanging(Prepare const& prepare, Enqueue const& enqueue, Use 
             inner.abort("the reason of rank 1");
             return;
         }
+        is_prepared = true;
         try {
             auto const enqueued = enqueue(*prepared);
             is_enqueued = true;
