@@ -51,7 +51,7 @@ TEST_CASE(
                 std::vector<std::string> texts{"rank 0: offload_states()"};
                 if (fault == 0) {
                     alone.files.room = 0;
-                    texts.insert(texts.end(), {"has no room for a file of", "fewer kinds"});
+                    texts.insert(texts.end(), {"has no room for a file of", "or offload less."});
                 } else if (fault == 1) {
                     alone.files.on_write = [](std::size_t call) {
                         return std::int64_t{call == 9 ? -EIO : 0};
@@ -60,7 +60,7 @@ TEST_CASE(
                                                "Nothing is lost: these states are in memory"});
                 } else if (fault == 2) {
                     alone.memory.keeps = BufferKind::optimizer_state; // others are given back
-                    texts.insert(texts.end(), {"keeps the memory of optimizer state",
+                    texts.insert(texts.end(), {"the memory of optimizer state was not given back",
                                                "Nothing is lost: these states are in memory"});
                 } else {
                     alone.memory.staging = 0; // no staging memory
@@ -166,7 +166,7 @@ TEST_CASE("A file that cannot be read, or is not what was written, breaks the en
             });
             CHECK(outcomes.ranks[0].type == "Aborted");
             check_message(outcomes.ranks[1],
-                          {"rank 1: offload_states(): ", ", bytes ", " of a buffer",
+                          {"rank 1: reload_states(): ", ", bytes ", " of a buffer",
                            is_damaged ? "checksum" : "Input/output error",
                            "The states are lost; load the last checkpoint into a new engine."});
             REQUIRE(after.size() == 3);

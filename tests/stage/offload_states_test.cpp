@@ -19,6 +19,7 @@
 #include <optional>
 #include <random>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace zero::test::offload_states_test {
@@ -71,7 +72,7 @@ std::vector<Bits> history(int world, std::uint64_t seed, typename Stage::Options
                     offload_states(engine, some(),
                                    {.path = folder.path(),
                                     .blocking = random() % 2 == 0,
-                                    .chunk_bytes = 1000 + random() % 20'000,
+                                    .chunk_bytes = 4096 + random() % 20'000,
                                     .calls = &files});
                 }
                 if (random() % 2 == 0) {
@@ -231,8 +232,9 @@ TEST_CASE("While states are away a call that uses them says what to do, paramete
         auto const refused = [](auto const& call) {
             auto const found = outcome_of(call);
             CHECK(found.type == "OutOfOrder");
-            CHECK_THAT(found.message, contains_text("master weights, optimizer state are out of "
-                                                    "memory (rank 0); call reload_states(engine)"));
+            CHECK_THAT(found.message, contains_text(" needs what is out of memory (master weights, "
+                                                    "optimizer state; rank 0); call "
+                                                    "reload_states(engine) first."));
         };
         refused([&] { engine.begin_step(); });
         refused([&] { engine.for_each_owned_slice([](auto const&) {}); });
@@ -245,7 +247,7 @@ TEST_CASE("While states are away a call that uses them says what to do, paramete
                                       engine.for_each_full_parameter([](auto, auto) {});
                                   })}) {
             CHECK(found.type == "OutOfOrder");
-            CHECK_THAT(found.message, contains_text(" while parameters are out of memory"));
+            CHECK_THAT(found.message, contains_text(" needs what is out of memory (parameters"));
         }
         engine.set_learning_rate(0, 1.0);
         reload_states(engine, {.kinds = {BufferKind::parameters}, .blocking = false});
@@ -290,8 +292,9 @@ TEST_CASE("Offloading is refused in a step, with a handle, for other kinds, memo
         refused(all, "InvalidArgument", "Leave options.memory out on a host");
         alone.memory.can = true;
         auto wrong = alone.options();
-        wrong.chunk_bytes = 0;
-        refused([&] { offload_states(engine, wrong); }, "InvalidArgument", "chunk_bytes of");
+        wrong.chunk_bytes = 4095;
+        refused([&] { offload_states(engine, wrong); }, "InvalidArgument",
+                "chunk_bytes of offload_states() is 4095; it must be at least 4096");
         refused([&] { offload_states(engine, {.path = "no/folder"}); }, "InvalidArgument",
                 ": .path is 'no/folder', which is not a folder");
         CHECK(alone.files.created == 0);
@@ -344,7 +347,7 @@ TEST_CASE("Leases of persistent units leave memory after their last reader on an
             });
         }
         offload_states(engine, {BufferKind::parameter_leases},
-                       {.path = folder.path(), .chunk_bytes = 3000, .calls = &files});
+                       {.path = folder.path(), .chunk_bytes = 4096, .calls = &files});
         reader.synchronise();
         seen.is_given_back = memory.given_back != 0;
         seen.is_away = where(engine, BufferKind::parameter_leases) == StatesPlace::file;
@@ -375,7 +378,7 @@ TEST_CASE("Two engines with one resource park on their own, and the folder of Of
         auto const expected = full_parameters(second);
         std::size_t const both = resident(memory);
         offload_states(first, {});
-        CHECK(where(first, BufferKind::parameters) == StatesPlace::file);
+        CHECK(name_of(where(first, BufferKind::parameters)) == std::string("file"));
         CHECK(where(first, BufferKind::optimizer_state) == StatesPlace::file);
         CHECK(where(second, BufferKind::parameters) == StatesPlace::memory);
         CHECK(resident(memory) < both);

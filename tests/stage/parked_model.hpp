@@ -99,7 +99,7 @@ struct Alone {
     }
 
     [[nodiscard]] OffloadStatesOptions options() {
-        return {.path = folder.path(), .chunk_bytes = 3000, .calls = &files};
+        return {.path = folder.path(), .chunk_bytes = 4096, .calls = &files};
     }
 
     TemporaryFolder folder;

@@ -37,7 +37,8 @@ struct OffloadStatesOptions {
     /// `StageOptions::offload` and its `allow_page_cache`, where the stage has it.
     std::filesystem::path path{};
     bool blocking = true; ///< false returns before the memory is free; `where` says when it is
-    /// Bytes that move as one request. Up to four of them are in memory while states move.
+    /// Bytes that move as one request, at least 4096. Up to four requests are in memory while
+    /// states move.
     std::uint64_t chunk_bytes = std::uint64_t{8} << 20U;
     bool allow_page_cache = false; ///< as in `FileTierOptions`
     FileCalls* calls = nullptr;    ///< replaces the calls of the system, for tests of failures
@@ -57,6 +58,12 @@ enum class StatesPlace : std::uint8_t {
     file,           ///< their values are in a file, and their memory was given back
     memory_and_file ///< a part is in a file: an `Offload` with a ratio
 };
+
+/// @brief Returns the name for messages.
+[[nodiscard]] constexpr char const* name_of(StatesPlace place) noexcept {
+    constexpr char const* names[] = {"nowhere", "memory", "file", "memory and file"};
+    return names[static_cast<std::size_t>(place)];
+}
 
 } // namespace ZERO_NAMESPACE
 
@@ -101,8 +108,8 @@ public:
                 {"zero: ", protocol.rank_text(),
                  ": offload_states() needs a memory resource that can give back pages, and that of "
                  "this engine cannot. Leave options.memory out on a host (HostMemoryResource can), "
-                 "or override can_give_back_pages(), give_back_pages() and take_pages_again() in "
-                 "your own."});
+                 "or override can_give_back_pages(), give_back_pages() and take_pages_again(), or "
+                 "forward them to the resource that yours wraps."});
         }
         FileTierOptions file;
         file.path = options.path;
@@ -112,16 +119,17 @@ public:
                 file.allow_page_cache = _access.options().offload.allow_page_cache;
             }
         }
-        if (options.chunk_bytes == 0) {
+        if (options.chunk_bytes < least_chunk_bytes) {
             throw_error<InvalidArgument>({"zero: ", protocol.rank_text(),
-                                          ": chunk_bytes of offload_states() is 0; it is the size "
-                                          "of a request, usually 8 MiB."});
+                                          ": chunk_bytes of offload_states() is ",
+                                          options.chunk_bytes, "; it must be at least ",
+                                          least_chunk_bytes, ", and is usually 8 MiB."});
         }
         file.chunk_bytes = options.chunk_bytes;
         file.allow_page_cache = file.allow_page_cache || options.allow_page_cache;
         file.calls = options.calls;
         auto parked = std::make_unique<ParkedFile>(_access.engine_memory(), kinds, file,
-                                                   protocol.rank_text() + ": offload_states()");
+                                                   protocol.rank_text());
         _files.reserve(_files.size() + 1);
         _access.wait_for_all();
         parked->begin_write();
@@ -195,7 +203,7 @@ public:
                 {"zero: ", call, ": ", names, " could not be reloaded and are lost (",
                  _access.protocol().rank_text(), "); load the last checkpoint into a new engine."});
         }
-        throw_error<OutOfOrder>({"zero: ", call, " while ", names, " are out of memory (",
+        throw_error<OutOfOrder>({"zero: ", call, " needs what is out of memory (", names, "; ",
                                  _access.protocol().rank_text(),
                                  "); call reload_states(engine) first."});
     }
@@ -205,6 +213,8 @@ private:
     static KindSet read_kinds() noexcept {
         return set_of({BufferKind::parameters, BufferKind::parameter_leases});
     }
+
+    static constexpr std::uint64_t least_chunk_bytes = 4096; ///< a sector or a page
 
     static KindSet set_of(std::vector<BufferKind> const& kinds) {
         KindSet set;

@@ -136,9 +136,13 @@ public:
         _context = context;
     }
 
-    /// @brief Replaces the last sentence of messages of failed requests, which says that the states
-    /// are lost. No request may be under way. @param text must outlive the tier
-    void end_messages_by(char const* text) noexcept { _last_sentence = text; }
+    /// @brief Replaces what messages of failed requests begin with, and their last sentence, which
+    /// says that the states are lost. No request may be under way.
+    /// @param last_sentence must outlive the tier
+    void speak_as(std::string owner, char const* last_sentence) noexcept {
+        _owner = std::move(owner);
+        _last_sentence = last_sentence;
+    }
 
 private:
     struct State {

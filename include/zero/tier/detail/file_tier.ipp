@@ -79,13 +79,11 @@ ZERO_COLD_INLINE FileTier::FileTier(FileTierOptions const& options,
     }
     if (int const result = size_bytes() == 0 ? 0 : calls.allocate(file, size_bytes());
         result != 0) {
-        throw TierError(
-            detail::text({"zero: ", _owner, ": ", prefix, "path '", _path,
-                          "' has no room for a file of ", size_bytes(),
-                          " bytes: ", detail::reason_of(result),
-                          ". Name a folder on a larger disk, or offload less (a lower ratio, or "
-                          "fewer kinds)."}),
-            SourceLocation::current(), -result);
+        throw TierError(detail::text({"zero: ", _owner, ": ", prefix, "path '", _path,
+                                      "' has no room for a file of ", size_bytes(),
+                                      " bytes: ", detail::reason_of(result),
+                                      ". Name a folder on a larger disk, or offload less."}),
+                        SourceLocation::current(), -result);
     }
     // Room for the requests of a step and for those of the one before, each after a wait.
     std::size_t const most = host::ThreadedQueue::default_capacity;
@@ -208,7 +206,8 @@ ZERO_COLD_INLINE void FileTier::read_now(std::size_t chunk, std::byte* to) {
     _bytes_read += bytes;
     if (detail::checksum_of({to, bytes}) != state.checksum) {
         fail(chunk,
-             "what was read is not what was written (checksum): the disk or its driver is damaged",
+             "what was read is not what was written (checksum): the disk, its driver or another "
+             "program changed it",
              0);
     }
 }

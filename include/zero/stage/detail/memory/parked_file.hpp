@@ -19,6 +19,7 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,10 +37,10 @@ public:
     /// @param kinds the blocks of these kinds that have memory are moved
     /// @throws InvalidArgument, TierError, std::bad_alloc; nothing was changed
     [[gnu::cold]] ParkedFile(EngineMemory& memory, KindSet kinds, FileTierOptions const& options,
-                             std::string const& owner)
-        : _memory(&memory), _owner(owner), _kinds(kinds),
+                             std::string const& rank)
+        : _memory(&memory), _rank(rank), _kinds(kinds),
           _chunks(chunks_of(memory, kinds, options.chunk_bytes)),
-          _tier(options, sizes_of(_chunks), owner, memory.resource(), "."),
+          _tier(options, sizes_of(_chunks), rank + ": offload_states()", memory.resource(), "."),
           _worker(4, memory.resource()) {
         _tier.describe_by(
             [](void const* context, std::size_t index) {
@@ -74,7 +75,7 @@ public:
     /// @brief Begins to move the blocks to the file. The engine must not use them.
     /// @throws std::bad_alloc; nothing was changed
     [[gnu::cold]] void begin_write() {
-        _tier.end_messages_by(nothing_lost);
+        _tier.speak_as(_rank + ": offload_states()", nothing_lost);
         _is_writing = true;
         begin([this] { write_all(); });
     }
@@ -82,7 +83,8 @@ public:
     /// @brief Begins to move the blocks of some kinds back, after `finish`.
     /// @throws std::bad_alloc; nothing was changed
     [[gnu::cold]] void begin_read(KindSet kinds) {
-        _tier.end_messages_by("The states are lost; load the last checkpoint into a new engine.");
+        _tier.speak_as(_rank + ": reload_states()",
+                       "The states are lost; load the last checkpoint into a new engine.");
         std::vector<std::size_t> taken;
         taken.reserve(_chunks.size());
         try {
@@ -96,7 +98,7 @@ public:
             for (std::size_t const block : taken) {
                 (void)_memory->give_back(block);
             }
-            _staging = {};
+            free_staging();
             _returning = {};
             throw;
         }
@@ -201,9 +203,23 @@ private:
             for (Slot const& slot : _slots) { // no request outlives its staging memory
                 slot.done.synchronise();
             }
-            _staging = {};
+            free_staging();
         });
         _done = _worker.record();
+    }
+
+    /// A heap may keep freed blocks, so the pages are given back before.
+    void free_staging() noexcept {
+        MemoryResource& memory = _memory->resource();
+        constexpr auto kind = BufferKind::staging;
+        if (memory.give_back_pages(_staging.data(), _staging.size(), kind)) {
+            try {
+                memory.take_pages_again(_staging.data(), _staging.size(), kind);
+            } catch (std::exception const&) { // the heap must not get addresses without memory
+                (void)new (std::nothrow) Buffer<std::byte>(std::move(_staging));
+            }
+        }
+        _staging = {};
     }
 
     void wait_for(Slot const& slot) const {
@@ -225,9 +241,10 @@ private:
         for_blocks(_kinds, [&](std::size_t block) {
             if (_is_written && !_memory->give_back(block)) {
                 throw_error<TierError>(
-                    {"zero: ", _owner, ": the system keeps the memory of ",
+                    {"zero: ", _rank, ": offload_states(): the memory of ",
                      name_of(_memory->blocks()[block].kind),
-                     "; memory that is locked (mlockall) or of huge pages cannot be given back. ",
+                     " was not given back: it is locked (mlockall), of huge pages, or "
+                     "give_back_pages() of the memory resource returned false. ",
                      nothing_lost});
             }
         });
@@ -266,7 +283,7 @@ private:
     static constexpr std::size_t most_slots = 2 * FileTier::queues;
 
     EngineMemory* _memory;
-    std::string _owner;
+    std::string _rank; ///< for messages
     KindSet _kinds;
     KindSet _returning;
     bool _is_writing = false;
