@@ -174,7 +174,7 @@ TEST_CASE("Words that no call has are described as well") {
 }
 
 TEST_CASE("What a tag has for messages only is not compared") {
-    auto const last_sum = [](auto& communicator) {
+    auto const sum = [](auto& communicator) {
         float values[2] = {1.0F, 2.0F};
         std::size_t const cuts[] = {0, 1, 2};
         bool const is_first = communicator.rank() == 0;
@@ -187,7 +187,7 @@ TEST_CASE("What a tag has for messages only is not compared") {
     };
     CHECK_NOTHROW(run_ranks(2, [&](LoopbackCommunicator& loopback) {
         Checked<LoopbackCommunicator> checked(loopback);
-        if (last_sum(loopback) != 4.0F || last_sum(checked) != 4.0F) {
+        if (sum(loopback) != 4.0F || sum(checked) != 4.0F) {
             throw std::runtime_error("another sum");
         }
     }));
