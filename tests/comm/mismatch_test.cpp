@@ -176,11 +176,11 @@ TEST_CASE("Words that no call has are described as well") {
 TEST_CASE("What a tag has for messages only is not compared") {
     auto const sum = [](auto& communicator) {
         float values[2] = {1.0F, 2.0F};
-        std::size_t const cuts[] = {0, 1, 2};
+        std::size_t const of_two[] = {0, 1, 2};
         bool const is_first = communicator.rank() == 0;
         host::ThreadedQueue queue;
         communicator.all_reduce(
-            static_cast<float const*>(values), values, cuts, &queue,
+            static_cast<float const*>(values), values, of_two, &queue,
             CollectiveTag{"sums", 1, is_first ? "first" : "other", is_first ? "of rank 0" : ""});
         queue.synchronise();
         return values[1];
