@@ -26,6 +26,7 @@ void check_all_here(Alone& alone) {
     CHECK(alone.files.created == alone.files.closed);
     CHECK(resident(alone.memory.host) == alone.all_bytes);
     CHECK(alone.memory.host.resident_bytes(BufferKind::staging) == 0);
+    CHECK(alone.memory.foreign == 0);
     for (BufferKind const kind : update_kinds) {
         CHECK(where(alone.engine, kind) == StatesPlace::memory);
     }

@@ -60,6 +60,7 @@ public:
     std::optional<BufferKind> withholds{};
     std::size_t staging = no_limit; ///< most bytes for it
     std::atomic<int> given_back{0}; ///< calls
+    std::atomic<int> foreign{0};    ///< calls for what it did not allocate
 
     void* allocate(std::size_t bytes, BufferKind kind) override {
         if (kind == BufferKind::staging && bytes > staging) {
@@ -74,6 +75,7 @@ public:
     [[nodiscard]] bool give_back_pages(void* memory, std::size_t bytes,
                                        BufferKind kind) noexcept override {
         ++given_back;
+        foreign += memory == nullptr || bytes == 0 ? 1 : 0;
         return keeps != kind && host.give_back_pages(memory, bytes, kind);
     }
     void take_pages_again(void* memory, std::size_t bytes, BufferKind kind) override {

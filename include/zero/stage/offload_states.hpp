@@ -23,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <utility>
@@ -96,7 +97,7 @@ public:
         finish(KindSet::movable());
         KindSet kinds;
         for (auto const& block : _access.engine_memory().blocks()) {
-            if (!away().has(block.kind) && (named.empty() || set_of(named).has(block.kind))) {
+            if (!away().has(block.kind) && (named.empty() || KindSet::of(named).has(block.kind))) {
                 kinds.add(block.kind);
             }
         }
@@ -147,7 +148,8 @@ public:
         for (BufferKind const kind : options.kinds) {
             require_movable(kind);
         }
-        KindSet const kinds = options.kinds.empty() ? KindSet::movable() : set_of(options.kinds);
+        KindSet const kinds =
+            options.kinds.empty() ? KindSet::movable() : KindSet::of(options.kinds);
         finish(kinds);
         for (auto const& file : _files) {
             if (!(file->kinds() & kinds).is_empty()) {
@@ -209,20 +211,13 @@ public:
     }
 
 private:
-    /// What a call uses that only reads parameters.
-    static KindSet read_kinds() noexcept {
-        return set_of({BufferKind::parameters, BufferKind::parameter_leases});
+    /// Returns the kinds that are enough for a call that only reads parameters.
+    static constexpr KindSet read_kinds() noexcept {
+        return KindSet::of(std::initializer_list<BufferKind>{BufferKind::parameters,
+                                                             BufferKind::parameter_leases});
     }
 
     static constexpr std::uint64_t least_chunk_bytes = 4096; ///< a sector or a page
-
-    static KindSet set_of(std::vector<BufferKind> const& kinds) {
-        KindSet set;
-        for (BufferKind const kind : kinds) {
-            set.add(kind);
-        }
-        return set;
-    }
 
     [[nodiscard]] KindSet away() const noexcept {
         KindSet kinds;
@@ -258,10 +253,9 @@ private:
             }
             index += remove_if_empty(index) ? 0 : 1;
         }
-        set_phase();
     }
 
-    /// Ends a file of which nothing is needed.
+    /// Ends a file of which nothing is needed, and says what is away.
     bool remove_if_empty(std::size_t index) {
         bool const is_empty = _files[index]->kinds().is_empty();
         if (is_empty) {

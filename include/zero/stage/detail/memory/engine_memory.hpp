@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <initializer_list>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
@@ -17,13 +18,20 @@ public:
 
     /// @brief Returns the kinds that `offload_states` can move: all that grow with the model.
     [[nodiscard]] static constexpr KindSet movable() noexcept {
-        KindSet all;
-        for (BufferKind const kind : {BufferKind::parameters, BufferKind::gradients,
-                                      BufferKind::master_weights, BufferKind::optimizer_state,
-                                      BufferKind::gradient_leases, BufferKind::parameter_leases}) {
-            all.add(kind);
+        return of(std::initializer_list<BufferKind>{
+            BufferKind::parameters, BufferKind::gradients, BufferKind::master_weights,
+            BufferKind::optimizer_state, BufferKind::gradient_leases,
+            BufferKind::parameter_leases});
+    }
+
+    /// @brief Returns the kinds of a list or vector.
+    template <class Kinds>
+    [[nodiscard]] static constexpr KindSet of(Kinds const& kinds) noexcept {
+        KindSet set;
+        for (BufferKind const kind : kinds) {
+            set.add(kind);
         }
-        return all;
+        return set;
     }
 
     constexpr void add(BufferKind kind) noexcept { _bits |= bit(kind); }

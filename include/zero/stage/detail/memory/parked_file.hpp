@@ -212,7 +212,8 @@ private:
     void free_staging() noexcept {
         MemoryResource& memory = _memory->resource();
         constexpr auto kind = BufferKind::staging;
-        if (memory.give_back_pages(_staging.data(), _staging.size(), kind)) {
+        if (_staging.size() != 0
+            && memory.give_back_pages(_staging.data(), _staging.size(), kind)) {
             try {
                 memory.take_pages_again(_staging.data(), _staging.size(), kind);
             } catch (std::exception const&) { // the heap must not get addresses without memory

@@ -174,20 +174,16 @@ public:
     /// @brief Makes the communication queue wait until nothing reads the old weights. Stage 3 reads
     /// copies, except on a single rank.
     void wait_for_readers() {
-        if (_is_in_place) {
-            wait_for_all_readers();
-            return;
-        }
         for (auto const& last : _readers) {
             Backend::wait(_queue, last.event, Fence::weights_read);
+        }
+        if (_is_in_place) {
+            wait_for_readers_of_leases();
         }
     }
 
-    /// @brief The same for all memory of weights, copies included.
-    void wait_for_all_readers() {
-        for (auto const& last : _readers) {
-            Backend::wait(_queue, last.event, Fence::weights_read);
-        }
+    /// @brief Makes the communication queue wait until nothing reads a lease, released or not.
+    void wait_for_readers_of_leases() {
         wait_for_leases();
         for (auto const& last : _last_readers) {
             if (last.is_set) {

@@ -180,7 +180,8 @@ public:
     /// @brief Waits until no command uses memory of this engine. Between two steps.
     void wait_for_all() const {
         guard([&] {
-            _engine->_parameters.wait_for_all_readers();
+            _engine->_parameters.wait_for_readers();
+            _engine->_parameters.wait_for_readers_of_leases();
             Backend::synchronise(Backend::record(_engine->_compute));
             wait_for_collectives(*_engine->_communicator, _engine->_queue);
         });
