@@ -1,4 +1,5 @@
 #include <zero/layout/detail/balanced_partitioner.ipp>
+#include <zero/layout/detail/chunk_places.ipp>
 #include <zero/layout/detail/chunk_plan.ipp>
 #include <zero/layout/detail/communication_model.ipp>
 #include <zero/layout/detail/flat_layout.ipp>

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <new>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 // Between begin_step and step nothing in the process allocates on the heap. The replaced global
@@ -159,9 +160,11 @@ TEST_CASE("After the first step nothing is allocated between begin_step and step
 TEST_CASE("Nothing is allocated while states pass through staging memory, in any stage") {
     TemporaryFolder const folder;
     in_every_stage([&]<int N>() {
-        using Stage = ZeroStage<
-            N, Parameters<bfloat16>,
-            Offload<To<FileTier, BufferKind::optimizer_state, BufferKind::master_weights>>>;
+        using InMemory = ZeroStage<N, Parameters<bfloat16>>;
+        using States = To<FileTier, BufferKind::optimizer_state, BufferKind::master_weights>;
+        using All = To<FileTier, BufferKind::optimizer_state, BufferKind::parameters>;
+        using Stage =
+            typename InMemory::template with<Offload<std::conditional_t<N == 3, All, States>>>;
         typename Stage::Options options;
         options.offload = {.path = folder.path(), .chunk_bytes = 1500, .allow_page_cache = true};
         CHECK(count<Stage>(options, false, 2, [] {}) == 0);

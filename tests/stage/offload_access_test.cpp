@@ -105,7 +105,7 @@ void compare(std::mt19937_64& random, char const* name) {
     constexpr double ratios[] = {0, 0.37, 1, 1};
     typename InFile::Options options;
     options.offload = {.path = folder.path(),
-                       .chunk_bytes = (is_whole ? 3000 : 1300) + random() % 30'000,
+                       .chunk_bytes = (is_whole ? 4000 : 1500) + random() % 30'000,
                        .depth = 1 + random() % 4,
                        .ratio = ratios[random() % 4],
                        .calls = &files};
@@ -126,12 +126,15 @@ TEST_CASE("States in files are read and written by name, and the next step start
             using Half = Parameters<bfloat16>;
             compare<ZeroStage<N, Half>, ZeroStage<N, Half, Both>>(random, "copied masters");
             compare<ZeroStage<N, Half>, ZeroStage<N, Half, MastersOnly>>(random, "masters only");
+            compare<ZeroStage<N, Half>, ZeroStage<N, Half, OffloadAll<N>>>(random, "all");
             compare<ZeroStage<N>, ZeroStage<N, StatesOnly>>(random, "float");
-            compare<ZeroStage<N, Half, SplitMasterWeights, BlockScaledState<float16>>,
-                    ZeroStage<N, Half, SplitMasterWeights, BlockScaledState<float16>, Both>>(
+            compare<
+                ZeroStage<N, Half, SplitMasterWeights, BlockScaledState<float16>>,
+                ZeroStage<N, Half, SplitMasterWeights, BlockScaledState<float16>, OffloadAll<N>>>(
                 random, "split masters, scaled states");
             compare<ZeroStage<N, Half, Lamb, BalancedPartitioner>,
-                    ZeroStage<N, Half, Lamb, BalancedPartitioner, Both>>(random, "whole tensors");
+                    ZeroStage<N, Half, Lamb, BalancedPartitioner, OffloadAll<N>>>(random,
+                                                                                  "whole tensors");
         });
     }
 }

@@ -20,6 +20,9 @@ namespace {
 using Both = Offload<To<FileTier, BufferKind::optimizer_state, BufferKind::master_weights>>;
 using StatesOnly = Offload<To<FileTier, BufferKind::optimizer_state>>;
 using MastersOnly = Offload<To<FileTier, BufferKind::master_weights>>;
+using All = OffloadAll<3>;
+using WeightsAndStates = Offload<To<FileTier, BufferKind::optimizer_state, BufferKind::parameters>>;
+using WeightsOnly = Offload<To<FileTier, BufferKind::parameters>>;
 
 template <class InMemory, class InFile>
 void compare(std::mt19937_64& random, char const* name) {
@@ -42,7 +45,7 @@ void compare(std::mt19937_64& random, char const* name) {
     constexpr double ratios[] = {0, 0.37, 1, 1};
     constexpr std::size_t depths[] = {1, 2, 4};
     in_file.offload = {.path = folder.path(),
-                       .chunk_bytes = (is_whole ? 3000 : 1300) + random() % 30'000,
+                       .chunk_bytes = (is_whole ? 4000 : 1500) + random() % 30'000,
                        .depth = depths[random() % 3],
                        .ratio = ratios[random() % 4],
                        .calls = &files};
@@ -81,6 +84,31 @@ TEST_CASE("Random models with states in files train to the bits of states in mem
             compare<ZeroStage<N, Half, Lamb, BalancedPartitioner>,
                     ZeroStage<N, Half, Lamb, BalancedPartitioner, Both>>(random, "whole tensors");
         });
+    }
+}
+
+TEST_CASE("Random models with their parameters in files as well train to the bits of memory") {
+    std::mt19937_64 random(36);
+    for (int turn = 0; turn < 12; ++turn) {
+        using Half = Parameters<bfloat16>;
+        compare<ZeroStage<3, Half>, ZeroStage<3, Half, All>>(random, "copied masters");
+        compare<ZeroStage<3, Half, BalancedPartitioner>,
+                ZeroStage<3, Half, BalancedPartitioner, All>>(random, "balanced");
+        compare<ZeroStage<3, Half>, ZeroStage<3, Half, WeightsOnly>>(random, "weights only");
+        compare<ZeroStage<3, Half>, ZeroStage<3, Half, WeightsAndStates>>(random,
+                                                                          "masters in memory");
+        compare<ZeroStage<3>, ZeroStage<3, WeightsAndStates>>(random, "float");
+        compare<ZeroStage<3, Half, SplitMasterWeights, BlockScaledState<float16>>,
+                ZeroStage<3, Half, SplitMasterWeights, BlockScaledState<float16>, All>>(
+            random, "split masters, scaled states");
+        compare<ZeroStage<3, Half, SplitMasterWeights>,
+                ZeroStage<3, Half, SplitMasterWeights, WeightsOnly>>(random,
+                                                                     "split masters in memory");
+        compare<ZeroStage<3, Half, StochasticRounding, OptimizerState<bfloat16>>,
+                ZeroStage<3, Half, StochasticRounding, OptimizerState<bfloat16>, WeightsAndStates>>(
+            random, "stochastic rounding");
+        compare<ZeroStage<3, Half, Lamb, BalancedPartitioner>,
+                ZeroStage<3, Half, Lamb, BalancedPartitioner, All>>(random, "whole tensors");
     }
 }
 

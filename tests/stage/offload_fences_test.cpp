@@ -61,9 +61,11 @@ private:
 template <int N, class... Policies>
 using Leaky = ZeroStage<N, Parameters<bfloat16>, Loopback<LeakyBackend>, Policies...>;
 using Both = Offload<To<CrowdedTier, BufferKind::optimizer_state, BufferKind::master_weights>>;
+using All = Offload<To<CrowdedTier, BufferKind::optimizer_state, BufferKind::master_weights,
+                       BufferKind::parameters>>;
 
 /// Returns whether a run with states in a file has other bits than one in memory, or fails.
-template <int N>
+template <int N, class States = Both>
 bool differs(int missing, std::vector<Trained> const& expected, std::uint64_t seed) {
     DelayedFiles files(seed, 400);
     TemporaryFolder const folder;
@@ -71,9 +73,9 @@ bool differs(int missing, std::vector<Trained> const& expected, std::uint64_t se
     LeakyBackend::missing = missing;
     bool is_different = false;
     try {
-        auto const found = history<Leaky<N, Both>>(
+        auto const found = history<Leaky<N, States>>(
             2,
-            {.offload = {.path = folder.path(), .chunk_bytes = 1300, .depth = 2, .calls = &files},
+            {.offload = {.path = folder.path(), .chunk_bytes = 1500, .depth = 2, .calls = &files},
              .memory = &memory},
             {});
         is_different = !(found == expected);
@@ -84,16 +86,16 @@ bool differs(int missing, std::vector<Trained> const& expected, std::uint64_t se
     return is_different;
 }
 
-template <int N>
-void require_fences() {
+template <int N, class States = Both>
+void require_fences(std::vector<Fence> const& needed) {
     auto const expected = history<Leaky<N>>(2, {}, {});
     for (std::uint64_t seed = 0; seed < 5; ++seed) {
-        CHECK_FALSE(differs<N>(-1, expected, seed));
+        CHECK_FALSE((differs<N, States>(-1, expected, seed)));
     }
-    for (Fence const fence : {Fence::chunk_read, Fence::chunk_updated, Fence::chunk_written}) {
+    for (Fence const fence : needed) {
         INFO("stage " << N << " without the fence " << name_of(fence));
         std::uint64_t seed = 0;
-        while (seed < 60 && !differs<N>(static_cast<int>(fence), expected, seed)) {
+        while (seed < 60 && !differs<N, States>(static_cast<int>(fence), expected, seed)) {
             ++seed;
         }
         CHECK(seed < 60);
@@ -123,9 +125,13 @@ TEST_CASE("A run without one of the fences of a chunk is found") {
         std::puts("skipped: no thread sanitizer, which reports the deliberate races itself");
         return;
     }
-    require_fences<0>();
-    require_fences<2>();
-    require_fences<3>();
+    std::vector<Fence> const of_states{Fence::chunk_read, Fence::chunk_updated,
+                                       Fence::chunk_written};
+    require_fences<0>(of_states);
+    require_fences<2>(of_states);
+    require_fences<3>(of_states);
+    require_fences<3, All>(
+        {Fence::chunk_read, Fence::chunk_updated, Fence::chunk_written, Fence::chunk_copied});
 }
 
 } // namespace zero::test::offload_fences_test

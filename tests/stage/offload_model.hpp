@@ -21,9 +21,18 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace zero::test {
+
+/// Offloads all that stage N can keep in a file.
+template <int N>
+using OffloadAll = std::conditional_t<
+    N == 3,
+    Offload<To<FileTier, BufferKind::optimizer_state, BufferKind::master_weights,
+               BufferKind::parameters>>,
+    Offload<To<FileTier, BufferKind::optimizer_state, BufferKind::master_weights>>>;
 
 /// Files in memory. Requests pause at random, so that a missing event shows.
 class DelayedFiles final : public FileCalls {

@@ -63,6 +63,8 @@ using Both = Offload<To<FileTier, BufferKind::optimizer_state, BufferKind::maste
 template <int N>
 using InFile = ZeroStage<N, Parameters<bfloat16>, Loopback<CountingBackend>, Both>;
 using Ranks = InFile<0>::Communicator;
+template <int N>
+using AllInFile = ZeroStage<N, Parameters<bfloat16>, Loopback<CountingBackend>, OffloadAll<N>>;
 
 FileTierOptions in_folder(TemporaryFolder const& folder, FileCalls& calls) {
     return {.path = folder.path(),
@@ -239,8 +241,8 @@ TEST_CASE("A thousand steps allocate nothing, and neither grow the file nor open
         SeenFiles files;
         HostMemoryResource memory;
         (void)on_ranks<int, Ranks>(1, [&](auto& communicator) {
-            InFile<N> engine(communicator, registration<bfloat16>(toy_specs()),
-                             {.offload = in_folder(folder, files), .memory = &memory});
+            AllInFile<N> engine(communicator, registration<bfloat16>(toy_specs()),
+                                {.offload = in_folder(folder, files), .memory = &memory});
             auto const steps = [&](std::uint64_t begin, std::uint64_t end) {
                 for (std::uint64_t step = begin; step < end; ++step) {
                     (void)run_step(engine, 0, step).report();
@@ -308,7 +310,8 @@ TEST_CASE("An alignment of more than a page of memory is kept by every request")
             TemporaryFolder const folder;
             DelayedFiles files(1, 0);
             files.block = block;
-            CHECK((history<InFile<N>>(2, {.offload = in_folder(folder, files)}, {}) == expected));
+            CHECK(
+                (history<AllInFile<N>>(2, {.offload = in_folder(folder, files)}, {}) == expected));
             CHECK(files.is_aligned);
             CHECK(files.allocated == 2);
             CHECK(files.bytes(0).size() % static_cast<std::size_t>(block) == 0);

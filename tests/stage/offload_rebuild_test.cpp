@@ -51,8 +51,10 @@ TEST_CASE("Rebuilt buckets move states from one file to another and change no bi
                 static_cast<typename Capped::template with<Both>*>(nullptr), "copied masters");
         compare(static_cast<Capped*>(nullptr),
                 static_cast<typename Capped::template with<StatesOnly>*>(nullptr), "states only");
+        compare(static_cast<Capped*>(nullptr),
+                static_cast<typename Capped::template with<OffloadAll<N>>*>(nullptr), "all");
         compare(static_cast<Scaled*>(nullptr),
-                static_cast<typename Scaled::template with<Both>*>(nullptr),
+                static_cast<typename Scaled::template with<OffloadAll<N>>*>(nullptr),
                 "split masters, scaled states");
     });
 }

@@ -28,12 +28,14 @@ enum class Fence : std::uint8_t {
     peers_done,            ///< reuse of a buffer waits until the peers have read it
     chunk_read,            ///< update waits until the offloaded states are in staging memory
     chunk_updated,         ///< their write waits for the update
-    chunk_written ///< the next read to that staging memory waits for the write, and so does
-                  ///< the next decision, which the write reads
+    chunk_written, ///< the next read to that staging memory waits for the write, and so does the
+                   ///< next decision, which the write reads
+    chunk_copied   ///< the next read of parameters to that staging memory waits until they were
+                   ///< copied to their lease (stage 3)
 };
 
 /// @brief Number of enumerators of `Fence`.
-inline constexpr std::size_t fences = 14;
+inline constexpr std::size_t fences = 15;
 
 /// @brief The name of a fence.
 constexpr char const* name_of(Fence fence) noexcept {
@@ -41,7 +43,7 @@ constexpr char const* name_of(Fence fence) noexcept {
         "gradients_written", "gradient_lease_reuse",  "weights_published",   "weights_gathered",
         "weights_read",      "parameter_lease_reuse", "loss_scale_captured", "loss_scale_read",
         "peers_ready",       "peers_reduced",         "peers_done",          "chunk_read",
-        "chunk_updated",     "chunk_written"};
+        "chunk_updated",     "chunk_written",         "chunk_copied"};
     return names[static_cast<std::size_t>(fence)];
 }
 

@@ -12,7 +12,7 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief An array of the optimizer shard that is offloaded, such as one moment.
+/// @brief An array of a rank's shard that is offloaded, such as one moment.
 struct ChunkArray {
     std::size_t element_bytes = 0; ///< bytes for each element
     std::size_t block_bytes = 0;   ///< bytes for each started block of 64 elements of a slice
@@ -27,8 +27,8 @@ struct ChunkOptions {
 };
 
 /// @brief The slices that a rank updates, in the order of the update (buckets from the last to the
-/// first), and the chunks of consecutive slices that move between a tier and staging memory as one
-/// request.
+/// first), and the chunks of consecutive slices that move between a tier and staging memory at
+/// once. If parameters are offloaded, the slices of frozen buckets follow.
 ///
 /// The arrays of a chunk lie one after the other, each at a multiple of `array_alignment`; an array
 /// holds the slices of the chunk one after the other, each with whole blocks. Depends on no element
@@ -49,6 +49,7 @@ public:
     ChunkPlan() = default;
 
     /// @param arrays by parameter type: the arrays that are offloaded
+    /// @param frozen the same for buckets that are not updated; empty leaves these out
     /// @param cuts_slices whether a slice may be cut at a multiple of 64 elements from its begin
     /// @param slices_of `slices_of(bucket, list)` appends the slices that the rank updates in this
     ///     bucket, in ascending order
@@ -56,13 +57,21 @@ public:
     /// one slice that must not be cut
     template <class SlicesOf>
     ChunkPlan(FlatLayout const& layout, std::span<std::vector<ChunkArray> const> arrays,
-              ChunkOptions const& options, bool cuts_slices, SlicesOf const& slices_of) {
-        start(options);
+              std::span<std::vector<ChunkArray> const> frozen, ChunkOptions const& options,
+              bool cuts_slices, SlicesOf const& slices_of) {
+        start(layout, options);
         std::vector<Piece> own;
-        for (std::size_t bucket = layout.trainable_buckets(); bucket-- > 0;) {
+        auto const add_bucket = [&](std::size_t bucket, auto const& offloaded, bool is_cut) {
             own.clear();
             slices_of(bucket, own);
-            add(layout, bucket, own, arrays[layout.bucket(bucket).type], options, cuts_slices);
+            add(layout, bucket, own, offloaded[layout.bucket(bucket).type], options, is_cut);
+        };
+        for (std::size_t bucket = _trainable; bucket-- > 0;) {
+            add_bucket(bucket, arrays, cuts_slices);
+        }
+        for (std::size_t bucket = _trainable; !frozen.empty() && bucket < layout.buckets();
+             ++bucket) {
+            add_bucket(bucket, frozen, true);
         }
         choose(options.ratio);
     }
@@ -78,16 +87,18 @@ public:
         return {_slices.data() + chunk.first_slice, chunk.slices};
     }
 
-    /// @brief The first chunk of a bucket, counted from the last bucket; `bucket + 1` ends before
-    /// it.
+    /// @brief The first chunk of a bucket.
     [[nodiscard]] std::size_t first_chunk(std::size_t bucket) const noexcept {
-        return _first_chunk[_first_chunk.size() - 2 - bucket];
+        return _first_chunk[place(bucket)];
     }
 
     /// @brief The end of the chunks of a bucket.
     [[nodiscard]] std::size_t end_chunk(std::size_t bucket) const noexcept {
-        return _first_chunk[_first_chunk.size() - 1 - bucket];
+        return _first_chunk[place(bucket) + 1];
     }
+
+    /// @brief The number of chunks that are updated. Those of frozen buckets follow.
+    [[nodiscard]] std::size_t updated_chunks() const noexcept { return _first_chunk[_trainable]; }
 
     /// @brief The size of the largest chunk that is offloaded: of one slot of staging memory.
     [[nodiscard]] std::uint64_t slot_bytes() const noexcept { return _slot_bytes; }
@@ -103,14 +114,19 @@ public:
                                                    std::span<Piece const> slices) noexcept;
 
 private:
-    void start(ChunkOptions const& options);
+    [[nodiscard]] std::size_t place(std::size_t bucket) const noexcept {
+        return bucket < _trainable ? _trainable - 1 - bucket : bucket;
+    }
+
+    void start(FlatLayout const& layout, ChunkOptions const& options);
     void add(FlatLayout const& layout, std::size_t bucket, std::span<Piece const> own,
              std::span<ChunkArray const> arrays, ChunkOptions const& options, bool cuts_slices);
     void choose(double ratio);
 
     std::vector<Piece> _slices;
     std::vector<Chunk> _chunks;
-    std::vector<std::size_t> _first_chunk; ///< by bucket, from the last; then the total
+    std::size_t _trainable = 0;            ///< number of trainable buckets
+    std::vector<std::size_t> _first_chunk; ///< by place of the bucket; then the total
     std::uint64_t _slot_bytes = 0;
     std::uint64_t _resident_bytes = 0;
     std::uint64_t _offloaded_bytes = 0;

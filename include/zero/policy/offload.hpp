@@ -34,7 +34,7 @@ struct To {
 };
 
 /// @brief Model states lie in slower and larger memory, and pass through staging memory when they
-/// are updated. No bit of a result depends on it. Include stage/offload.hpp.
+/// are updated, or gathered. No bit of a result depends on it. Include stage/offload.hpp.
 /// @tparam Targets one `To<Tier, kinds...>`
 template <class... Targets>
 struct Offload {
@@ -83,14 +83,15 @@ concept OffloadHasOptions = requires { typename P::Options; } && requires {
     { P::offloads(BufferKind::optimizer_state) } -> std::same_as<bool>;
 };
 
-/// Only the states of an optimizer and its master weights are used in the update alone.
+/// The states that a rank holds for good. All other buffers are work memory.
 template <class P>
 consteval bool offloads_states_only() {
     bool is_any = !P::is_any;
     for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
         auto const value = static_cast<BufferKind>(kind);
-        bool const is_state =
-            value == BufferKind::optimizer_state || value == BufferKind::master_weights;
+        bool const is_state = value == BufferKind::optimizer_state
+                              || value == BufferKind::master_weights
+                              || value == BufferKind::parameters;
         if (P::offloads(value) && !is_state) {
             return false;
         }
@@ -135,9 +136,9 @@ consteval bool diagnose_offload() {
         static_assert(detail::names_kinds_once<P>(),
                       "zero: Offload names a kind of states twice; name it once.");
         static_assert(detail::offloads_states_only<P>(),
-                      "zero: Offload moves the states that only the update uses; name "
-                      "zero::BufferKind::optimizer_state, zero::BufferKind::master_weights, or "
-                      "both.");
+                      "zero: Offload moves the states that a rank holds between steps; name "
+                      "zero::BufferKind::optimizer_state, zero::BufferKind::master_weights, and in "
+                      "stage 3 zero::BufferKind::parameters.");
     }
     return OffloadPolicy<P>;
 }

@@ -20,12 +20,13 @@ ZERO_COLD_INLINE std::uint64_t ChunkPlan::array_bytes(ChunkArray array,
     return (bytes + array_alignment - 1) / array_alignment * array_alignment;
 }
 
-ZERO_COLD_INLINE void ChunkPlan::start(ChunkOptions const& options) {
+ZERO_COLD_INLINE void ChunkPlan::start(FlatLayout const& layout, ChunkOptions const& options) {
     if (!(options.ratio >= 0 && options.ratio <= 1)) {
         detail::throw_error<InvalidArgument>(
             {"zero: offload.ratio is ", options.ratio,
              "; it is the part of the states that is offloaded, from 0 to 1."});
     }
+    _trainable = layout.trainable_buckets();
     _first_chunk.push_back(0);
 }
 

@@ -39,7 +39,9 @@ enum class Conflict {
     /// A tier on the host, and states on a device.
     offload_from_device,
     /// Master weights are offloaded, and the parameters are their own.
-    offload_of_own_master
+    offload_of_own_master,
+    /// Parameters are offloaded, and the stage does not shard them.
+    offload_of_replicas
 };
 
 } // namespace ZERO_NAMESPACE::detail
@@ -62,6 +64,7 @@ struct Composition {
     bool is_stored_by_block = false;                ///< BlockScaledState or StochasticRounding
     bool is_offloaded = false;                      ///< states lie in a tier
     bool offloads_masters = false;                  ///< master weights do
+    bool offloads_parameters = false;               ///< parameters do
     bool has_masters = true;                        ///< a parameter type has some
     Conflict master = Conflict::none;               ///< the result of `master_conflict_of_all`
 };
@@ -96,6 +99,9 @@ constexpr Conflict conflict_of(Composition const& composition) noexcept {
     if (composition.master == Conflict::none && composition.offloads_masters
         && !composition.has_masters) {
         return Conflict::offload_of_own_master;
+    }
+    if (composition.offloads_parameters && composition.stage != 3) {
+        return Conflict::offload_of_replicas;
     }
     return composition.master;
 }

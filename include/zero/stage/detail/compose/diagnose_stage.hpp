@@ -95,6 +95,10 @@ consteval bool diagnose_stage() {
         static_assert(conflict != Conflict::offload_of_own_master,
                       "zero::ZeroStage: there are no master weights to offload, because the "
                       "parameters are their own; leave zero::BufferKind::master_weights out.");
+        static_assert(conflict != Conflict::offload_of_replicas,
+                      "zero::ZeroStage: below stage 3 every rank reads all parameters in every "
+                      "pass, so they stay in memory; use stage 3, or leave "
+                      "zero::BufferKind::parameters out of Offload.");
         return conflict == Conflict::none;
     }
 }

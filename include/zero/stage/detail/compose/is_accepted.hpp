@@ -45,6 +45,7 @@ consteval Conflict conflict_in() {
         .is_stored_by_block = Config::OptimizerStates::is_block_scaled || rounds,
         .is_offloaded = Config::OffloadTo::is_any,
         .offloads_masters = Config::OffloadTo::offloads(BufferKind::master_weights),
+        .offloads_parameters = Config::OffloadTo::offloads(BufferKind::parameters),
         .has_masters = Config::EngineConfig::has_masters,
         .master = Config::master_conflict,
     });

@@ -10,7 +10,7 @@
 #include "../common/gather_on_host.hpp"
 #include "../common/stores_by_type.hpp"
 #include "../gradients/gradient_scheduler.hpp"
-#include "../optimizer/offloaded_states.hpp"
+#include "../memory/offloaded_states.hpp"
 #include "../optimizer/optimizer_store.hpp"
 #include "../parameters/parameter_scheduler.hpp"
 #include "../registration/compared_options.hpp"
@@ -114,9 +114,9 @@ private:
         for (std::size_t type = 0;
              type < Config::types && _engine->_options.storage == Storage::owned; ++type) {
             Engine<Config>::with_types(type, [&]<class Types>(Types) {
-                mover.move(
-                    held_parameters(_engine->_parameters.template store<Types>(), old, all, type),
-                    held_parameters(to.template store<Types>(), _engine->_layout, all, type));
+                move(mover,
+                     held_parameters(_engine->_parameters.template store<Types>(), old, type),
+                     held_parameters(to.template store<Types>(), _engine->_layout, type), all);
             });
         }
     }
@@ -138,15 +138,20 @@ private:
                                              *_engine->_communicator, _engine->_queue,
                                              *_engine->_memory);
         for (std::size_t array = 0; array < sources.size(); ++array) {
-            if constexpr (Config::Offload::is_any) {
-                auto const copy = [&](void* target, void const* source, std::size_t bytes) {
-                    void const* const data = _engine->_offload->memory_at(source, false);
-                    all.offload.states->copy(target, data, bytes);
-                };
-                mover.move(sources[array], targets[array], copy);
-            } else {
-                mover.move(sources[array], targets[array]);
-            }
+            move(mover, sources[array], targets[array], all);
+        }
+    }
+
+    /// Moves an array, from the file of the old layout to that of the new one if it is offloaded.
+    void move(StateMover<Communicator> const& mover, HeldArray const& from, HeldArray const& to,
+              [[maybe_unused]] EngineContext<Config> const& all) {
+        if constexpr (Config::Offload::is_any) {
+            mover.move(from, to, [&](void* target, void const* source, std::size_t bytes) {
+                void const* const data = _engine->_offload->memory_at(source, false);
+                all.offload.states->copy(target, data, bytes);
+            });
+        } else {
+            mover.move(from, to);
         }
     }
 

@@ -12,8 +12,8 @@
 #include "../../../policy/master_weights_policy.hpp"
 #include "../common/engine_context.hpp"
 #include "../common/set_up_backlog.hpp"
+#include "../memory/offloaded_states.hpp"
 #include "../memory/placed_buffer.hpp"
-#include "offloaded_states.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -30,8 +30,8 @@ namespace ZERO_NAMESPACE::detail {
 /// - `place` returns the addresses of a slice's weights. Each slice is placed once, in table order.
 /// - `complete` ends placing.
 /// - `take_over` enqueues a copy of the parameters to the master weights: one command for all
-///   slices. `round`, which only copies have, enqueues the opposite. If the master weights are
-///   offloaded, both do so for the given slices only.
+///   slices. `round`, which only copies have, enqueues the opposite. If the store `is_by_chunk`,
+///   both do so for the given slices only.
 /// - `show` fills the spans of an `OwnedSlice`.
 template <class Config, class Types, MasterForm form = Types::master_form>
 class MasterWeightStore;
@@ -46,6 +46,7 @@ public:
     using Pointers = MasterPointers<P, P>;
     static constexpr std::size_t bytes = 0;
     static constexpr std::size_t bytes_per_block = 0;
+    static constexpr bool is_by_chunk = false;
 
     explicit MasterWeightStore(TypeContext<Config> const&) {}
     [[nodiscard]] Pointers place(std::size_t, Piece const&, P* parameter) {
@@ -72,6 +73,9 @@ public:
     using Pointers = MasterPointers<M, P>;
     static constexpr std::size_t bytes = sizeof(M);
     static constexpr std::size_t bytes_per_block = 0;
+    /// Whether one of the two weights exists only while its chunk is in staging memory.
+    static constexpr bool is_by_chunk = Config::Offload::offloads(BufferKind::master_weights)
+                                        || Config::Offload::offloads(BufferKind::parameters);
 
     [[gnu::cold]] explicit MasterWeightStore(TypeContext<Config> const& context)
         : _queue(context.queue), _master(updated_array<BufferKind::master_weights, M>(context, 0)) {
@@ -82,7 +86,7 @@ public:
 
     [[nodiscard]] Pointers place(std::size_t bucket, Piece const& piece, P* parameter) {
         Pointers const at{_master.at(bucket, piece.bucket_begin), parameter};
-        if constexpr (!is_offloaded) {
+        if constexpr (!is_by_chunk) {
             _rows.push_back(
                 {parameter, static_cast<std::size_t>(at.master - _master.data()), piece.elements});
         }
@@ -95,7 +99,7 @@ public:
 
     template <class Slices>
     [[gnu::cold]] void take_over(Slices const& slices) {
-        if constexpr (is_offloaded) {
+        if constexpr (is_by_chunk) {
             for (auto const& slice : slices) {
                 Backend::convert(_queue, slice.master, slice.parameter, slice.elements, 1.0F);
             }
@@ -106,7 +110,7 @@ public:
 
     template <class Slices>
     void round([[maybe_unused]] Slices const& slices) const {
-        if constexpr (is_offloaded) {
+        if constexpr (is_by_chunk) {
             for (auto const& slice : slices) {
                 Backend::convert(_queue, slice.parameter, slice.master, slice.elements, 1.0F);
             }
@@ -124,7 +128,6 @@ public:
     }
 
 private:
-    static constexpr bool is_offloaded = Config::Offload::offloads(BufferKind::master_weights);
     using Row = CopySlice<P>; ///< a row of the table of copies, in which all slices are one
                               ///< "bucket"
 
@@ -144,6 +147,7 @@ public:
     using Pointers = SplitPointers;
     static constexpr std::size_t bytes = sizeof(std::uint16_t);
     static constexpr std::size_t bytes_per_block = block_elements / 8;
+    static constexpr bool is_by_chunk = Config::Offload::offloads(BufferKind::master_weights);
 
     [[gnu::cold]] explicit MasterWeightStore(TypeContext<Config> const& context)
         : _queue(context.queue), _poison(context.options->poison), _backlog(context.queue),
@@ -163,7 +167,7 @@ public:
     /// The parameters are exact, so the remainder is zero. Poisoned padding stays poisoned.
     template <class Slices>
     [[gnu::cold]] void take_over(Slices const& slices) {
-        if (!_poison && !Config::Offload::offloads(BufferKind::master_weights)) {
+        if (!_poison && !is_by_chunk) {
             fill_all(0);
             return;
         }
@@ -207,6 +211,7 @@ public:
     using Pointers = StochasticPointers<P>;
     static constexpr std::size_t bytes = 0;
     static constexpr std::size_t bytes_per_block = 0;
+    static constexpr bool is_by_chunk = false;
 
     explicit MasterWeightStore(TypeContext<Config> const& context) : _layout(context.layout) {}
 

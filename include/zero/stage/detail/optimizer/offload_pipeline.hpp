@@ -9,6 +9,7 @@
 #include "../../../core/detail/throw_error.hpp"
 #include "../../../core/error.hpp"
 #include "../../../core/memory_resource.hpp"
+#include "../../../layout/chunk_places.hpp"
 #include "../../../layout/chunk_plan.hpp"
 #include "../../../layout/detail/count_blocks.hpp"
 #include "../../../layout/flat_layout.hpp"
@@ -17,12 +18,13 @@
 #include "../../../layout/placement.hpp"
 #include "../../../tier/tier_error.hpp"
 #include "../../stage_options.hpp"
+#include "../memory/offloaded_states.hpp"
 #include "master_weight_store.hpp"
-#include "offloaded_states.hpp"
 #include "optimizer_state_store.hpp"
 #include "optimizer_store.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -33,12 +35,14 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Owns the states of a rank that are offloaded: the tier, the staging memory, and the
-/// memory of the chunks that stay. Moves chunks through staging memory in the order of the update.
+/// memory of the chunks that stay. Moves chunks through staging memory in the order of the update,
+/// and parameters in the order of their gathers.
 ///
 /// A chunk that is offloaded has a number n, and staging slot n mod depth for ever, so the tables
-/// of slices point there. A step reads chunk n, updates it, and writes it; reads of the next chunks
-/// and writes of the ones before are under way meanwhile. Fences `chunk_read`, `chunk_updated` and
-/// `chunk_written` order them.
+/// of slices point there (`ChunkPlaces`). A step reads chunk n, updates it, and writes it; reads of
+/// the next chunks and writes of the ones before are under way meanwhile. Fences `chunk_read`,
+/// `chunk_updated` and `chunk_written` order them. A gather reads parameters to slots of its own,
+/// and copies them to the lease; `chunk_copied` orders the next read to the slot.
 template <class Config>
 class OffloadedStates<Config, true> {
 public:
@@ -48,6 +52,9 @@ public:
     using Queue = typename Backend::Queue;
     using Event = typename Backend::Event;
     using Tier = typename Config::Offload::Tier;
+
+    /// Whether parameters are offloaded, which gathers read.
+    static constexpr bool has_parameters = Config::Offload::offloads(BufferKind::parameters);
 
     /// @param layout must outlive this object, as `memory` must
     /// @param communicator releases the other ranks if the tier cannot be made
@@ -67,85 +74,56 @@ public:
         refuse_if(options.update_tile_elements != 0,
                   ": update_tile_elements is set, but Offload updates chunk by chunk; leave it "
                   "out, and set offload.chunk_bytes.");
-        for_types(
-            [&]<class Types>(std::size_t /*type*/) { _arrays.push_back(arrays_of<Types>()); });
+        std::vector<ChunkArrays> arrays;
+        for_types([&]<class Types>() { arrays.push_back(arrays_of<Types>()); });
         auto const add = [&](std::size_t bucket, std::vector<Piece>& list) {
             for_updated_slices<Config>(layout, bucket, rank, row,
                                        [&](Piece const& piece) { list.push_back(piece); });
         };
-        _plan = ChunkPlan(layout, _arrays, {chosen.chunk_bytes, chosen.ratio},
-                          !Config::Optimizer::whole_tensor, add);
-        std::vector<std::uint64_t> sizes;
-        for (auto const& chunk : _plan.chunks()) {
-            _places.push_back({sizes.size(), {0, 0}});
-            if (chunk.is_offloaded) {
-                sizes.push_back(chunk.bytes);
-                _numbers.push_back(_places.size() - 1);
-            }
-        }
-        find_blocks();
+        _places = ChunkPlaces(layout, as_span(arrays), {chosen.chunk_bytes, chosen.ratio},
+                              !Config::Optimizer::whole_tensor, add);
+        std::vector<std::uint64_t> const requests = _places.requests();
         try {
-            _tier = std::make_unique<Tier>(chosen, sizes, text({"rank ", rank}), memory);
+            _tier = std::make_unique<Tier>(chosen, requests, text({"rank ", rank}), memory);
         } catch (TierError const& error) { // the disk of this rank alone may be full
             communicator.abort(first_line(error.what()));
             throw;
         }
         _tier->describe_by(
-            [](void const* states, std::size_t number) {
-                return static_cast<OffloadedStates const*>(states)->name_of_chunk(number);
+            [](void const* states, std::size_t request) {
+                return static_cast<OffloadedStates const*>(states)->name_of_request(request);
             },
             this);
-        _slots.resize(smaller(chosen.depth, sizes.size()));
-        place(memory, options.poison);
+        std::vector<std::size_t> staging;
+        for (std::size_t request = 0; request < requests.size(); ++request) {
+            staging.push_back(_tier->staging_bytes(request));
+        }
+        _places.lay_out(as_span(staging), _tier->alignment(), chosen.depth);
+        allocate(memory, options.poison);
     }
 
     OffloadedStates(OffloadedStates const&) = delete;
     OffloadedStates& operator=(OffloadedStates const&) = delete;
     ~OffloadedStates() = default;
 
-    [[nodiscard]] ChunkPlan const& plan() const noexcept { return _plan; }
+    [[nodiscard]] ChunkPlan const& plan() const noexcept { return _places.plan(); }
 
     /// @brief Names the layout anew, after it was moved.
     void use(FlatLayout const& layout) noexcept { _layout = &layout; }
 
-    /// @brief Returns the number of the first array of a kind among those of a parameter type.
-    [[nodiscard]] std::size_t first_array(std::size_t type, BufferKind kind) const noexcept {
-        return kind == BufferKind::optimizer_state ? _masters[type] : 0;
-    }
-
-    /// @brief Returns the address of the slice that begins at element `index` of a bucket.
-    [[nodiscard]] std::byte* address(std::size_t bucket, std::size_t index,
+    /// @brief Returns the address of the slice that begins at element `index` of a bucket, in
+    /// staging memory or where it stays.
+    /// @param array number of the array among those of its kind
+    [[nodiscard]] std::byte* address(std::size_t bucket, std::size_t index, BufferKind kind,
                                      std::size_t array) const {
-        auto const slices = _plan.slices();
-        auto const chunks = _plan.chunks();
-        auto const* const begins = slices.data() + chunks[_plan.first_chunk(bucket)].first_slice;
-        auto const& last = chunks[_plan.end_chunk(bucket) - 1];
-        auto const* const found = std::lower_bound(
-            begins, slices.data() + last.first_slice + last.slices, index,
-            [](Piece const& piece, std::size_t at) { return piece.bucket_begin < at; });
-        auto const slice = static_cast<std::size_t>(found - slices.data());
-        std::size_t const chunk = _chunk_of[slice];
-        auto const own = _plan.slices(chunks[chunk]);
-        std::size_t const type = _layout->bucket(bucket).type;
-        auto const& arrays = _arrays[type];
-        bool const is_state = array >= _masters[type];
-        std::size_t begin_of = _places[chunk].begin[is_state ? 1 : 0];
-        for (std::size_t before = is_state ? _masters[type] : 0; before < array; ++before) {
-            begin_of += static_cast<std::size_t>(ChunkPlan::array_bytes(arrays[before], own));
-        }
-        std::byte* const memory = chunks[chunk].is_offloaded ? _staging_begin
-                                  : is_state                 ? _resident_states.data()
-                                                             : _resident_masters.data();
-        ChunkArray const& own_array = arrays[array];
-        return memory + begin_of
-               + _blocks[slice]
-                     * (own_array.element_bytes * block_elements + own_array.block_bytes);
+        auto const place = _places.place(bucket, index, kind, array);
+        return (place.is_staged ? _staging_begin : _resident[place.kind].data()) + place.offset;
     }
 
     /// @brief Begins the reads of the first chunks of an update. A no-op if they were begun.
     void begin() {
         release();
-        while (_begun < _slots.size()) {
+        while (_begun < smaller(_slots.size(), _places.updated_numbers())) {
             begin_read(_begun++);
         }
     }
@@ -153,7 +131,9 @@ public:
     /// @brief Makes commands on a queue wait for all writes, which read the decision of their step.
     void wait_for_writes(Queue queue) {
         for (Slot const& slot : _slots) {
-            Backend::wait(queue, slot.written, Fence::chunk_written);
+            for (Event const& written : slot.written) {
+                Backend::wait(queue, written, Fence::chunk_written);
+            }
         }
     }
 
@@ -162,48 +142,110 @@ public:
     /// @param is_left_out read before the write: whether the update changed nothing
     template <class Enqueue>
     void update(std::size_t chunk, Queue queue, Enqueue const& enqueue, bool const* is_left_out) {
-        if (!_plan.chunks()[chunk].is_offloaded) {
+        if (!is_offloaded(chunk)) {
             enqueue();
             return;
         }
-        std::size_t const number = _places[chunk].number;
-        Slot& slot = slot_of(number);
-        Backend::wait(queue, slot.read, Fence::chunk_read);
-        // What was not read must not be used, so its failure is one of the queue.
-        Backend::run(queue, [tier = _tier.get()] { tier->rethrow_failure(); });
+        std::size_t const number = _places.number(chunk);
+        for (Event const& read : slot_of(number).read) {
+            wait_for_read(queue, read);
+        }
         enqueue();
         write(number, queue, is_left_out);
-        if (_begun < _numbers.size()) {
+        std::size_t const numbers = _places.updated_numbers();
+        if (_begun < numbers) {
             begin_read(_begun++);
         }
-        _begun = number + 1 == _numbers.size() ? 0 : _begun;
+        _begun = number + 1 == numbers ? 0 : _begun;
     }
 
-    /// @brief Calls `visit(chunk)` for each chunk of a parameter type while it is in memory. The
-    /// host may use it, and `visit` may enqueue commands on `queue` that do. Waits.
-    /// @param is_new whether the values need not be read
+    /// @brief Enqueues the copy of this rank's parameters of a bucket to their places in it: reads
+    /// of later chunks run beside copies of earlier ones.
+    /// @param bucket_begin the memory of the bucket, for commands on `queue`
+    void read_parameters(std::size_t bucket, Queue queue, std::byte* bucket_begin,
+                         std::size_t element_bytes) {
+        release();
+        for_chunks_of(bucket, [&](std::size_t chunk) {
+            if (is_offloaded(chunk)) {
+                std::size_t const number = _places.number(chunk);
+                std::size_t const request = _places.request(number, 1);
+                std::size_t const index = _gathers++ % _gather_slots.size();
+                GatherSlot& slot = _gather_slots[index];
+                Queue const reader = _tier->reading_queue(request);
+                wait_for_writes(reader);
+                Backend::wait(reader, slot.copied, Fence::chunk_copied);
+                std::byte* const memory = gather_memory(index);
+                Event read{};
+                {
+                    TransferSpan<Backend> const span(reader, "read of chunk", number);
+                    read = _tier->read(request, memory);
+                }
+                wait_for_read(queue, read);
+                copy_parameters(chunk, memory, bucket_begin, element_bytes, queue);
+                slot.copied = Backend::record(queue);
+            } else {
+                copy_parameters(chunk, nullptr, bucket_begin, element_bytes, queue);
+            }
+        });
+    }
+
+    /// @brief Calls `visit(Piece, T* memory)` for each slice of this rank in a bucket, which writes
+    /// the initial values of the parameters. Waits.
+    template <class T, class Visit>
+    [[gnu::cold]] void fill_parameters(std::size_t bucket, Visit const& visit) {
+        for_chunks_of(bucket, [&](std::size_t chunk) {
+            std::size_t const index = _gathers++ % larger<std::size_t>(_gather_slots.size(), 1);
+            std::byte* memory = nullptr;
+            if (is_offloaded(chunk)) {
+                memory = gather_memory(index);
+                _gather_slots[index].copied.synchronise();
+            }
+            for_parameters(chunk, memory, sizeof(T), [&](Piece const& piece, std::byte* values) {
+                visit(piece, reinterpret_cast<T*>(values));
+            });
+            if (is_offloaded(chunk)) {
+                _gather_slots[index].copied =
+                    _tier->write(_places.request(_places.number(chunk), 1), memory);
+            }
+        });
+        for (GatherSlot const& slot : _gather_slots) {
+            slot.copied.synchronise();
+        }
+        _tier->rethrow_failure();
+    }
+
+    /// @brief Calls `visit(Piece, void*)` with each slice of this rank's parameters in a bucket and
+    /// its address between two steps (`held_address`).
+    template <class Visit>
+    [[gnu::cold]] void for_held_parameters(std::size_t bucket, Visit const& visit) const {
+        for_chunks_of(bucket, [&](std::size_t chunk) {
+            for (Piece const& piece : plan().slices(plan().chunks()[chunk])) {
+                visit(piece, held_address(chunk, address(bucket, piece.bucket_begin,
+                                                         BufferKind::parameters, 0)));
+            }
+        });
+    }
+
+    /// @brief Calls `visit(chunk)` for each chunk of a parameter type that is updated while it is
+    /// in memory. The host may use it, and `visit` may enqueue commands on `queue` that do. Waits.
+    /// @param is_new whether the values of all but parameters need not be read
     template <class Visit>
     [[gnu::cold]] void visit(std::size_t type, Queue queue, bool is_new, Visit const& visit) {
         require_no_visit();
         VisitScope const scope(_is_visited);
         release();
         settle();
-        for (std::size_t chunk = 0; chunk < _plan.chunks().size(); ++chunk) {
-            auto const& own = _plan.chunks()[chunk];
-            if (_layout->bucket(own.bucket).type != type) {
+        for (std::size_t chunk = 0; chunk < plan().updated_chunks(); ++chunk) {
+            if (_places.type(chunk) != type) {
                 continue;
             }
-            if (!own.is_offloaded) {
+            if (!is_offloaded(chunk)) {
                 visit(chunk);
                 continue;
             }
-            std::size_t const number = _places[chunk].number;
-            if (is_new) {
-                slot_of(number).written.synchronise();
-            } else {
-                begin_read(number);
-                slot_of(number).read.synchronise();
-            }
+            std::size_t const number = _places.number(chunk);
+            begin_read(number, is_new);
+            wait_for(slot_of(number));
             _tier->rethrow_failure();
             visit(chunk);
             write(number, queue, nullptr);
@@ -216,14 +258,18 @@ public:
     /// it stays, otherwise one that only `memory_at` understands.
     /// @param data its address in staging memory, or where it stays
     [[gnu::cold]] [[nodiscard]] void* held_address(std::size_t chunk, void* data) const {
-        if (!_plan.chunks()[chunk].is_offloaded) {
+        if (!is_offloaded(chunk)) {
             return data;
         }
-        std::size_t const number = _places[chunk].number;
-        auto const first = reinterpret_cast<std::uintptr_t>(memory_of(number));
+        std::size_t const number = _places.number(chunk);
         auto const at = reinterpret_cast<std::uintptr_t>(data);
-        bool const is_staged = at >= first && at < first + _slot_bytes;
-        return is_staged ? _tier->address(number) + (at - first) : data; // other kinds stay
+        for (std::size_t part = _places.parts(); part-- > 0;) {
+            auto const first = reinterpret_cast<std::uintptr_t>(memory_of(number, part));
+            if (at >= first && at < first + _places.part_bytes(number, part)) {
+                return _tier->address(_places.request(number, part)) + (at - first);
+            }
+        }
+        return data; // other kinds stay
     }
 
     /// @brief Returns the memory that an address of `held_address` stands for, up to the end of its
@@ -231,10 +277,11 @@ public:
     /// used until the next call of any function that moves chunks.
     /// @param is_written whether the caller writes to it
     [[gnu::cold]] [[nodiscard]] std::byte* memory_at(void const* address, bool is_written) {
-        std::size_t const number = _tier->chunk_at(address);
-        if (number == _numbers.size()) {
+        std::size_t const request = _tier->chunk_at(address);
+        if (request == _places.parts() * _places.numbers()) {
             return static_cast<std::byte*>(const_cast<void*>(address));
         }
+        std::size_t const number = request % _places.numbers();
         require_no_visit();
         if (!_is_held) {
             settle();
@@ -245,13 +292,13 @@ public:
             write_held(slot);
             slot.held = 0;
             begin_read(number);
-            slot.read.synchronise();
+            wait_for(slot);
             _tier->rethrow_failure();
             slot.held = number + 1;
         }
         slot.is_written = slot.is_written || is_written;
-        return memory_of(number)
-               + (static_cast<std::byte const*>(address) - _tier->address(number));
+        return memory_of(number, request / _places.numbers())
+               + (static_cast<std::byte const*>(address) - _tier->address(request));
     }
 
     /// @brief Copies bytes of one slice, from or to an address of `held_address`. Waits.
@@ -263,8 +310,10 @@ public:
     /// @brief Waits for all requests. Reads that were begun are forgotten.
     void settle() const noexcept {
         for (Slot const& slot : _slots) {
-            slot.read.synchronise();
-            slot.written.synchronise();
+            wait_for(slot);
+        }
+        for (GatherSlot const& slot : _gather_slots) {
+            slot.copied.synchronise();
         }
         _begun = 0;
     }
@@ -274,137 +323,145 @@ public:
 
     /// @brief Sets the rows of a memory plan that are not those of memory alone.
     [[gnu::cold]] void add_to(MemoryPlan& plan) const {
-        if (Config::Offload::offloads(BufferKind::master_weights)) {
-            plan[BufferKind::master_weights] = _rows[0];
-        }
-        if (Config::Offload::offloads(BufferKind::optimizer_state)) {
-            plan[BufferKind::optimizer_state] = _rows[1];
-        }
-        plan[BufferKind::staging].content_bytes = _staging.size_bytes();
+        _places.add_to(plan);
         plan[BufferKind::commands].content_bytes += _tier->command_bytes();
-        plan.tier_bytes = _tier->size_bytes();
     }
 
 private:
+    static constexpr std::size_t parts = has_parameters ? 2 : 1; ///< `ChunkPlaces::parts`
+
     /// Staging memory of one chunk at a time.
     struct Slot {
-        Event read{};    ///< the last read to it
-        Event written{}; ///< the last write from it
+        std::array<Event, parts> read{};    ///< the last reads to it
+        std::array<Event, parts> written{}; ///< the last writes from it
         /// Between two steps: the number of the chunk that it holds, from 1, and whether that was
         /// changed.
         std::size_t held = 0;
         bool is_written = false;
     };
 
-    /// Where the arrays of a chunk begin: in staging memory, or in the memory of what stays.
-    struct Place {
-        std::size_t number;   ///< of those that are offloaded
-        std::size_t begin[2]; ///< offset of the master weights, and of the optimizer states
+    /// Staging memory of the parameters of one chunk at a time.
+    struct GatherSlot {
+        Event copied{}; ///< the last use of it
     };
 
     template <class Visitor>
     static void for_types(Visitor const& visit) {
         [&]<std::size_t... Type>(std::index_sequence<Type...>) {
-            (visit.template operator()<typename Config::template TypesAt<Type>>(Type), ...);
+            (visit.template operator()<typename Config::template TypesAt<Type>>(), ...);
         }(std::make_index_sequence<Config::types>());
     }
 
-    /// The arrays of a parameter type that are offloaded: master weights, then states.
+    /// The arrays of a parameter type that are offloaded.
     template <class Types>
-    [[nodiscard]] std::vector<ChunkArray> arrays_of() {
+    [[nodiscard]] static ChunkArrays arrays_of() {
         using Masters = MasterWeightStore<Config, Types>;
         using States = OptimizerStateStore<Config>;
-        std::vector<ChunkArray> arrays;
-        auto const add = [&](std::size_t count, std::size_t bytes, std::size_t bytes_of_block) {
-            for (std::size_t array = 0; bytes + bytes_of_block != 0 && array < count; ++array) {
-                arrays.push_back({bytes, bytes_of_block});
+        ChunkArrays arrays;
+        for (std::size_t kind = 0; kind < ChunkArrays::kinds.size(); ++kind) {
+            BufferKind const name = ChunkArrays::kinds[kind];
+            auto const add = [&](std::size_t count, std::size_t bytes, std::size_t bytes_of_block) {
+                for (std::size_t array = 0; bytes + bytes_of_block != 0 && array < count; ++array) {
+                    arrays.of[kind].push_back({bytes, bytes_of_block});
+                }
+            };
+            if (!Config::Offload::offloads(name)) {
+                continue;
             }
-        };
-        if (Config::Offload::offloads(BufferKind::master_weights)) {
-            add(1, Masters::bytes, 0);
-            add(1, 0, Masters::bytes_per_block);
-        }
-        _masters.push_back(arrays.size());
-        if (Config::Offload::offloads(BufferKind::optimizer_state)) {
-            constexpr std::size_t count = States::states;
-            add(count, States::bytes / larger<std::size_t>(count, 1), 0);
-            add(count, 0, States::bytes_per_block / larger<std::size_t>(count, 1));
+            if (name == BufferKind::parameters) {
+                add(1, sizeof(typename Types::Parameter), 0);
+            } else if (name == BufferKind::master_weights) {
+                add(1, Masters::bytes, 0);
+                add(1, 0, Masters::bytes_per_block);
+            } else {
+                constexpr std::size_t count = States::states;
+                add(count, States::bytes / larger<std::size_t>(count, 1), 0);
+                add(count, 0, States::bytes_per_block / larger<std::size_t>(count, 1));
+            }
         }
         return arrays;
     }
 
-    /// Counts for each slice the blocks of its chunk that lie before it.
-    [[gnu::cold]] void find_blocks() {
-        for (std::size_t chunk = 0; chunk < _plan.chunks().size(); ++chunk) {
-            std::size_t blocks = 0;
-            for (Piece const& slice : _plan.slices(_plan.chunks()[chunk])) {
-                _chunk_of.push_back(chunk);
-                _blocks.push_back(blocks);
-                blocks += blocks_of(slice.elements);
-            }
+    [[gnu::cold]] void allocate(MemoryResource& memory, bool poison) {
+        _slots.resize(_places.slots());
+        _gather_slots.resize(_places.gather_slots());
+        std::size_t room = _places.staging_bytes();
+        _staging = Buffer<std::byte>(memory, room, BufferKind::staging);
+        std::fill_n(_staging.data(), room, std::byte(poison ? 0xff : 0));
+        for (std::size_t kind = 0; kind < ChunkArrays::kinds.size(); ++kind) {
+            auto& buffer = _resident[kind];
+            buffer =
+                Buffer<std::byte>(memory, _places.resident(kind).bytes(), ChunkArrays::kinds[kind]);
+            std::fill_n(buffer.data(), buffer.size(), std::byte(poison ? 0xff : 0));
+        }
+        if (room != 0) {
+            void* begin = _staging.data();
+            std::size_t const needed = _places.gather_slot_begin(_gather_slots.size());
+            _staging_begin =
+                static_cast<std::byte*>(std::align(_places.alignment(), needed, begin, room));
         }
     }
 
-    /// Allocates, and sets where the arrays of every chunk begin.
-    [[gnu::cold]] void place(MemoryResource& memory, bool poison) {
-        std::size_t const alignment =
-            larger<std::size_t>(_tier->alignment(), ChunkPlan::array_alignment);
-        std::size_t slot_bytes = 0;
-        for (std::size_t number = 0; number < _numbers.size(); ++number) {
-            slot_bytes = larger(slot_bytes, _tier->staging_bytes(number));
+    [[nodiscard]] bool is_offloaded(std::size_t chunk) const noexcept {
+        return plan().chunks()[chunk].is_offloaded;
+    }
+
+    template <class Visit>
+    void for_chunks_of(std::size_t bucket, Visit const& visit) const {
+        for (std::size_t chunk = plan().first_chunk(bucket); chunk < plan().end_chunk(bucket);
+             ++chunk) {
+            visit(chunk);
         }
-        _slot_bytes = (slot_bytes + alignment - 1) / alignment * alignment;
-        std::size_t resident[2] = {0, 0};
-        for (std::size_t chunk = 0; chunk < _places.size(); ++chunk) {
-            auto const& own = _plan.chunks()[chunk];
-            std::size_t const type = _layout->bucket(own.bucket).type;
-            std::size_t bytes[2] = {0, 0};
-            for (std::size_t array = 0; array < _arrays[type].size(); ++array) {
-                std::size_t const kind = array < _masters[type] ? 0 : 1;
-                ChunkArray const& layout = _arrays[type][array];
-                bytes[kind] +=
-                    static_cast<std::size_t>(ChunkPlan::array_bytes(layout, _plan.slices(own)));
-                for (Piece const& slice : _plan.slices(own)) {
-                    _rows[kind].content_bytes +=
-                        own.is_offloaded ? 0
-                                         : slice.elements * layout.element_bytes
-                                               + blocks_of(slice.elements) * layout.block_bytes;
-                }
-            }
-            Place& to = _places[chunk];
-            if (own.is_offloaded) {
-                to.begin[0] = to.number % _slots.size() * _slot_bytes;
-                to.begin[1] = to.begin[0] + bytes[0];
-            } else {
-                for (std::size_t kind = 0; kind < 2; ++kind) {
-                    to.begin[kind] = std::exchange(resident[kind], resident[kind] + bytes[kind]);
-                }
-            }
+    }
+
+    /// Calls `visit(Piece, std::byte*)` for the parameters of each slice of a chunk.
+    /// @param memory of the part that holds them; not used if the chunk stays
+    template <class Visit>
+    void for_parameters(std::size_t chunk, std::byte* memory, std::size_t element_bytes,
+                        Visit const& visit) const {
+        auto const& own = plan().chunks()[chunk];
+        auto const slices = plan().slices(own);
+        if (!own.is_offloaded && !slices.empty()) {
+            memory = address(own.bucket, slices.front().bucket_begin, BufferKind::parameters, 0);
         }
-        for (std::size_t kind = 0; kind < 2; ++kind) {
-            _rows[kind].padding_bytes = resident[kind] - _rows[kind].content_bytes;
+        for (Piece const& piece : slices) {
+            visit(piece, memory);
+            memory += static_cast<std::size_t>(blocks_of(piece.elements) * block_elements
+                                               * element_bytes);
         }
-        std::size_t const spare = alignment - ChunkPlan::array_alignment; // all memory has 128
-        std::size_t const staging = _slots.empty() ? 0 : _slots.size() * _slot_bytes + spare;
-        _staging = Buffer<std::byte>(memory, staging, BufferKind::staging);
-        _resident_masters = Buffer<std::byte>(memory, resident[0], BufferKind::master_weights);
-        _resident_states = Buffer<std::byte>(memory, resident[1], BufferKind::optimizer_state);
-        for (auto* buffer : {&_staging, &_resident_masters, &_resident_states}) {
-            std::fill_n(buffer->data(), buffer->size(), std::byte(poison ? 0xff : 0));
-        }
-        void* begin = _staging.data();
-        std::size_t room = staging;
-        _staging_begin = staging == 0 ? nullptr
-                                      : static_cast<std::byte*>(std::align(
-                                          alignment, _slots.size() * _slot_bytes, begin, room));
+    }
+
+    void copy_parameters(std::size_t chunk, std::byte* memory, std::byte* bucket_begin,
+                         std::size_t element_bytes, Queue queue) const {
+        for_parameters(chunk, memory, element_bytes, [&](Piece const& piece, std::byte* values) {
+            Backend::copy_bytes(queue, bucket_begin + piece.bucket_begin * element_bytes, values,
+                                piece.elements * element_bytes);
+        });
     }
 
     [[nodiscard]] Slot& slot_of(std::size_t number) noexcept {
         return _slots[number % _slots.size()];
     }
 
-    [[nodiscard]] std::byte* memory_of(std::size_t number) const noexcept {
-        return _staging_begin + number % _slots.size() * _slot_bytes;
+    [[nodiscard]] std::byte* memory_of(std::size_t number, std::size_t part) const noexcept {
+        return _staging_begin + _places.slot_begin(number) + _places.part_begin(number, part);
+    }
+
+    [[nodiscard]] std::byte* gather_memory(std::size_t slot) const noexcept {
+        return _staging_begin + _places.gather_slot_begin(slot);
+    }
+
+    static void wait_for(Slot const& slot) noexcept {
+        for (std::size_t part = 0; part < parts; ++part) {
+            slot.read[part].synchronise();
+            slot.written[part].synchronise();
+        }
+    }
+
+    /// What was not read must not be used, so its failure is one of the queue.
+    void wait_for_read(Queue queue, Event const& read) const {
+        Backend::wait(queue, read, Fence::chunk_read);
+        Backend::run(queue, [tier = _tier.get()] { tier->rethrow_failure(); });
     }
 
     struct VisitScope {
@@ -439,32 +496,62 @@ private:
 
     void write_held(Slot& slot) {
         if (std::exchange(slot.is_written, false)) {
-            slot.written = _tier->write(slot.held - 1, memory_of(slot.held - 1));
+            for_parts(slot.held - 1, [&](std::size_t part, std::size_t request) {
+                slot.written[part] = _tier->write(request, memory_of(slot.held - 1, part));
+            });
         }
     }
 
-    void begin_read(std::size_t number) {
+    /// Calls `visit(part, request)` for the parts of a chunk. That of a frozen bucket has no part
+    /// that only the update uses.
+    template <class Visit>
+    void for_parts(std::size_t number, Visit const& visit) const {
+        for (std::size_t part = 0; part < parts; ++part) {
+            if (_places.part_bytes(number, part) != 0) {
+                visit(part, _places.request(number, part));
+            }
+        }
+    }
+
+    /// @param is_new whether only parameters are needed
+    void begin_read(std::size_t number, bool is_new = false) {
         Slot& slot = slot_of(number);
-        Queue const queue = _tier->reading_queue(number);
-        Backend::wait(queue, slot.written, Fence::chunk_written);
-        TransferSpan<Backend> const span(queue, "read of chunk", number);
-        slot.read = _tier->read(number, memory_of(number));
+        for_parts(number, [&](std::size_t part, std::size_t request) {
+            if (is_new && part == 0) {
+                return;
+            }
+            Queue const queue = _tier->reading_queue(request);
+            for (Event const& written : slot.written) {
+                Backend::wait(queue, written, Fence::chunk_written);
+            }
+            TransferSpan<Backend> const span(queue, "read of chunk", number);
+            slot.read[part] = _tier->read(request, memory_of(number, part));
+        });
     }
 
     void write(std::size_t number, Queue queue, bool const* is_left_out) {
-        Queue const own = _tier->writing_queue(number);
-        Backend::wait(own, Backend::record(queue), Fence::chunk_updated);
-        TransferSpan<Backend> const span(own, "write of chunk", number);
-        slot_of(number).written = _tier->write(number, memory_of(number), is_left_out);
+        Event const updated = Backend::record(queue);
+        for_parts(number, [&](std::size_t part, std::size_t request) {
+            Queue const own = _tier->writing_queue(request);
+            Backend::wait(own, updated, Fence::chunk_updated);
+            TransferSpan<Backend> const span(own, "write of chunk", number);
+            slot_of(number).written[part] =
+                _tier->write(request, memory_of(number, part), is_left_out);
+        });
     }
 
     /// "master weights and optimizer state of 'w', elements 0 to 99, and 3 more slices"
-    [[gnu::cold]] [[nodiscard]] std::string name_of_chunk(std::size_t number) const {
-        std::string kinds;
+    [[gnu::cold]] [[nodiscard]] std::string name_of_request(std::size_t request) const {
+        std::size_t const numbers = _places.numbers();
+        bool const is_parameters = request >= numbers;
+        std::string kinds = is_parameters ? name_of(BufferKind::parameters) : "";
         for (BufferKind const kind : Config::Offload::kinds) {
-            kinds += text({kinds.empty() ? "" : " and ", name_of(kind)});
+            if (!is_parameters && kind != BufferKind::parameters) {
+                kinds += text({kinds.empty() ? "" : " and ", name_of(kind)});
+            }
         }
-        auto const slices = _plan.slices(_plan.chunks()[_numbers[number]]);
+        auto const slices = plan().slices(
+            plan().chunks()[_places.chunk(request % larger<std::size_t>(numbers, 1))]);
         Piece const& first = slices.front();
         std::string const more =
             slices.size() == 1 ? "" : text({", and ", slices.size() - 1, " more slices"});
@@ -475,21 +562,14 @@ private:
 
     FlatLayout const* _layout;
     std::size_t _rank;
-    std::vector<std::vector<ChunkArray>> _arrays; ///< by parameter type
-    std::vector<std::size_t> _masters; ///< by type: how many of them are of master weights
-    ChunkPlan _plan;
-    std::vector<Place> _places;         ///< by chunk
-    std::vector<std::size_t> _numbers;  ///< by number: the chunk
-    std::vector<std::size_t> _chunk_of; ///< by slice
-    std::vector<std::size_t> _blocks;   ///< by slice: blocks before it in its chunk
-    MemoryRow _rows[2];                 ///< master weights and states that stay
-    std::size_t _slot_bytes = 0;
+    ChunkPlaces _places;
     std::vector<Slot> _slots;
+    std::vector<GatherSlot> _gather_slots;
     Buffer<std::byte> _staging;
-    Buffer<std::byte> _resident_masters;
-    Buffer<std::byte> _resident_states;
+    std::array<Buffer<std::byte>, ChunkArrays::kinds.size()> _resident; ///< what stays, by kind
     std::byte* _staging_begin = nullptr;
     mutable std::size_t _begun = 0; ///< chunks of this update whose read was begun
+    std::size_t _gathers = 0;       ///< chunks that were gathered or filled so far
     bool _is_visited = false;       ///< whether `visit` runs
     bool _is_held = false;          ///< whether staging memory holds chunks between two steps
     std::unique_ptr<Tier> _tier;    ///< destroyed first: its requests use the memory

@@ -11,8 +11,8 @@
 #include "../common/drain.hpp"
 #include "../common/engine_context.hpp"
 #include "../common/set_up_backlog.hpp"
+#include "../memory/offloaded_states.hpp"
 #include "../memory/placed_buffer.hpp"
-#include "offloaded_states.hpp"
 
 #include <array>
 #include <cstddef>

@@ -21,10 +21,10 @@
 #include "../common/stores_by_type.hpp"
 #include "../gradients/gradient_scheduler.hpp"
 #include "../gradients/gradient_store.hpp"
+#include "../memory/offloaded_states.hpp"
 #include "../parameters/parameter_scheduler.hpp"
 #include "../parameters/parameter_store.hpp"
 #include "master_weight_store.hpp"
-#include "offloaded_states.hpp"
 #include "optimizer_state_store.hpp"
 
 #include <cstddef>
@@ -248,7 +248,7 @@ public:
 
     /// @brief Sets the master weights to the current parameters.
     void copy_parameters_to_master() {
-        if constexpr (Config::Offload::offloads(BufferKind::master_weights)) {
+        if constexpr (Masters::is_by_chunk) {
             for_chunks([&](Range slices) { _master.take_over(table_of(slices)); });
         } else {
             _master.take_over(_slices.slices());
@@ -263,13 +263,13 @@ public:
                     if constexpr (Config::Offload::offloads(BufferKind::optimizer_state)) {
                         _states.set_initial(table_of(slices));
                     }
-                    if constexpr (Config::Offload::offloads(BufferKind::master_weights)) {
+                    if constexpr (Masters::is_by_chunk) {
                         _master.take_over(table_of(slices));
                     }
                 },
                 true);
         }
-        if constexpr (!Config::Offload::offloads(BufferKind::master_weights)) {
+        if constexpr (!Masters::is_by_chunk) {
             _master.take_over(_slices.slices());
         }
     }

@@ -20,8 +20,10 @@
 #include "../common/set_up_backlog.hpp"
 #include "../memory/bucket_copies.hpp"
 #include "../memory/bucket_pool.hpp"
+#include "../memory/offloaded_states.hpp"
 #include "../memory/placed_buffer.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <span>
@@ -32,15 +34,16 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Whether sharded parameters are read in the shard instead of in copies: on a single rank,
-/// which owns all of them. Poison fills released copies with NaN, so it needs them.
+/// which owns all of them. Poison fills released copies with NaN, so it needs them, and a shard
+/// that is offloaded cannot be read.
 template <class Config>
 [[nodiscard]] bool reads_in_place(EngineContext<Config> const& context) noexcept {
     return context.row.shards_parameters() && context.layout->world() == 1
-           && !context.options->poison;
+           && !context.options->poison && !Config::Offload::offloads(BufferKind::parameters);
 }
 
-/// @brief Owns the parameters of one type in every storage and placement, and calls the collectives
-/// that move them. The ParameterScheduler decides when.
+/// @brief Owns the parameters of one type in every storage and placement, or has them in a tier,
+/// and calls the collectives that move them. The ParameterScheduler decides when.
 template <class Config, class Types>
 class ParameterStore {
 public:
@@ -70,7 +73,7 @@ public:
     }
 
     /// @brief The memory of a slice that this rank holds: inside its extent if parameters are
-    /// sharded, any slice otherwise.
+    /// sharded, any slice otherwise. If they are offloaded, a slice of a chunk in staging memory.
     [[nodiscard]] T* slice(std::size_t bucket, Piece const& slice) const noexcept {
         return _is_sharded ? _placed.at(bucket, slice.bucket_begin)
                            : _full[slice.parameter] + slice.parameter_begin;
@@ -87,19 +90,42 @@ public:
         return _is_in_place ? _placed.at(at.bucket, begin) : _pool.at(at.bucket) + begin;
     }
 
+    /// @brief Calls `visit(Piece, T*)` with each slice that this rank holds of a bucket and the
+    /// address that stands for it between two steps.
+    /// @param layout the layout for which this store was made
+    template <class Visit>
+    [[gnu::cold]] void for_held(FlatLayout const& layout, std::size_t bucket,
+                                Visit const& visit) const {
+        if constexpr (is_offloaded) {
+            _states->for_held_parameters(bucket, visit);
+        } else {
+            Range const held =
+                _is_sharded ? layout.extent(bucket, _rank) : Range{0, layout.elements(bucket)};
+            layout.for_slices(bucket, held,
+                              [&](Piece const& piece) { visit(piece, slice(bucket, piece)); });
+        }
+    }
+
     /// @brief Writes the registered values of this rank's extent of a bucket that every rank may
     /// compute. Calls the caller's initialisers.
     [[gnu::cold]] void initialise_own(std::size_t bucket,
                                       std::span<AnyParameter const> parameters) {
-        _layout->for_slices(bucket, _layout->extent(bucket, _rank), [&](Piece const& own) {
+        auto const set = [&](Piece const& own, T* values) {
             if (parameters[own.parameter].initialise) {
-                initialise(parameters[own.parameter], own.parameter_begin, own.elements,
-                           slice(bucket, own));
+                initialise(parameters[own.parameter], own.parameter_begin, own.elements, values);
+            } else if constexpr (is_offloaded) { // written to the tier when this returns
+                std::fill_n(values, own.elements, T{});
             } else if (_poison) {
-                Backend::fill(_queue, slice(bucket, own), own.elements, T{});
+                Backend::fill(_queue, values, own.elements, T{});
                 _backlog.count();
             }
-        });
+        };
+        if constexpr (is_offloaded) {
+            _states->template fill_parameters<T>(bucket, set);
+        } else {
+            _layout->for_slices(bucket, _layout->extent(bucket, _rank),
+                                [&](Piece const& own) { set(own, slice(bucket, own)); });
+        }
     }
 
     /// @brief Sends the registered values of a bucket from rank 0 to all ranks: into the replicas,
@@ -119,8 +145,13 @@ public:
         if (!_is_sharded) {
             return;
         }
-        Range const own = _layout->extent(bucket, _rank); // contiguous in both places
-        if (!own.is_empty()) {
+        if constexpr (is_offloaded) {
+            Backend::synchronise(Backend::record(_queue));
+            _states->template fill_parameters<T>(bucket, [&](Piece const& own, T* to) {
+                std::copy_n(values + own.bucket_begin, own.elements, to);
+            });
+        } else if (Range const own = _layout->extent(bucket, _rank); !own.is_empty()) {
+            // contiguous in both places
             Backend::copy_bytes(_queue, _placed.at(bucket, own.begin), values + own.begin,
                                 own.size() * sizeof(T));
         }
@@ -164,6 +195,10 @@ public:
     void gather(std::size_t bucket, char const* context = "") {
         [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
         T* const lease = open(bucket);
+        if constexpr (is_offloaded) {
+            _states->read_parameters(bucket, _queue, reinterpret_cast<std::byte*>(lease),
+                                     sizeof(T));
+        }
         if (!_is_in_place) {
             gather_into(lease, bucket, context);
         }
@@ -218,13 +253,19 @@ public:
     }
 
 private:
+    static constexpr bool is_offloaded = Config::Offload::offloads(BufferKind::parameters);
+
     void gather_into(T* lease, std::size_t bucket, char const* context) {
         auto const cuts = _cuts.of(_layout->cuts(bucket));
         if (cuts.back() != 0) {
             CollectiveTag tag =
                 bucket_tag(CollectivePurpose::gather, "parameters of bucket", *_layout, bucket);
             tag.context = context;
-            _communicator->all_gather(_placed.at(bucket, cuts[_rank]), lease, cuts, _queue, tag);
+            T const* own = lease + cuts[_rank]; // already there, read from the tier
+            if constexpr (!is_offloaded) {
+                own = _placed.at(bucket, cuts[_rank]);
+            }
+            _communicator->all_gather(own, lease, cuts, _queue, tag);
         }
     }
 
@@ -248,7 +289,10 @@ private:
         if constexpr (std::is_same_v<T, typename Config::Parameter>) { // a block holds one type
             _block = context.options->adopted_block.data();
         }
-        if (_storage == Storage::owned) {
+        if constexpr (is_offloaded) {
+            _states = context.offload.states;
+            _placed = {*_states, 0};
+        } else if (_storage == Storage::owned) {
             _placed =
                 PlacedBuffer<T>(*_layout, _layout->buckets(), context.type, _rank,
                                 context.row.parameters, *context.memory, BufferKind::parameters);
@@ -387,9 +431,10 @@ private:
     bool _has_copy_leases; ///< buckets of scattered parameters have leases
     T* _block = nullptr;
     BucketPool<T, Backend> _pool;
-    PlacedBuffer<T> _placed;
-    List<T*> _full; ///< per parameter: replicated values
-    CutList _cuts;  ///< cuts of the bucket that is sent
+    UpdatedArray<T, Config, BufferKind::parameters> _placed;
+    OffloadedStates<Config>* _states = nullptr; ///< if parameters are offloaded
+    List<T*> _full;                             ///< per parameter: replicated values
+    CutList _cuts;                              ///< cuts of the bucket that is sent
     /// Pieces of buckets, and this rank's slices, that are copied between a lease and caller-owned
     /// memory because they cannot be communicated in place.
     BucketCopies<T, Backend> _pieces;

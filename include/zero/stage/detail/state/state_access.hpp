@@ -30,18 +30,14 @@ namespace ZERO_NAMESPACE::detail {
 /// which `memory` was made
 template <class Config, class Types>
 [[gnu::cold]] HeldArray held_parameters(ParameterStore<Config, Types> const& memory,
-                                        FlatLayout const& layout,
-                                        EngineContext<Config> const& context, std::size_t type) {
+                                        FlatLayout const& layout, std::size_t type) {
     using T = typename Types::Parameter;
     HeldArray array{type, {ArrayKind::parameter, 0, dtype_of<T>(), sizeof(T)}, true, {}};
     for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
         if (layout.bucket(bucket).type == type) {
-            Range const held = context.row.shards_parameters()
-                                   ? layout.extent(bucket, context.rank())
-                                   : Range{0, layout.elements(bucket)};
-            layout.for_slices(bucket, held, [&](Piece const& piece) {
-                array.slices.push_back({piece.parameter, piece.parameter_begin, piece.elements,
-                                        memory.slice(bucket, piece)});
+            memory.for_held(layout, bucket, [&](Piece const& piece, void* data) {
+                array.slices.push_back(
+                    {piece.parameter, piece.parameter_begin, piece.elements, data});
             });
         }
     }
@@ -91,11 +87,10 @@ public:
     /// rank gets the same arrays.
     [[gnu::cold]] [[nodiscard]] List<HeldArray> arrays() const {
         List<HeldArray> all;
-        auto const context = _engine->context({});
         for (std::size_t type = 0; type < Config::types; ++type) {
             EngineType::with_types(type, [&]<class Types>(Types) {
-                all.push_back(held_parameters(_engine->_parameters.template store<Types>(),
-                                              layout(), context, type));
+                all.push_back(
+                    held_parameters(_engine->_parameters.template store<Types>(), layout(), type));
             });
         }
         std::size_t type = 0;

@@ -4,7 +4,7 @@
 #include "../../../core/memory_resource.hpp"
 #include "../../../layout/piece.hpp"
 #include "../common/engine_context.hpp"
-#include "../memory/placed_buffer.hpp"
+#include "placed_buffer.hpp"
 
 #include <cstddef>
 #include <memory>
@@ -63,18 +63,18 @@ struct OffloadedSlices<Config, true> {
 ///
 /// The values exist while their chunk is in staging memory. The array as a whole does not exist, so
 /// `data()` is null and `size()` is 0.
-template <class T, class Config>
+template <class T, class Config, BufferKind kind>
 class OffloadedArray {
 public:
     OffloadedArray() = default;
 
-    /// @param array number of the array among those of its parameter type that are offloaded
+    /// @param array number of the array among those of its kind
     OffloadedArray(OffloadedStates<Config> const& states, std::size_t array)
         : _states(&states), _array(array) {}
 
     /// @brief The address of the slice that begins at element `index` of a bucket.
     [[nodiscard]] T* at(std::size_t bucket, std::size_t index) const {
-        return reinterpret_cast<T*>(_states->address(bucket, index, _array));
+        return reinterpret_cast<T*>(_states->address(bucket, index, kind, _array));
     }
 
     /// @brief The same, named as in `PerBlockBuffer`.
@@ -92,13 +92,13 @@ private:
 
 /// @brief Memory for one T per element that this rank updates.
 template <class T, class Config, BufferKind kind>
-using UpdatedArray =
-    std::conditional_t<Config::Offload::offloads(kind), OffloadedArray<T, Config>, PlacedBuffer<T>>;
+using UpdatedArray = std::conditional_t<Config::Offload::offloads(kind),
+                                        OffloadedArray<T, Config, kind>, PlacedBuffer<T>>;
 
 /// @brief Memory for a few numbers per block of 64 elements that this rank updates.
 template <class T, class Config, BufferKind kind>
-using UpdatedBlocks = std::conditional_t<Config::Offload::offloads(kind), OffloadedArray<T, Config>,
-                                         PerBlockBuffer<T>>;
+using UpdatedBlocks = std::conditional_t<Config::Offload::offloads(kind),
+                                         OffloadedArray<T, Config, kind>, PerBlockBuffer<T>>;
 
 /// @brief Makes an `UpdatedArray`.
 /// @param array number among the arrays of this kind
@@ -106,8 +106,7 @@ template <BufferKind kind, class T, class Config>
 [[nodiscard]] UpdatedArray<T, Config, kind> updated_array(TypeContext<Config> const& context,
                                                           [[maybe_unused]] std::size_t array) {
     if constexpr (Config::Offload::offloads(kind)) {
-        auto const& states = *context.offload.states;
-        return {states, states.first_array(context.type, kind) + array};
+        return {*context.offload.states, array};
     } else {
         return placed_for_optimizer<T>(context, kind);
     }
@@ -119,8 +118,7 @@ template <BufferKind kind, class T, class Config>
                                                             std::size_t numbers,
                                                             [[maybe_unused]] std::size_t array) {
     if constexpr (Config::Offload::offloads(kind)) {
-        auto const& states = *context.offload.states;
-        return {states, states.first_array(context.type, kind) + array};
+        return {*context.offload.states, array};
     } else {
         return {*context.layout, context.type, context.rank(), context.row.optimizer_state, numbers,
                 *context.memory, kind};
