@@ -137,10 +137,15 @@ Summary train(Settings const& settings, Text const& text, HostCommunicator* proc
     }
 #if defined(GPT_HAS_TIER)
     // One type only, because each takes the compiler a further engine.
-    using States = zero::To<zero::FileTier, zero::BufferKind::optimizer_state,
-                            zero::BufferKind::master_weights>;
-    return with_chosen_types<zero::bfloat16>(
-        settings, train_with.template operator()<zero::Offload<States>>());
+    return with_chosen_types<zero::bfloat16>(settings, [&]<int N, class P, class Partitioner>() {
+        using States = zero::To<zero::FileTier, zero::BufferKind::optimizer_state,
+                                zero::BufferKind::master_weights>;
+        using All = zero::To<zero::FileTier, zero::BufferKind::optimizer_state,
+                             zero::BufferKind::master_weights, zero::BufferKind::parameters>;
+        using Target = std::conditional_t<N == 3, All, States>;
+        return train_with.template operator()<zero::Offload<Target>>()
+            .template operator()<N, P, Partitioner>();
+    });
 #else
     throw std::invalid_argument("this program was built without --offload file; it needs xxHash");
 #endif

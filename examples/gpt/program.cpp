@@ -46,8 +46,10 @@ void add_memory_options(CLI::App& app, Settings& settings) {
         "--memory-limit", settings.memory_limit,
         "most bytes that the engine of a rank may hold besides its commands (default: no "
         "limit)");
-    app.add_option("--offload", settings.offload,
-                   "where optimizer states and master weights lie; with file, --dtype is bfloat16")
+    app.add_option(
+           "--offload", settings.offload,
+           "where optimizer states and master weights lie, and in stage 3 parameters; with file, "
+           "--dtype is bfloat16")
         ->check(CLI::IsMember({"none", "file"}))
         ->capture_default_str();
     app.add_option("--offload-path", settings.offload_path, "folder of the files");

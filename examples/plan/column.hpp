@@ -2,7 +2,7 @@
 
 // The column of one stage in the table of the planner.
 
-#include <zero/layout/chunk_plan.hpp>
+#include <zero/layout/chunk_places.hpp>
 #include <zero/layout/communication_model.hpp>
 #include <zero/zero.hpp>
 
@@ -34,48 +34,32 @@ struct InFile {
     std::size_t alignment = 4096; ///< of the disk
 };
 
-/// Moves states of a rank from its memory to a file and staging memory.
+/// Moves states of a rank, in stage 3 its parameters as well, to a file and staging memory.
 inline zero::MemoryPlan with_states_in_file(zero::MemoryPlan memory, zero::FlatLayout const& layout,
                                             zero::StageRow const& row, std::size_t rank,
                                             InFile const& file) {
     if (file.ratio == 0) {
         return memory;
     }
-    std::vector<std::vector<zero::ChunkArray>> const arrays{{{4, 0}, {4, 0}, {4, 0}}};
-    zero::ChunkPlan const chunks(
-        layout, arrays, {file.chunk_bytes, file.ratio}, true,
-        [&](std::size_t bucket, std::vector<zero::Piece>& own) {
-            zero::Range const updated = row.shards_optimizer()
-                                            ? layout.extent(bucket, rank)
-                                            : zero::Range{0, layout.elements(bucket)};
-            layout.for_slices(bucket, updated,
-                              [&](zero::Piece const& piece) { own.push_back(piece); });
-        });
-    auto const whole = [](std::uint64_t bytes, std::size_t unit) {
-        return (bytes + unit - 1) / unit * unit;
-    };
-    std::size_t offloaded = 0;
-    zero::MemoryRow masters;
-    for (zero::ChunkPlan::Chunk const& chunk : chunks.chunks()) {
-        if (chunk.is_offloaded) {
-            memory.tier_bytes += whole(chunk.bytes, file.alignment);
-            ++offloaded;
-            continue;
-        }
-        std::size_t content = 0;
-        for (zero::Piece const& slice : chunks.slices(chunk)) content += 4 * slice.elements;
-        masters.content_bytes += content;
-        masters.padding_bytes +=
-            zero::ChunkPlan::array_bytes(arrays[0][0], chunks.slices(chunk)) - content;
+    std::vector<zero::ChunkArrays> arrays(1);
+    arrays[0].of = {{{{4, 0}}, {{4, 0}, {4, 0}}, {}}};
+    if (row.shards_parameters()) arrays[0].of[2].push_back({2, 0});
+    zero::ChunkPlaces places(layout, arrays, {file.chunk_bytes, file.ratio}, true,
+                             [&](std::size_t bucket, std::vector<zero::Piece>& own) {
+                                 zero::Range const updated =
+                                     row.shards_optimizer()
+                                         ? layout.extent(bucket, rank)
+                                         : zero::Range{0, layout.elements(bucket)};
+                                 layout.for_slices(bucket, updated, [&](zero::Piece const& piece) {
+                                     own.push_back(piece);
+                                 });
+                             });
+    std::vector<std::size_t> staging;
+    for (std::size_t const bytes : places.requests()) {
+        staging.push_back((bytes + file.alignment - 1) / file.alignment * file.alignment);
     }
-    memory[zero::BufferKind::master_weights] = masters;
-    memory[zero::BufferKind::optimizer_state] = {2 * masters.content_bytes,
-                                                 2 * masters.padding_bytes, false};
-    if (offloaded != 0) {
-        memory[zero::BufferKind::staging].content_bytes =
-            std::min(file.depth, offloaded) * whole(chunks.slot_bytes(), file.alignment)
-            + file.alignment - zero::ChunkPlan::array_alignment;
-    }
+    places.lay_out(staging, file.alignment, file.depth);
+    places.add_to(memory);
     return memory;
 }
 

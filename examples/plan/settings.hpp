@@ -28,7 +28,8 @@ or one inside hosts and one between them (seconds, and bytes per second):
   --latency 5e-6 --bandwidth 200e9 --ranks-per-host 8 --latency-between 20e-6
       --bandwidth-between 50e9 [--algorithm ring|direct|hierarchical]
 
-With Offload<To<FileTier, ...>>, the bytes of the file of a rank, and of staging memory:
+With Offload<To<FileTier, ...>> of optimizer states and master weights, and in stage 3 of
+parameters, the bytes of the file of a rank, and of staging memory:
 
   --offload-ratio 1 [--offload-chunk-bytes 33554432] [--offload-depth 3]
 )";
@@ -41,7 +42,7 @@ struct Settings {
     double accumulate_bytes = 2; ///< per gradient; the default of the library is 4, a float
     double micro_steps = 1;
 
-    double offload_ratio = 0; ///< part of the optimizer states and master weights in a file
+    double offload_ratio = 0; ///< part of the states in a file
     double offload_chunk_bytes = 32 << 20;
     double offload_depth = 3; ///< chunks in staging memory
 

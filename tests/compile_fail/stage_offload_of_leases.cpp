@@ -1,4 +1,4 @@
-// expect: zero: Offload moves the states that only the update uses; name zero::BufferKind::optimizer_state, zero::BufferKind::master_weights, or both.
+// expect: zero: Offload moves the states that a rank holds between steps; name zero::BufferKind::optimizer_state, zero::BufferKind::master_weights, and in stage 3 zero::BufferKind::parameters.
 #include "stage.hpp"
 
 #include <zero/stage/offload.hpp>

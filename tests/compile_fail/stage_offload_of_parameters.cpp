@@ -1,10 +1,10 @@
-// expect: zero: Offload moves the states that only the update uses; name zero::BufferKind::optimizer_state, zero::BufferKind::master_weights, or both.
+// expect: zero::ZeroStage: below stage 3 every rank reads all parameters in every pass, so they stay in memory; use stage 3, or leave zero::BufferKind::parameters out of Offload.
 #include "stage.hpp"
 
 #include <zero/stage/offload.hpp>
 
 using Stage =
-    zero::ZeroStage<3, zero::Offload<zero::To<zero::FileTier, zero::BufferKind::optimizer_state,
+    zero::ZeroStage<2, zero::Offload<zero::To<zero::FileTier, zero::BufferKind::optimizer_state,
                                               zero::BufferKind::parameters>>>;
 
 int main() {

@@ -37,6 +37,11 @@ void compare(std::mt19937_64& random, char const* name) {
     in_memory.poison = random() % 2 == 0;
     in_memory.unused_parameters =
         random() % 3 == 0 ? UnusedParameters::leave : UnusedParameters::zero;
+    if (InMemory::stage == 3) {
+        in_memory.gather.prefetch_elements = random() % 3 * 1000;
+        in_memory.gather.persistence_threshold = random() % 3 * 40;
+    }
+    in_file.gather = in_memory.gather;
     in_file.storage = in_memory.storage;
     in_file.poison = in_memory.poison;
     in_file.unused_parameters = in_memory.unused_parameters;

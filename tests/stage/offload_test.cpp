@@ -303,6 +303,35 @@ TEST_CASE("A flipped bit in the file is found before it is used") {
     }
 }
 
+TEST_CASE("A gather reads the own extent once, and an update that rounds master weights reads no "
+          "parameters") {
+    for (bool const leaves : {false, true}) { // a parameter without a gradient keeps its weights
+        TemporaryFolder const folder;
+        DelayedFiles files(1, 0);
+        files.block = 64;
+        std::vector<ParameterSpec> const specs{{"first", 1280, {0}}, {"second", 640, {1}}};
+        auto const counts =
+            on_ranks<std::vector<std::uint64_t>>(1, [&](LoopbackCommunicator& communicator) {
+                auto offload = in_folder(folder, &files);
+                offload.chunk_bytes = 5000; // 320 elements and the gaps
+                InFile<3> engine(
+                    communicator, registration<bfloat16>(specs),
+                    {.unused_parameters = leaves ? UnusedParameters::leave : UnusedParameters::zero,
+                     .offload = offload});
+                std::vector<std::uint64_t> bytes{files.bytes_read};
+                { auto const weights = engine.acquire(0); }
+                (void)engine.step_count(); // waits
+                bytes.push_back(files.bytes_read);
+                step_with(engine, 1.0F);
+                (void)engine.last_report();
+                bytes.push_back(files.bytes_read);
+                return bytes;
+            })[0];
+        CHECK(counts[1] - counts[0] == 1280 * 2);
+        CHECK(counts[2] - counts[1] == (1280 + 640) * (leaves ? 14 : 12));
+    }
+}
+
 TEST_CASE("A flipped bit of parameters in a file is found by the gather that reads it") {
     for (bool const is_frozen : {false, true}) {
         TemporaryFolder const folder;

@@ -47,60 +47,17 @@ template <class Config>
 class OffloadedStates<Config, true> {
 public:
     using Failure = TierError; ///< of a request that failed
-
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
     using Event = typename Backend::Event;
     using Tier = typename Config::Offload::Tier;
 
-    /// Whether parameters are offloaded, which gathers read.
-    static constexpr bool has_parameters = Config::Offload::offloads(BufferKind::parameters);
-
     /// @param layout must outlive this object, as `memory` must
     /// @param communicator releases the other ranks if the tier cannot be made
     /// @throws InvalidArgument for an option, before anything is allocated; TierError
-    [[gnu::cold]] OffloadedStates(FlatLayout const& layout,
-                                  typename Config::Communicator& communicator, StageRow const& row,
-                                  StageOptions<Config> const& options, MemoryResource& memory)
-        : _layout(&layout), _rank(static_cast<std::size_t>(communicator.rank())) {
-        auto const& chosen = options.offload;
-        std::size_t const rank = _rank;
-        auto const refuse_if = [rank](bool is_wrong, char const* why) {
-            if (is_wrong) throw_error<InvalidArgument>({"zero: rank ", rank, why});
-        };
-        refuse_if(chosen.depth == 0,
-                  ": offload.depth is 0; it is the number of chunks in staging memory, at least 1 "
-                  "and usually 3: one is read, one updated, one written.");
-        refuse_if(options.update_tile_elements != 0,
-                  ": update_tile_elements is set, but Offload updates chunk by chunk; leave it "
-                  "out, and set offload.chunk_bytes.");
-        std::vector<ChunkArrays> arrays;
-        for_types([&]<class Types>() { arrays.push_back(arrays_of<Types>()); });
-        auto const add = [&](std::size_t bucket, std::vector<Piece>& list) {
-            for_updated_slices<Config>(layout, bucket, rank, row,
-                                       [&](Piece const& piece) { list.push_back(piece); });
-        };
-        _places = ChunkPlaces(layout, as_span(arrays), {chosen.chunk_bytes, chosen.ratio},
-                              !Config::Optimizer::whole_tensor, add);
-        std::vector<std::uint64_t> const requests = _places.requests();
-        try {
-            _tier = std::make_unique<Tier>(chosen, requests, text({"rank ", rank}), memory);
-        } catch (TierError const& error) { // the disk of this rank alone may be full
-            communicator.abort(first_line(error.what()));
-            throw;
-        }
-        _tier->describe_by(
-            [](void const* states, std::size_t request) {
-                return static_cast<OffloadedStates const*>(states)->name_of_request(request);
-            },
-            this);
-        std::vector<std::size_t> staging;
-        for (std::size_t request = 0; request < requests.size(); ++request) {
-            staging.push_back(_tier->staging_bytes(request));
-        }
-        _places.lay_out(as_span(staging), _tier->alignment(), chosen.depth);
-        allocate(memory, options.poison);
-    }
+    OffloadedStates(FlatLayout const& layout, typename Config::Communicator& communicator,
+                    StageRow const& row, StageOptions<Config> const& options,
+                    MemoryResource& memory);
 
     OffloadedStates(OffloadedStates const&) = delete;
     OffloadedStates& operator=(OffloadedStates const&) = delete;
@@ -124,7 +81,7 @@ public:
     void begin() {
         release();
         while (_begun < smaller(_slots.size(), _places.updated_numbers())) {
-            begin_read(_begun++);
+            read_for_update(_begun++);
         }
     }
 
@@ -154,7 +111,7 @@ public:
         write(number, queue, is_left_out);
         std::size_t const numbers = _places.updated_numbers();
         if (_begun < numbers) {
-            begin_read(_begun++);
+            read_for_update(_begun++);
         }
         _begun = number + 1 == numbers ? 0 : _begun;
     }
@@ -192,114 +149,29 @@ public:
     /// @brief Calls `visit(Piece, T* memory)` for each slice of this rank in a bucket, which writes
     /// the initial values of the parameters. Waits.
     template <class T, class Visit>
-    [[gnu::cold]] void fill_parameters(std::size_t bucket, Visit const& visit) {
-        for_chunks_of(bucket, [&](std::size_t chunk) {
-            std::size_t const index = _gathers++ % larger<std::size_t>(_gather_slots.size(), 1);
-            std::byte* memory = nullptr;
-            if (is_offloaded(chunk)) {
-                memory = gather_memory(index);
-                _gather_slots[index].copied.synchronise();
-            }
-            for_parameters(chunk, memory, sizeof(T), [&](Piece const& piece, std::byte* values) {
-                visit(piece, reinterpret_cast<T*>(values));
-            });
-            if (is_offloaded(chunk)) {
-                _gather_slots[index].copied =
-                    _tier->write(_places.request(_places.number(chunk), 1), memory);
-            }
-        });
-        for (GatherSlot const& slot : _gather_slots) {
-            slot.copied.synchronise();
-        }
-        _tier->rethrow_failure();
-    }
+    void fill_parameters(std::size_t bucket, Visit const& visit);
 
     /// @brief Calls `visit(Piece, void*)` with each slice of this rank's parameters in a bucket and
     /// its address between two steps (`held_address`).
     template <class Visit>
-    [[gnu::cold]] void for_held_parameters(std::size_t bucket, Visit const& visit) const {
-        for_chunks_of(bucket, [&](std::size_t chunk) {
-            for (Piece const& piece : plan().slices(plan().chunks()[chunk])) {
-                visit(piece, held_address(chunk, address(bucket, piece.bucket_begin,
-                                                         BufferKind::parameters, 0)));
-            }
-        });
-    }
+    void for_held_parameters(std::size_t bucket, Visit const& visit) const;
 
     /// @brief Calls `visit(chunk)` for each chunk of a parameter type that is updated while it is
     /// in memory. The host may use it, and `visit` may enqueue commands on `queue` that do. Waits.
     /// @param is_new whether the values of all but parameters need not be read
     template <class Visit>
-    [[gnu::cold]] void visit(std::size_t type, Queue queue, bool is_new, Visit const& visit) {
-        require_no_visit();
-        VisitScope const scope(_is_visited);
-        release();
-        settle();
-        for (std::size_t chunk = 0; chunk < plan().updated_chunks(); ++chunk) {
-            if (_places.type(chunk) != type) {
-                continue;
-            }
-            if (!is_offloaded(chunk)) {
-                visit(chunk);
-                continue;
-            }
-            std::size_t const number = _places.number(chunk);
-            begin_read(number, is_new);
-            wait_for(slot_of(number));
-            _tier->rethrow_failure();
-            visit(chunk);
-            write(number, queue, nullptr);
-        }
-        settle();
-        _tier->rethrow_failure();
-    }
+    void visit(std::size_t type, Queue queue, bool is_new, Visit const& visit);
 
     /// @brief Returns the address that stands for memory of a chunk between two steps: its own if
     /// it stays, otherwise one that only `memory_at` understands.
     /// @param data its address in staging memory, or where it stays
-    [[gnu::cold]] [[nodiscard]] void* held_address(std::size_t chunk, void* data) const {
-        if (!is_offloaded(chunk)) {
-            return data;
-        }
-        std::size_t const number = _places.number(chunk);
-        auto const at = reinterpret_cast<std::uintptr_t>(data);
-        for (std::size_t part = _places.parts(); part-- > 0;) {
-            auto const first = reinterpret_cast<std::uintptr_t>(memory_of(number, part));
-            if (at >= first && at < first + _places.part_bytes(number, part)) {
-                return _tier->address(_places.request(number, part)) + (at - first);
-            }
-        }
-        return data; // other kinds stay
-    }
+    [[nodiscard]] void* held_address(std::size_t chunk, void* data) const;
 
     /// @brief Returns the memory that an address of `held_address` stands for, up to the end of its
     /// slice. Other addresses stand for themselves. Between two steps; waits. The memory may be
     /// used until the next call of any function that moves chunks.
     /// @param is_written whether the caller writes to it
-    [[gnu::cold]] [[nodiscard]] std::byte* memory_at(void const* address, bool is_written) {
-        std::size_t const request = _tier->chunk_at(address);
-        if (request == _places.parts() * _places.numbers()) {
-            return static_cast<std::byte*>(const_cast<void*>(address));
-        }
-        std::size_t const number = request % _places.numbers();
-        require_no_visit();
-        if (!_is_held) {
-            settle();
-            _is_held = true;
-        }
-        Slot& slot = slot_of(number);
-        if (slot.held != number + 1) {
-            write_held(slot);
-            slot.held = 0;
-            begin_read(number);
-            wait_for(slot);
-            _tier->rethrow_failure();
-            slot.held = number + 1;
-        }
-        slot.is_written = slot.is_written || is_written;
-        return memory_of(number, request / _places.numbers())
-               + (static_cast<std::byte const*>(address) - _tier->address(request));
-    }
+    [[nodiscard]] std::byte* memory_at(void const* address, bool is_written);
 
     /// @brief Copies bytes of one slice, from or to an address of `held_address`. Waits.
     [[gnu::cold]] void copy(void* to, void const* from, std::size_t bytes) {
@@ -328,7 +200,8 @@ public:
     }
 
 private:
-    static constexpr std::size_t parts = has_parameters ? 2 : 1; ///< `ChunkPlaces::parts`
+    /// `ChunkPlaces::parts`
+    static constexpr std::size_t parts = Config::Offload::offloads(BufferKind::parameters) ? 2 : 1;
 
     /// Staging memory of one chunk at a time.
     struct Slot {
@@ -354,53 +227,9 @@ private:
 
     /// The arrays of a parameter type that are offloaded.
     template <class Types>
-    [[nodiscard]] static ChunkArrays arrays_of() {
-        using Masters = MasterWeightStore<Config, Types>;
-        using States = OptimizerStateStore<Config>;
-        ChunkArrays arrays;
-        for (std::size_t kind = 0; kind < ChunkArrays::kinds.size(); ++kind) {
-            BufferKind const name = ChunkArrays::kinds[kind];
-            auto const add = [&](std::size_t count, std::size_t bytes, std::size_t bytes_of_block) {
-                for (std::size_t array = 0; bytes + bytes_of_block != 0 && array < count; ++array) {
-                    arrays.of[kind].push_back({bytes, bytes_of_block});
-                }
-            };
-            if (!Config::Offload::offloads(name)) {
-                continue;
-            }
-            if (name == BufferKind::parameters) {
-                add(1, sizeof(typename Types::Parameter), 0);
-            } else if (name == BufferKind::master_weights) {
-                add(1, Masters::bytes, 0);
-                add(1, 0, Masters::bytes_per_block);
-            } else {
-                constexpr std::size_t count = States::states;
-                add(count, States::bytes / larger<std::size_t>(count, 1), 0);
-                add(count, 0, States::bytes_per_block / larger<std::size_t>(count, 1));
-            }
-        }
-        return arrays;
-    }
+    [[nodiscard]] static ChunkArrays arrays_of();
 
-    [[gnu::cold]] void allocate(MemoryResource& memory, bool poison) {
-        _slots.resize(_places.slots());
-        _gather_slots.resize(_places.gather_slots());
-        std::size_t room = _places.staging_bytes();
-        _staging = Buffer<std::byte>(memory, room, BufferKind::staging);
-        std::fill_n(_staging.data(), room, std::byte(poison ? 0xff : 0));
-        for (std::size_t kind = 0; kind < ChunkArrays::kinds.size(); ++kind) {
-            auto& buffer = _resident[kind];
-            buffer =
-                Buffer<std::byte>(memory, _places.resident(kind).bytes(), ChunkArrays::kinds[kind]);
-            std::fill_n(buffer.data(), buffer.size(), std::byte(poison ? 0xff : 0));
-        }
-        if (room != 0) {
-            void* begin = _staging.data();
-            std::size_t const needed = _places.gather_slot_begin(_gather_slots.size());
-            _staging_begin =
-                static_cast<std::byte*>(std::align(_places.alignment(), needed, begin, room));
-        }
-    }
+    void allocate(MemoryResource& memory, bool poison);
 
     [[nodiscard]] bool is_offloaded(std::size_t chunk) const noexcept {
         return plan().chunks()[chunk].is_offloaded;
@@ -473,15 +302,7 @@ private:
     };
 
     /// A slot holds one chunk, and a visitor uses it.
-    void require_no_visit() const {
-        if (_is_visited) {
-            throw_error<OutOfOrder>(
-                {"zero: rank ", _rank,
-                 ": offloaded states are read or written while for_each_owned_slice() or an update "
-                 "of the caller visits them; do it before or after the visit, or take the values "
-                 "from the slice that is visited."});
-        }
-    }
+    void require_no_visit() const;
 
     /// Writes back what was changed between two steps.
     void release() {
@@ -494,13 +315,7 @@ private:
         }
     }
 
-    void write_held(Slot& slot) {
-        if (std::exchange(slot.is_written, false)) {
-            for_parts(slot.held - 1, [&](std::size_t part, std::size_t request) {
-                slot.written[part] = _tier->write(request, memory_of(slot.held - 1, part));
-            });
-        }
-    }
+    void write_held(Slot& slot);
 
     /// Calls `visit(part, request)` for the parts of a chunk. That of a frozen bucket has no part
     /// that only the update uses.
@@ -513,11 +328,11 @@ private:
         }
     }
 
-    /// @param is_new whether only parameters are needed
-    void begin_read(std::size_t number, bool is_new = false) {
+    /// @param begin, end the parts that are needed
+    void begin_read(std::size_t number, std::size_t begin = 0, std::size_t end = parts) {
         Slot& slot = slot_of(number);
         for_parts(number, [&](std::size_t part, std::size_t request) {
-            if (is_new && part == 0) {
+            if (part < begin || part >= end) {
                 return;
             }
             Queue const queue = _tier->reading_queue(request);
@@ -527,6 +342,13 @@ private:
             TransferSpan<Backend> const span(queue, "read of chunk", number);
             slot.read[part] = _tier->read(request, memory_of(number, part));
         });
+    }
+
+    /// An update that rounds master weights to the parameters does not read these. It waits for
+    /// the read of the other part, which waits until the slot is free.
+    void read_for_update(std::size_t number) {
+        bool const is_left_out = _overwrites_parameters && _places.part_bytes(number, 0) != 0;
+        begin_read(number, 0, is_left_out ? 1 : parts);
     }
 
     void write(std::size_t number, Queue queue, bool const* is_left_out) {
@@ -541,27 +363,11 @@ private:
     }
 
     /// "master weights and optimizer state of 'w', elements 0 to 99, and 3 more slices"
-    [[gnu::cold]] [[nodiscard]] std::string name_of_request(std::size_t request) const {
-        std::size_t const numbers = _places.numbers();
-        bool const is_parameters = request >= numbers;
-        std::string kinds = is_parameters ? name_of(BufferKind::parameters) : "";
-        for (BufferKind const kind : Config::Offload::kinds) {
-            if (!is_parameters && kind != BufferKind::parameters) {
-                kinds += text({kinds.empty() ? "" : " and ", name_of(kind)});
-            }
-        }
-        auto const slices = plan().slices(
-            plan().chunks()[_places.chunk(request % larger<std::size_t>(numbers, 1))]);
-        Piece const& first = slices.front();
-        std::string const more =
-            slices.size() == 1 ? "" : text({", and ", slices.size() - 1, " more slices"});
-        return text({kinds, " of '", _layout->parameter(first.parameter).name, "', elements ",
-                     first.parameter_begin, " to ", first.parameter_begin + first.elements - 1,
-                     more});
-    }
+    [[nodiscard]] std::string name_of_request(std::size_t request) const;
 
     FlatLayout const* _layout;
     std::size_t _rank;
+    bool _overwrites_parameters; ///< an update writes all parameters, and reads none
     ChunkPlaces _places;
     std::vector<Slot> _slots;
     std::vector<GatherSlot> _gather_slots;
@@ -576,3 +382,6 @@ private:
 };
 
 } // namespace ZERO_NAMESPACE::detail
+
+#include "offload_between_steps.tpp"
+#include "offload_set_up.tpp"

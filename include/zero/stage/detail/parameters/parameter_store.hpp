@@ -97,7 +97,7 @@ public:
     [[gnu::cold]] void for_held(FlatLayout const& layout, std::size_t bucket,
                                 Visit const& visit) const {
         if constexpr (is_offloaded) {
-            _states->for_held_parameters(bucket, visit);
+            _offload.states->for_held_parameters(bucket, visit);
         } else {
             Range const held =
                 _is_sharded ? layout.extent(bucket, _rank) : Range{0, layout.elements(bucket)};
@@ -121,7 +121,7 @@ public:
             }
         };
         if constexpr (is_offloaded) {
-            _states->template fill_parameters<T>(bucket, set);
+            _offload.states->template fill_parameters<T>(bucket, set);
         } else {
             _layout->for_slices(bucket, _layout->extent(bucket, _rank),
                                 [&](Piece const& own) { set(own, slice(bucket, own)); });
@@ -147,7 +147,7 @@ public:
         }
         if constexpr (is_offloaded) {
             Backend::synchronise(Backend::record(_queue));
-            _states->template fill_parameters<T>(bucket, [&](Piece const& own, T* to) {
+            _offload.states->template fill_parameters<T>(bucket, [&](Piece const& own, T* to) {
                 std::copy_n(values + own.bucket_begin, own.elements, to);
             });
         } else if (Range const own = _layout->extent(bucket, _rank); !own.is_empty()) {
@@ -196,8 +196,8 @@ public:
         [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
         T* const lease = open(bucket);
         if constexpr (is_offloaded) {
-            _states->read_parameters(bucket, _queue, reinterpret_cast<std::byte*>(lease),
-                                     sizeof(T));
+            _offload.states->read_parameters(bucket, _queue, reinterpret_cast<std::byte*>(lease),
+                                             sizeof(T));
         }
         if (!_is_in_place) {
             gather_into(lease, bucket, context);
@@ -283,15 +283,14 @@ private:
           _is_sharded(context.row.shards_parameters()), _is_in_place(reads_in_place(context)),
           _storage(context.options->storage), _poison(context.options->poison),
           _has_copy_leases(context.row.reduced_gradients == Placement::sharded),
-          _pool(leases, *context.memory, BufferKind::parameter_leases),
+          _pool(leases, *context.memory, BufferKind::parameter_leases), _offload(context.offload),
           _full(context.parameters.size()), _cuts(_layout->world()), _backlog(context.queue),
           _drain(context.queue) {
         if constexpr (std::is_same_v<T, typename Config::Parameter>) { // a block holds one type
             _block = context.options->adopted_block.data();
         }
         if constexpr (is_offloaded) {
-            _states = context.offload.states;
-            _placed = {*_states, 0};
+            _placed = {*_offload.states, 0};
         } else if (_storage == Storage::owned) {
             _placed =
                 PlacedBuffer<T>(*_layout, _layout->buckets(), context.type, _rank,
@@ -432,9 +431,9 @@ private:
     T* _block = nullptr;
     BucketPool<T, Backend> _pool;
     UpdatedArray<T, Config, BufferKind::parameters> _placed;
-    OffloadedStates<Config>* _states = nullptr; ///< if parameters are offloaded
-    List<T*> _full;                             ///< per parameter: replicated values
-    CutList _cuts;                              ///< cuts of the bucket that is sent
+    [[no_unique_address]] OffloadRef<Config> _offload;
+    List<T*> _full; ///< per parameter: replicated values
+    CutList _cuts;  ///< cuts of the bucket that is sent
     /// Pieces of buckets, and this rank's slices, that are copied between a lease and caller-owned
     /// memory because they cannot be communicated in place.
     BucketCopies<T, Backend> _pieces;
