@@ -127,8 +127,8 @@ TEST_CASE("The example train_gpt shows what stage 3 gathered, and no limit chang
     CHECK(small.contains("max_live_elements is 100, but unit "));
 }
 
-TEST_CASE("The example train_gpt whose weights and states do not fit into the memory of a rank keeps "
-          "them in files, and ends with the same bits",
+TEST_CASE("The example train_gpt whose weights and states do not fit into the memory of a rank "
+          "keeps them in files, and ends with the same bits",
           "[train_gpt]") {
     auto const other_type = train_gpt("--offload file");
     if (other_type.contains("needs xxHash")) {
