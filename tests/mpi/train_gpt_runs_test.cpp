@@ -1,6 +1,8 @@
 #include "support/catch.hpp"
 #include "support/program.hpp"
+#include "support/temporary_folder.hpp"
 
+#include <filesystem>
 #include <string>
 
 #ifdef ZERO_TRAIN_GPT // undefined where the dependencies of the example were not found
@@ -49,6 +51,24 @@ TEST_CASE("Four processes end with the hash of four threads in 16 bits, with acc
         expect_same_hash("--dtype bfloat16 --accumulate 2 --schedule boundary --stage " + stage);
         expect_same_hash("--dtype float16 --accumulate 2 --schedule every-micro-step --stage "
                          + stage);
+    }
+}
+
+TEST_CASE("Four processes with their states in files end with the hash of memory") {
+    if (with_processes("--offload file --dtype bfloat16").contains("needs xxHash")) {
+        return;
+    }
+    TemporaryFolder const folder;
+    for (std::string const stage : {"2", "3"}) {
+        std::string const common = "--dtype bfloat16 --accumulate 2 --stage " + stage;
+        ProgramOutcome const in_files =
+            with_processes(common + " --offload file --offload-path '" + folder.path().string()
+                           + "' --offload-chunk-bytes 8192 --offload-page-cache");
+        INFO(in_files.output);
+        CHECK(in_files.contains("in a file"));
+        CHECK(in_files.after("\nparameters: ").size() == 16);
+        CHECK(in_files.after("\nparameters: ") == with_threads(common));
+        CHECK(std::filesystem::is_empty(folder.path()));
     }
 }
 
