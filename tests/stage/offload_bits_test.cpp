@@ -24,6 +24,16 @@ using All = OffloadAll<3>;
 using WeightsAndStates = Offload<To<FileTier, BufferKind::optimizer_state, BufferKind::parameters>>;
 using WeightsOnly = Offload<To<FileTier, BufferKind::parameters>>;
 
+/// An optimizer of whole parameters that leaves long ones as they are.
+struct ShortOnly : Lamb {
+    template <class Tensor>
+    static void update_tensor(Tensor const& tensor, Hyper const& hyper) noexcept {
+        if (tensor.elements() < 60) {
+            Lamb::update_tensor(tensor, hyper);
+        }
+    }
+};
+
 template <class InMemory, class InFile>
 void compare(std::mt19937_64& random, char const* name) {
     constexpr bool is_whole = zero::detail::config_of_t<InMemory>::Optimizer::whole_tensor;
@@ -54,8 +64,12 @@ void compare(std::mt19937_64& random, char const* name) {
                        .depth = depths[random() % 3],
                        .ratio = ratios[random() % 4],
                        .calls = &files};
+    if (zero::detail::config_of_t<InFile>::Offload::offloads(BufferKind::parameters)) {
+        in_file.offload.resident_bytes = random() % 3 * 700;
+    }
     INFO(name << ", W = " << world << ", chunks of " << in_file.offload.chunk_bytes << ", depth "
-              << in_file.offload.depth << ", ratio " << in_file.offload.ratio);
+              << in_file.offload.depth << ", ratio " << in_file.offload.ratio << ", resident bytes "
+              << in_file.offload.resident_bytes);
     auto const expected = history<InMemory>(world, in_memory, training);
     auto const found = history<InFile>(world, in_file, training);
     for (std::size_t step = 0; step < training.steps; ++step) {
@@ -114,6 +128,8 @@ TEST_CASE("Random models with their parameters in files as well train to the bit
             random, "stochastic rounding");
         compare<ZeroStage<3, Half, Lamb, BalancedPartitioner>,
                 ZeroStage<3, Half, Lamb, BalancedPartitioner, All>>(random, "whole tensors");
+        compare<ZeroStage<3, Half, ShortOnly, BalancedPartitioner>,
+                ZeroStage<3, Half, ShortOnly, BalancedPartitioner, All>>(random, "short tensors");
     }
 }
 

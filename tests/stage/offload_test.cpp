@@ -305,7 +305,14 @@ TEST_CASE("A flipped bit in the file is found before it is used") {
 
 TEST_CASE("A gather reads the own extent once, and an update that rounds master weights reads no "
           "parameters") {
-    for (bool const leaves : {false, true}) { // a parameter without a gradient keeps its weights
+    struct Case {
+        std::uint64_t resident_bytes;
+        std::size_t resident; // whole chunks
+        bool leaves;          // a parameter without a gradient keeps its weights
+    };
+    for (auto const& [resident_bytes, resident, leaves] :
+         {Case{0, 0, false}, Case{0, 0, true}, Case{1, 640, false}, Case{2561, 3200, true},
+          Case{1U << 20U, 3840, false}}) {
         TemporaryFolder const folder;
         DelayedFiles files(1, 0);
         files.block = 64;
@@ -314,21 +321,30 @@ TEST_CASE("A gather reads the own extent once, and an update that rounds master 
             on_ranks<std::vector<std::uint64_t>>(1, [&](LoopbackCommunicator& communicator) {
                 auto offload = in_folder(folder, &files);
                 offload.chunk_bytes = 5000; // 320 elements and the gaps
+                offload.resident_bytes = resident_bytes;
                 InFile<3> engine(
                     communicator, registration<bfloat16>(specs),
                     {.unused_parameters = leaves ? UnusedParameters::leave : UnusedParameters::zero,
                      .offload = offload});
                 std::vector<std::uint64_t> bytes{files.bytes_read};
-                { auto const weights = engine.acquire(0); }
-                (void)engine.step_count(); // waits
-                bytes.push_back(files.bytes_read);
+                for (std::size_t const unit : {0U, 1U}) {
+                    {
+                        auto const weights = engine.acquire(unit);
+                    }
+                    (void)engine.step_count(); // waits
+                    bytes.push_back(files.bytes_read);
+                }
+                CHECK(engine.memory_plan()[BufferKind::parameters].bytes() == resident);
                 step_with(engine, 1.0F);
                 (void)engine.last_report();
                 bytes.push_back(files.bytes_read);
                 return bytes;
             })[0];
-        CHECK(counts[1] - counts[0] == 1280 * 2);
-        CHECK(counts[2] - counts[1] == (1280 + 640) * (leaves ? 14 : 12));
+        std::size_t const of_first = 1280 * 2;
+        std::size_t const kept_of_first = resident < of_first ? resident : of_first;
+        CHECK(counts[1] - counts[0] == of_first - kept_of_first);
+        CHECK(counts[2] - counts[1] == 640 * 2 - (resident - kept_of_first));
+        CHECK(counts[3] - counts[2] == 1920 * 12 + (leaves ? 1920 * 2 - resident : 0));
     }
 }
 
@@ -411,6 +427,8 @@ TEST_CASE("Options of states in a file are refused before anything is allocated"
                contains_text("offload.depth is 0"));
     CHECK_THAT(refusal([](auto& options) { options.offload.chunk_bytes = 700; }),
                contains_text("offload.chunk_bytes is 700"));
+    CHECK_THAT(refusal([](auto& options) { options.offload.resident_bytes = 1; }),
+               contains_text("offload.resident_bytes would be ignored"));
     CHECK_THAT(refusal([](auto& options) { options.update_tile_elements = 64; }),
                contains_text("update_tile_elements is set, but Offload updates chunk by chunk"));
 }

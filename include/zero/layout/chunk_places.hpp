@@ -56,7 +56,7 @@ public:
         start(arrays, all, frozen);
         _plan = ChunkPlan(layout, detail::as_span(all), detail::as_span(frozen), options,
                           cuts_slices, slices_of);
-        number_chunks(layout);
+        number_chunks(layout, options.resident_bytes);
     }
 
     [[nodiscard]] ChunkPlan const& plan() const noexcept { return _plan; }
@@ -91,6 +91,11 @@ public:
     /// @brief The request that moves a part of a chunk.
     [[nodiscard]] std::size_t request(std::size_t number, std::size_t part) const noexcept {
         return part * numbers() + number;
+    }
+
+    /// @brief Whether a gather reads the parameters of a chunk from the file.
+    [[nodiscard]] bool has_offloaded_parameters(std::size_t chunk) const noexcept {
+        return _plan.chunks()[chunk].is_offloaded && !_of_chunk[chunk].keeps_parameters;
     }
 
     /// @brief The parameter type of a chunk.
@@ -145,12 +150,14 @@ private:
     struct OfChunk {
         std::size_t number = 0; ///< of those that are offloaded
         std::size_t type = 0;
+        bool keeps_parameters = false;                              ///< in memory
         std::array<std::size_t, ChunkArrays::kinds.size()> begin{}; ///< by kind
     };
 
     void start(std::span<ChunkArrays const> arrays, std::vector<std::vector<ChunkArray>>& all,
                std::vector<std::vector<ChunkArray>>& frozen);
-    void number_chunks(FlatLayout const& layout);
+    void number_chunks(FlatLayout const& layout, std::uint64_t resident_bytes);
+    [[nodiscard]] bool is_staged(std::size_t chunk, std::size_t kind) const noexcept;
     [[nodiscard]] std::uint64_t kind_bytes(std::size_t chunk, std::size_t kind) const noexcept;
 
     std::vector<ChunkArrays> _arrays; ///< by parameter type

@@ -24,6 +24,9 @@ struct ChunkOptions {
     /// needs chunks that hold the largest slice.
     std::uint64_t chunk_bytes = std::uint64_t{32} << 20U;
     double ratio = 1; ///< the part of the bytes that is offloaded, 0 to 1
+    /// At least this many bytes of parameters stay in memory, as far as there are so many: those
+    /// of the first chunks.
+    std::uint64_t resident_bytes = 0;
 };
 
 /// @brief The slices that a rank updates, in the order of the update (buckets from the last to the

@@ -41,12 +41,16 @@ ZERO_COLD_INLINE void ChunkPlaces::start(std::span<ChunkArrays const> arrays,
     }
 }
 
-/// Numbers the chunks that are offloaded, and counts for each slice the blocks of its chunk that
-/// lie before it.
-ZERO_COLD_INLINE void ChunkPlaces::number_chunks(FlatLayout const& layout) {
+/// Numbers the chunks that are offloaded, chooses those whose parameters stay, and counts for each
+/// slice the blocks of its chunk that lie before it.
+ZERO_COLD_INLINE void ChunkPlaces::number_chunks(FlatLayout const& layout,
+                                                 std::uint64_t resident_bytes) {
+    std::uint64_t kept = 0;
     for (std::size_t chunk = 0; chunk < _plan.chunks().size(); ++chunk) {
         auto const& own = _plan.chunks()[chunk];
-        _of_chunk.push_back({_chunks.size(), layout.bucket(own.bucket).type, {}});
+        _of_chunk.push_back(
+            {_chunks.size(), layout.bucket(own.bucket).type, kept < resident_bytes, {}});
+        kept += kind_bytes(chunk, detail::parameter_arrays);
         if (own.is_offloaded) {
             _chunks.push_back(chunk);
             _updated_numbers += chunk < _plan.updated_chunks() ? 1 : 0;
@@ -72,12 +76,17 @@ ZERO_COLD_INLINE std::uint64_t ChunkPlaces::kind_bytes(std::size_t chunk,
     return bytes;
 }
 
+ZERO_COLD_INLINE bool ChunkPlaces::is_staged(std::size_t chunk, std::size_t kind) const noexcept {
+    return kind == detail::parameter_arrays ? has_offloaded_parameters(chunk)
+                                            : _plan.chunks()[chunk].is_offloaded;
+}
+
 ZERO_COLD_INLINE std::vector<std::uint64_t> ChunkPlaces::requests() const {
     std::vector<std::uint64_t> sizes(parts() * numbers());
     for (std::size_t number = 0; number < numbers(); ++number) {
         for (std::size_t kind = 0; kind < ChunkArrays::kinds.size(); ++kind) {
             std::uint64_t const bytes = kind_bytes(_chunks[number], kind);
-            if (bytes != 0) {
+            if (bytes != 0 && is_staged(_chunks[number], kind)) {
                 sizes[request(number, detail::part_of_kind(kind))] += bytes;
             }
         }
@@ -107,7 +116,7 @@ ZERO_COLD_INLINE void ChunkPlaces::lay_out(std::span<std::size_t const> staging_
         std::size_t staged = own.is_offloaded ? slot_begin(to.number) : 0;
         for (std::size_t kind = 0; kind < ChunkArrays::kinds.size(); ++kind) {
             auto const bytes = static_cast<std::size_t>(kind_bytes(chunk, kind));
-            if (own.is_offloaded) {
+            if (is_staged(chunk, kind)) {
                 to.begin[kind] = kind == detail::parameter_arrays && _has_parameters
                                      ? slot_begin(to.number) + part_begin(to.number, 1)
                                      : std::exchange(staged, staged + bytes);
@@ -159,7 +168,7 @@ ZERO_COLD_INLINE auto ChunkPlaces::place(std::size_t bucket, std::size_t index, 
     }
     offset += _blocks[slice]
               * (arrays[array].element_bytes * detail::block_elements + arrays[array].block_bytes);
-    return {own_kind, chunks[chunk].is_offloaded, offset};
+    return {own_kind, is_staged(chunk, own_kind), offset};
 }
 
 ZERO_COLD_INLINE void ChunkPlaces::add_to(MemoryPlan& plan) const {

@@ -87,6 +87,9 @@ template <class Config>
 auto Engine<Config>::acquire(std::size_t unit, std::optional<Queue> reader) -> Weights<Engine> {
     _protocol.require_may_acquire();
     _protocol.require_unit(unit);
+    if constexpr (Config::Offload::offloads(BufferKind::parameters)) {
+        _offload->require_no_visit();
+    }
     Queue const queue = usable(reader);
     require_healthy();
     try {

@@ -20,14 +20,14 @@ template <class T, class Visit>
     for_chunks_of(bucket, [&](std::size_t chunk) {
         std::size_t const index = _gathers++ % larger<std::size_t>(_gather_slots.size(), 1);
         std::byte* memory = nullptr;
-        if (is_offloaded(chunk)) {
+        if (_places.has_offloaded_parameters(chunk)) {
             memory = gather_memory(index);
             _gather_slots[index].copied.synchronise();
         }
         for_parameters(chunk, memory, sizeof(T), [&](Piece const& piece, std::byte* values) {
             visit(piece, reinterpret_cast<T*>(values));
         });
-        if (is_offloaded(chunk)) {
+        if (_places.has_offloaded_parameters(chunk)) {
             _gather_slots[index].copied =
                 _tier->write(_places.request(_places.number(chunk), 1), memory);
         }

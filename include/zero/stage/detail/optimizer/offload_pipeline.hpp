@@ -123,7 +123,7 @@ public:
                          std::size_t element_bytes) {
         release();
         for_chunks_of(bucket, [&](std::size_t chunk) {
-            if (is_offloaded(chunk)) {
+            if (_places.has_offloaded_parameters(chunk)) {
                 std::size_t const number = _places.number(chunk);
                 std::size_t const request = _places.request(number, 1);
                 std::size_t const index = _gathers++ % _gather_slots.size();
@@ -161,6 +161,10 @@ public:
     /// @param is_new whether the values of all but parameters need not be read
     template <class Visit>
     void visit(std::size_t type, Queue queue, bool is_new, Visit const& visit);
+
+    /// @brief Refuses a call in a visitor, which uses the slot of its chunk, and whose writes are
+    /// not in the tier yet. @throws OutOfOrder
+    void require_no_visit() const;
 
     /// @brief Returns the address that stands for memory of a chunk between two steps: its own if
     /// it stays, otherwise one that only `memory_at` understands.
@@ -250,7 +254,7 @@ private:
                         Visit const& visit) const {
         auto const& own = plan().chunks()[chunk];
         auto const slices = plan().slices(own);
-        if (!own.is_offloaded && !slices.empty()) {
+        if (!_places.has_offloaded_parameters(chunk) && !slices.empty()) {
             memory = address(own.bucket, slices.front().bucket_begin, BufferKind::parameters, 0);
         }
         for (Piece const& piece : slices) {
@@ -300,9 +304,6 @@ private:
         ~VisitScope() { flag = false; }
         bool& flag;
     };
-
-    /// A slot holds one chunk, and a visitor uses it.
-    void require_no_visit() const;
 
     /// Writes back what was changed between two steps.
     void release() {
@@ -367,7 +368,7 @@ private:
 
     FlatLayout const* _layout;
     std::size_t _rank;
-    bool _overwrites_parameters; ///< an update writes all parameters, and reads none
+    bool _overwrites_parameters; ///< an update writes each of them, whatever its value was
     ChunkPlaces _places;
     std::vector<Slot> _slots;
     std::vector<GatherSlot> _gather_slots;

@@ -22,7 +22,8 @@ template <class Config>
     FlatLayout const& layout, typename Config::Communicator& communicator, StageRow const& row,
     StageOptions<Config> const& options, MemoryResource& memory)
     : _layout(&layout), _rank(static_cast<std::size_t>(communicator.rank())),
-      _overwrites_parameters(options.unused_parameters != UnusedParameters::leave) {
+      _overwrites_parameters(!Config::Optimizer::whole_tensor // which may leave a parameter
+                             && options.unused_parameters != UnusedParameters::leave) {
     auto const& chosen = options.offload;
     std::size_t const rank = _rank;
     auto const refuse_if = [rank](bool is_wrong, char const* why) {
@@ -34,6 +35,9 @@ template <class Config>
     refuse_if(options.update_tile_elements != 0,
               ": update_tile_elements is set, but Offload updates chunk by chunk; leave it "
               "out, and set offload.chunk_bytes.");
+    refuse_if(parts == 1 && chosen.resident_bytes != 0,
+              ": offload.resident_bytes would be ignored, because parameters are not offloaded; "
+              "leave it out, or name zero::BufferKind::parameters in Offload.");
     std::vector<ChunkArrays> arrays;
     for_types([&]<class Types>() {
         arrays.push_back(arrays_of<Types>());
@@ -43,7 +47,8 @@ template <class Config>
         for_updated_slices<Config>(layout, bucket, rank, row,
                                    [&](Piece const& piece) { list.push_back(piece); });
     };
-    _places = ChunkPlaces(layout, as_span(arrays), {chosen.chunk_bytes, chosen.ratio},
+    _places = ChunkPlaces(layout, as_span(arrays),
+                          {chosen.chunk_bytes, chosen.ratio, chosen.resident_bytes},
                           !Config::Optimizer::whole_tensor, add);
     std::vector<std::uint64_t> const requests = _places.requests();
     try {
