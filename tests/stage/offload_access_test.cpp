@@ -105,7 +105,7 @@ void compare(std::mt19937_64& random, char const* name) {
     constexpr double ratios[] = {0, 0.37, 1, 1};
     typename InFile::Options options;
     options.offload = {.path = folder.path(),
-                       .chunk_bytes = (is_whole ? 4000 : 1500) + random() % 30'000,
+                       .chunk_bytes = (is_whole ? 4100 : 1500) + random() % 30'000,
                        .depth = 1 + random() % 4,
                        .ratio = ratios[random() % 4],
                        .calls = &files};

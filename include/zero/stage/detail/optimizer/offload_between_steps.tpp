@@ -71,7 +71,7 @@ template <class Visit>
         wait_for(slot_of(number));
         _tier->rethrow_failure();
         visit(chunk);
-        write(number, queue, nullptr);
+        write(number, queue, nullptr, is_new ? 1 : parts);
     }
     settle();
     _tier->rethrow_failure();

@@ -158,7 +158,8 @@ public:
 
     /// @brief Calls `visit(chunk)` for each chunk of a parameter type that is updated while it is
     /// in memory. The host may use it, and `visit` may enqueue commands on `queue` that do. Waits.
-    /// @param is_new whether the values of all but parameters need not be read
+    /// @param is_new whether all but parameters gets its first values: it is not read, and
+    /// parameters are not written
     template <class Visit>
     void visit(std::size_t type, Queue queue, bool is_new, Visit const& visit);
 
@@ -264,11 +265,15 @@ private:
         }
     }
 
+    /// One command for all slices: a queue has room for commands of chunks, not of tensors.
     void copy_parameters(std::size_t chunk, std::byte* memory, std::byte* bucket_begin,
                          std::size_t element_bytes, Queue queue) const {
-        for_parameters(chunk, memory, element_bytes, [&](Piece const& piece, std::byte* values) {
-            Backend::copy_bytes(queue, bucket_begin + piece.bucket_begin * element_bytes, values,
-                                piece.elements * element_bytes);
+        Backend::run(queue, [this, chunk, memory, bucket_begin, element_bytes] {
+            for_parameters(chunk, memory, element_bytes,
+                           [&](Piece const& piece, std::byte const* values) {
+                               std::copy_n(values, piece.elements * element_bytes,
+                                           bucket_begin + piece.bucket_begin * element_bytes);
+                           });
         });
     }
 
@@ -352,9 +357,13 @@ private:
         begin_read(number, 0, is_left_out ? 1 : parts);
     }
 
-    void write(std::size_t number, Queue queue, bool const* is_left_out) {
+    /// @param end the parts before it were changed
+    void write(std::size_t number, Queue queue, bool const* is_left_out, std::size_t end = parts) {
         Event const updated = Backend::record(queue);
         for_parts(number, [&](std::size_t part, std::size_t request) {
+            if (part >= end) {
+                return;
+            }
             Queue const own = _tier->writing_queue(request);
             Backend::wait(own, updated, Fence::chunk_updated);
             TransferSpan<Backend> const span(own, "write of chunk", number);
