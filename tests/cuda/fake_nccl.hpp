@@ -5,9 +5,10 @@
 // ("kernel") that waits there for the other ranks' kernels, for ever unless aborted. Nothing of a
 // group is issued before its end. Non-blocking communicators return "in progress" and issue the
 // kernel only after some polls, so code that records an event without polling records it too early.
-// The calls of the ranks are compared. Sums are formed in rank order, in float, and rounded once.
-// As up to NCCL 2.25, a non-blocking call leaves its job in thread-local storage until a later call
-// on the communicator joins it; meeting an unjoined job is counted.
+// The calls of the ranks are compared; each send must have its receive. Sums are formed in rank
+// order, in float, and rounded once. As up to NCCL 2.25, a non-blocking call leaves its job in
+// thread-local storage until a later call on the communicator joins it; meeting an unjoined job is
+// counted.
 
 #include "fake_system.hpp"
 
@@ -218,6 +219,17 @@ public:
                     {Kind::all_gather, send, receive, count, type, Reduction::sum, 0});
     }
 
+    Result send(void const* memory, std::size_t count, Type type, int peer, Handle handle,
+                Stream stream) noexcept override {
+        return call(handle, stream,
+                    {Kind::send, memory, nullptr, count, type, Reduction::sum, peer});
+    }
+    Result receive(void* memory, std::size_t count, Type type, int peer, Handle handle,
+                   Stream stream) noexcept override {
+        return call(handle, stream,
+                    {Kind::receive, nullptr, memory, count, type, Reduction::sum, peer});
+    }
+
     Result memory_allocate(void*& memory, std::size_t bytes) noexcept override {
         memory = ::operator new(bytes, std::align_val_t{4096});
         return Result::success;
@@ -240,7 +252,7 @@ protected:
     }
 
 private:
-    enum class Kind { reduce, broadcast, all_reduce, reduce_scatter, all_gather };
+    enum class Kind { reduce, broadcast, all_reduce, reduce_scatter, all_gather, send, receive };
 
     struct Call {
         Kind kind;
@@ -249,8 +261,11 @@ private:
         std::size_t count;
         Type type;
         Reduction reduction;
-        int root;
+        int root; ///< the peer of a send and a receive
 
+        [[nodiscard]] bool is_between_two() const {
+            return kind == Kind::send || kind == Kind::receive;
+        }
         [[nodiscard]] bool goes_with(Call const& other) const {
             return kind == other.kind && count == other.count && type == other.type
                    && reduction == other.reduction && root == other.root;
@@ -464,15 +479,45 @@ private:
         }
     }
 
+    /// The calls of all ranks are equal, except that each send has its receive.
     static bool goes_together(Meeting const& meeting) {
+        auto const of_all = [](std::vector<Call> calls) {
+            std::erase_if(calls, [](Call const& call) { return call.is_between_two(); });
+            return calls;
+        };
+        auto const first = of_all(meeting.calls[0]);
         for (auto const& calls : meeting.calls) {
-            if (!std::equal(calls.begin(), calls.end(), meeting.calls[0].begin(),
-                            meeting.calls[0].end(),
+            auto const other = of_all(calls);
+            if (!std::equal(other.begin(), other.end(), first.begin(), first.end(),
                             [](Call const& a, Call const& b) { return a.goes_with(b); })) {
                 return false;
             }
         }
+        int const world = static_cast<int>(meeting.calls.size());
+        for (int from = 0; from < world; ++from) {
+            for (int to = 0; to < world; ++to) {
+                auto const sent = between(meeting, Kind::send, from, to);
+                auto const received = between(meeting, Kind::receive, to, from);
+                if (!std::equal(sent.begin(), sent.end(), received.begin(), received.end(),
+                                [](Call const* a, Call const* b) {
+                                    return a->count == b->count && a->type == b->type;
+                                })) {
+                    return false;
+                }
+            }
+        }
         return true;
+    }
+
+    /// The sends or receives of a rank whose peer is `peer`, in order.
+    static std::vector<Call const*> between(Meeting const& meeting, Kind kind, int rank, int peer) {
+        std::vector<Call const*> found;
+        for (Call const& call : meeting.calls[static_cast<std::size_t>(rank)]) {
+            if (call.kind == kind && call.root == peer) {
+                found.push_back(&call);
+            }
+        }
+        return found;
     }
 
     struct Write {
@@ -497,6 +542,15 @@ private:
         Call const& own = at(rank);
         std::size_t const bytes = own.count * bytes_of(own.type);
         switch (own.kind) {
+        case Kind::send: return;
+        case Kind::receive: {
+            auto const received = between(meeting, Kind::receive, rank, own.root);
+            auto const number = std::find(received.begin(), received.end(), &own);
+            auto const sent = between(meeting, Kind::send, own.root, rank);
+            Call const& from = *sent[static_cast<std::size_t>(number - received.begin())];
+            writes.push_back({own.receive, bytes_at(from.send, 0, bytes)});
+            return;
+        }
         case Kind::broadcast:
             writes.push_back({own.receive, bytes_at(at(own.root).send, 0, bytes)});
             return;

@@ -88,6 +88,28 @@ TEST_CASE(
                    "broadcast 0 -> 0, 5 float32 from 1", "group_end", "record"});
 }
 
+TEST_CASE(
+    "An exchange is a group of one send to each owner and one receive from each rank, of which "
+    "empty ones are left out") {
+    Script script;
+    auto communicator = script.communicator();
+    communicator.exchange(script.at<bfloat16 const>(0), script.at<bfloat16>(512), uneven,
+                          script.queue(), tag);
+    CHECK(script.journal.take()
+          == Lines{"group_start", "send 0 -> null, 10 bfloat16 to 0",
+                   "receive null -> 512, 3 bfloat16 from 0", "send 20 -> null, 3 bfloat16 to 1",
+                   "receive null -> 518, 3 bfloat16 from 1", "send 26 -> null, 2 bfloat16 to 2",
+                   "receive null -> 524, 3 bfloat16 from 2", "group_end", "record"});
+    communicator.exchange(script.at<float const>(0), script.at<float>(512), Cuts{0, 3, 3, 5},
+                          script.queue(), tag);
+    CHECK(script.journal.take()
+          == Lines{"group_start", "send 0 -> null, 3 float32 to 0",
+                   "send 12 -> null, 2 float32 to 2", "group_end", "record"});
+    communicator.exchange(script.at<float const>(0), script.at<float>(512), nothing, script.queue(),
+                          tag);
+    CHECK(script.journal.take().empty());
+}
+
 TEST_CASE("With native_all_reduce an all-reduce is NCCL's own for any cuts") {
     Script script;
     script.options.native_all_reduce = true;

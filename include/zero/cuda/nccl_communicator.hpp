@@ -153,6 +153,15 @@ public:
         run(call, send, receive, call.count * sizeof(T), cuts, queue);
     }
 
+    /// @brief See `ExchangingCommunicator`: one group of sends and receives. @throws as
+    /// `reduce_scatter`
+    template <class T>
+    void exchange(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                  CollectiveTag tag = {}) {
+        auto const call = place().exchange(dtype_of<T>(), send, receive, cuts, tag);
+        run(call, send, receive, call.count * sizeof(T), cuts, queue);
+    }
+
     /// @brief See `Communicator`: the all-gathers that `body` calls on `queue` are one group of
     /// NCCL.
     /// @throws what `all_gather` and `body` throw, which aborts the communicator

@@ -263,6 +263,9 @@ private:
                    {"", &call});
             break;
         case CollectiveKind::integers: reduce_integers(lock, call, send, receive, stream); break;
+        case CollectiveKind::exchange:
+            exchange_extents(lock, call, send, receive, cuts, stream);
+            break;
         }
     }
 
@@ -349,6 +352,33 @@ private:
         if (_lock_of_group == nullptr) {
             settle(lock, group.end(), {"ncclGroupEnd", &call});
         }
+    }
+
+    /// Sends each extent to its owner, in one group. The piece of rank r arrives as the r-th. A
+    /// rank sends its own piece to itself, and is in every group, because some extent is not empty.
+    void exchange_extents(Lock& lock, CollectiveCall const& call, void const* send, void* receive,
+                          std::span<std::size_t const> cuts, StreamHandle stream) {
+        NcclType const type = nccl_type(call.type);
+        auto const own = extent_of(cuts, _rank);
+        NcclGroup group(*_nccl, release_of, this);
+        require(group.start(), {"ncclGroupStart", &call});
+        for (int peer = 0; peer < _world; ++peer) {
+            auto const sent = extent_of(cuts, peer);
+            if (sent.elements != 0) {
+                require(_nccl->send(static_cast<std::byte const*>(send)
+                                        + sent.begin * size_of(call.type),
+                                    sent.elements, type, peer, _handle, stream),
+                        {"ncclSend", &call});
+            }
+            if (own.elements != 0) {
+                require(_nccl->receive(static_cast<std::byte*>(receive)
+                                           + static_cast<std::size_t>(peer) * own.elements
+                                                 * size_of(call.type),
+                                       own.elements, type, peer, _handle, stream),
+                        {"ncclRecv", &call});
+            }
+        }
+        settle(lock, group.end(), {"ncclGroupEnd", &call});
     }
 
     struct Extent {
