@@ -6,9 +6,9 @@
 // group is issued before its end. Non-blocking communicators return "in progress" and issue the
 // kernel only after some polls, so code that records an event without polling records it too early.
 // The calls of the ranks are compared; each send must have its receive. Sums are formed in rank
-// order, in float, and rounded once. As up to NCCL 2.25, a non-blocking call leaves its job in
-// thread-local storage until a later call on the communicator joins it; meeting an unjoined job is
-// counted.
+// order, in float, and rounded once; or, with `adds_backwards`, from the last rank on, and each
+// partial sum is rounded. As up to NCCL 2.25, a non-blocking call leaves its job in thread-local
+// storage until a later call on the communicator joins it; meeting an unjoined job is counted.
 
 #include "fake_system.hpp"
 
@@ -52,6 +52,9 @@ public:
     std::atomic<int> hanging{0};            ///< kernels that wait for a kernel of another rank
     std::atomic<int> collisions{0}; ///< unjoined jobs that another communicator of the thread met,
                                     ///< or that another thread joined
+
+    /// Set before the first call. Sums then have other bits than in rank order.
+    bool adds_backwards = false;
 
     int header_version() noexcept override { return 22809; }
     Result get_version(int& version) noexcept override {
@@ -534,8 +537,8 @@ private:
         }
     }
 
-    static void compute(Meeting const& meeting, std::size_t index, int rank, int world,
-                        std::vector<Write>& writes) {
+    void compute(Meeting const& meeting, std::size_t index, int rank, int world,
+                 std::vector<Write>& writes) const {
         auto const at = [&](int peer) -> Call const& {
             return meeting.calls[static_cast<std::size_t>(peer)][index];
         };
@@ -583,8 +586,8 @@ private:
         return {first, first + bytes};
     }
 
-    static std::vector<std::byte> reduced(std::vector<std::vector<std::byte>> const& inputs,
-                                          Call const& call) {
+    std::vector<std::byte> reduced(std::vector<std::vector<std::byte>> const& inputs,
+                                   Call const& call) const {
         switch (call.type) {
         case Type::float32: return summed<float>(inputs, call.count);
         case Type::bfloat16: return summed<bfloat16>(inputs, call.count);
@@ -601,13 +604,19 @@ private:
     }
 
     template <class T>
-    static std::vector<std::byte> summed(std::vector<std::vector<std::byte>> const& inputs,
-                                         std::size_t count) {
+    std::vector<std::byte> summed(std::vector<std::vector<std::byte>> const& inputs,
+                                  std::size_t count) const {
         std::vector<std::byte> out(count * sizeof(T));
+        std::size_t const ranks = inputs.size();
         for (std::size_t i = 0; i < count; ++i) {
-            float sum = to_float(element<T>(inputs[0], i));
-            for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
-                sum += to_float(element<T>(inputs[rank], i));
+            float sum = to_float(element<T>(inputs[adds_backwards ? ranks - 1 : 0], i));
+            for (std::size_t rank = 1; rank < ranks; ++rank) {
+                if (adds_backwards) {
+                    sum = to_float(
+                        from_float<T>(sum + to_float(element<T>(inputs[ranks - 1 - rank], i))));
+                } else {
+                    sum += to_float(element<T>(inputs[rank], i));
+                }
             }
             T const rounded = from_float<T>(sum);
             std::memcpy(out.data() + i * sizeof(T), &rounded, sizeof(T));

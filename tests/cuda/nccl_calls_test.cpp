@@ -110,6 +110,56 @@ TEST_CASE(
     CHECK(script.journal.take().empty());
 }
 
+TEST_CASE("In rank order a reduction exchanges into the slots in rounds, and an all-reduce gathers "
+          "the sums") {
+    struct Slots : MemoryResource { // whose addresses the test knows
+        alignas(128) std::byte bytes[3 * 1024]{};
+        void* allocate(std::size_t, BufferKind) override { return bytes; }
+        void deallocate(void*, std::size_t, BufferKind) noexcept override {}
+    } slots;
+    Script script;
+    script.options.order = cuda::NcclOrder::rank;
+    script.options.scratch_bytes = 0; // 1 KiB per rank
+    script.options.memory = &slots;
+    script.nccl.base = slots.bytes;
+    auto communicator = script.communicator();
+    CHECK(communicator.scratch_bytes(0) == 3072);
+    std::vector<float> all(900, 1.0F); // in place, at another address for each run
+    communicator.reduce_scatter(static_cast<float const*>(all.data()), all.data() + 300,
+                                Cuts{0, 300, 600, 700}, script.queue(), tag);
+    Lines receives;
+    Lines others;
+    for (auto const& line : script.journal.take()) {
+        bool const is_receive = line.rfind("receive", 0) == 0;
+        (is_receive ? receives : others)
+            .push_back(line.rfind("send", 0) == 0 ? line.substr(line.find(", ")) : line);
+    }
+    CHECK(receives
+          == Lines{
+              "receive null -> 0, 256 float32 from 0", "receive null -> 1024, 256 float32 from 1",
+              "receive null -> 2048, 256 float32 from 2", "receive null -> 0, 44 float32 from 0",
+              "receive null -> 1024, 44 float32 from 1",
+              "receive null -> 2048, 44 float32 from 2"});
+    CHECK(others
+          == Lines{"group_start", ", 256 float32 to 0", ", 256 float32 to 1", ", 100 float32 to 2",
+                   "group_end", "group_start", ", 44 float32 to 0", ", 44 float32 to 1",
+                   "group_end", "record"});
+    CHECK(all[299] == 1.0F);
+    CHECK(all[300] == 0.0F); // the sum of slots that nothing has filled
+    CHECK(all[599] == 0.0F);
+    CHECK(all[600] == 1.0F);
+    communicator.all_reduce(static_cast<float const*>(all.data()), all.data(), nothing,
+                            script.queue(), tag);
+    CHECK(script.journal.take().empty());
+    communicator.all_reduce(static_cast<float const*>(all.data()), all.data(), even, script.queue(),
+                            tag);
+    auto const lines = script.journal.take();
+    CHECK(lines.size() == 10);
+    CHECK(lines[7] == "group_end");
+    CHECK(lines[8].rfind("all_gather", 0) == 0); // of the sums
+    CHECK(lines[9] == "record");
+}
+
 TEST_CASE("With native_all_reduce an all-reduce is NCCL's own for any cuts") {
     Script script;
     script.options.native_all_reduce = true;

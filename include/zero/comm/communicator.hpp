@@ -158,8 +158,8 @@ namespace ZERO_NAMESPACE {
 /// (`detail::wait_for_collectives`).
 /// - optional, `synchronise()`: waits until the collectives that were called so far have run. For
 /// transports whose collectives may overlap when their queues differ; `sum_over_ranks` calls it.
-/// - optional, `options_hash()`, const and noexcept: the hash of the options of `all_reduce` that
-/// must be equal on all ranks. Engines of stage 0 compare it on construction.
+/// - optional, `options_hash()`, const and noexcept: the hash of the options of sums that must be
+/// equal on all ranks. Engines compare it on construction.
 /// - optional, `scratch_bytes(largest_bucket_bytes)`, const and noexcept: the bytes of
 /// `BufferKind::communicator` that the communicator holds if no reduction is larger than
 /// `largest_bucket_bytes`, its decorators included. The memory plan shows them in a row of their
