@@ -268,15 +268,15 @@ TEST_CASE(
     "an error inside closes it before the abort") {
     Script script;
     auto communicator = script.communicator();
-    std::vector<std::size_t> const even{0, 2, 4, 6};
-    std::vector<std::size_t> const uneven{0, 1, 1, 3};
+    std::vector<std::size_t> const thirds{0, 2, 4, 6};
+    std::vector<std::size_t> const parts{0, 1, 1, 3};
     auto const gather = [&](std::vector<std::size_t> const& cuts) {
         communicator.all_gather(script.at<float>(0), script.at<float>(100), cuts, script.queue());
     };
     communicator.grouped(script.queue(), [&] {
-        gather(even);
+        gather(thirds);
         gather({0, 0, 0, 0});
-        gather(uneven);
+        gather(parts);
     });
     auto lines = script.journal.take();
     CHECK(std::count(lines.begin(), lines.end(), "group_start") == 1);
@@ -286,13 +286,13 @@ TEST_CASE(
     CHECK(lines.size() == 6); // two broadcasts
     CHECK(lines[4] == "group_end");
     CHECK(lines[5] == "record");
-    gather(even); // afterwards each call stands for itself again
+    gather(thirds); // afterwards each call stands for itself again
     CHECK(script.journal.take() == Script::Lines{"all_gather 0 -> 100, 2 float32", "record"});
     script.nccl.results["broadcast"] = cuda::NcclResult::system_error;
     CHECK_THROWS_AS(communicator.grouped(script.queue(),
                                          [&] {
-                                             gather(even);
-                                             gather(uneven);
+                                             gather(thirds);
+                                             gather(parts);
                                          }),
                     cuda::NcclError);
     lines = script.journal.take();
