@@ -28,7 +28,14 @@ TEST_CASE("Invalid cuts, null pointers and unknown roots are rejected with rank 
         CHECK_THROWS_WITH(c.reduce_scatter(in, &value, bad, queue, tag),
                           contains_text("'bucket 4' on rank 0") && contains_text("needs 2"));
         CHECK_THROWS_AS(c.all_gather(in, &value, bad, queue, tag), InvalidArgument);
+        CHECK_THROWS_WITH(c.exchange(in, &value, bad, queue, tag),
+                          contains_text("exchange 'bucket 4' on rank 0"));
     }
+    CHECK_THROWS_AS(c.exchange(nothing, &value, cuts, queue, tag), InvalidArgument);
+    CHECK_THROWS_AS(c.exchange(in, none, cuts, queue, tag), InvalidArgument);
+    CHECK_THROWS_WITH(c.exchange(in, &value, cuts, queue, tag),
+                      contains_text("exchange of 1 float32 ('bucket 4'")
+                          && contains_text("receives into the memory that it sends"));
     CHECK_THROWS_WITH(c.reduce_scatter(nothing, &value, cuts, queue, tag),
                       contains_text("null pointer for 1 elements"));
     CHECK_THROWS_AS(c.reduce_scatter(in, none, cuts, queue, tag), InvalidArgument);
@@ -45,6 +52,7 @@ TEST_CASE("Invalid cuts, null pointers and unknown roots are rejected with rank 
     CHECK_THROWS_AS(c.broadcast(&value, 1, -1, queue, tag), InvalidArgument);
     CHECK_NOTHROW(c.broadcast(none, 0, 0, queue, tag));
     CHECK_NOTHROW(c.all_reduce(nothing, none, cuts_of({0}), queue, tag));
+    CHECK_NOTHROW(c.exchange(nothing, none, cuts_of({0}), queue, tag));
 
     c.all_reduce(in, &value, cuts, queue, tag);
     CHECK(value == 1.0F);
@@ -61,7 +69,32 @@ TEST_CASE("Cuts that descend are rejected on every rank") {
         CHECK_THROWS_AS(c.all_gather(in, values.data(), bad, queue), InvalidArgument);
         CHECK_THROWS_AS(c.all_reduce(in, values.data(), bad, queue), InvalidArgument);
         CHECK_THROWS_AS(c.reduce_scatter(in, values.data(), bad, queue), InvalidArgument);
+        CHECK_THROWS_AS(c.exchange(in, values.data(), bad, queue), InvalidArgument);
     }
+}
+
+TEST_CASE(
+    "An exchange refuses every overlap of its memory, and memory that only touches is apart") {
+    std::vector<float> memory(40);
+    auto const cuts = cuts_of({4, 0, 3});
+    auto const is_refused = [&](std::size_t rank, std::size_t from, std::size_t to) {
+        detail::GroupPlace const place{rank, 3};
+        try {
+            (void)place.exchange(DType::float32, memory.data() + from, memory.data() + to, cuts,
+                                 {"pieces", 0});
+            return false;
+        } catch (InvalidArgument const&) {
+            return true;
+        }
+    };
+    CHECK(is_refused(0, 10, 10)); // 7 elements are sent and 12 received
+    CHECK(is_refused(0, 10, 16));
+    CHECK_FALSE(is_refused(0, 10, 17));
+    CHECK(is_refused(0, 20, 9));
+    CHECK_FALSE(is_refused(0, 20, 8));
+    CHECK_FALSE(is_refused(1, 10, 12)); // receives nothing
+    CHECK(is_refused(2, 10, 2));        // 9 are received
+    CHECK_FALSE(is_refused(2, 10, 1));
 }
 
 TEST_CASE("A group has at least one rank") {

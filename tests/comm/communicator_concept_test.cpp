@@ -126,6 +126,25 @@ struct SplitIntoPointer : Whole<> {
 struct SplitIntoOther : Whole<> {
     Splittable split(int color, int key);
 };
+struct Exchanging : Whole<> {
+    template <class T>
+    void exchange(T const*, T*, Cuts, Queue, CollectiveTag);
+};
+struct FloatExchange : Whole<> {
+    void exchange(float const*, float*, Cuts, Queue, CollectiveTag);
+};
+struct TaglessExchange : Whole<> {
+    template <class T>
+    void exchange(T const*, T*, Cuts, Queue);
+};
+struct ExchangeInPlace : Whole<> {
+    template <class T>
+    void exchange(T*, Cuts, Queue, CollectiveTag);
+};
+struct ExchangeAlone { // not a communicator
+    template <class T>
+    void exchange(T const*, T*, Cuts, Queue, CollectiveTag);
+};
 struct SplitAlone { // not a communicator
     SplitAlone split(int color, int key);
 };
@@ -216,6 +235,18 @@ TEST_CASE("A communicator that can be split returns one of its own type") {
     STATIC_REQUIRE_FALSE(SplittableCommunicator<SplitIntoPointer>);
     STATIC_REQUIRE_FALSE(SplittableCommunicator<SplitIntoOther>);
     STATIC_REQUIRE_FALSE(SplittableCommunicator<SplitAlone>);
+}
+
+TEST_CASE("A communicator that exchanges takes every type, cuts, a queue and a tag") {
+    STATIC_REQUIRE(ExchangingCommunicator<Exchanging>);
+    STATIC_REQUIRE(diagnose_exchanging_communicator<Exchanging>());
+    STATIC_REQUIRE(diagnose_exchanging_communicator<LoopbackCommunicator>());
+    STATIC_REQUIRE(diagnose_exchanging_communicator<Checked<Recording<LoopbackCommunicator>>>());
+    STATIC_REQUIRE_FALSE(ExchangingCommunicator<Whole<>>);
+    STATIC_REQUIRE_FALSE(ExchangingCommunicator<FloatExchange>);
+    STATIC_REQUIRE_FALSE(ExchangingCommunicator<TaglessExchange>);
+    STATIC_REQUIRE_FALSE(ExchangingCommunicator<ExchangeInPlace>);
+    STATIC_REQUIRE_FALSE(ExchangingCommunicator<ExchangeAlone>);
 }
 
 } // namespace zero::test::communicator_concept_test

@@ -233,6 +233,39 @@ void check_gather(Caller<C>& c, std::vector<std::size_t> const& cuts, bool is_in
                        + to_text(cuts));
 }
 
+/// Checks an exchange: W pieces of the own extent, by rank, and memory that stays as it was.
+template <class T, class C>
+void check_exchange(Caller<C>& c, std::vector<std::size_t> const& cuts) {
+    std::size_t const total = cuts.back();
+    std::size_t const begin = cuts[c.index()];
+    std::size_t const own = cuts[c.index() + 1] - begin;
+    std::size_t const pieces = own * static_cast<std::size_t>(c.world());
+    std::size_t const salt = ++c.serial;
+    std::vector<T> const source = values_of<T>(c.rank(), total, salt);
+    std::vector<T> send(total);
+    std::vector<T> receive(pieces);
+    std::vector<T> exchanged(pieces);
+    std::vector<T> left(total);
+
+    c.copy(send.data(), source.data(), total);
+    c.communicator->exchange(static_cast<T const*>(send.data()), receive.data(), cuts, c.queue,
+                             CollectiveTag{"pieces", salt});
+    c.copy(exchanged.data(), static_cast<T const*>(receive.data()), pieces);
+    c.copy(left.data(), static_cast<T const*>(send.data()), total);
+    c.poison(send);
+    c.poison(receive);
+    c.queue->synchronise();
+
+    std::vector<T> expected;
+    for (int rank = 0; rank < c.world(); ++rank) {
+        auto const of_rank = values_of<T>(rank, total, salt);
+        auto const first = of_rank.begin() + static_cast<std::ptrdiff_t>(begin);
+        expected.insert(expected.end(), first, first + static_cast<std::ptrdiff_t>(own));
+    }
+    c.expect_equal(exchanged, expected, "exchange " + to_text(cuts));
+    c.expect_equal(left, source, "what an exchange leaves " + to_text(cuts));
+}
+
 template <class T, class C>
 void check_broadcast(Caller<C>& c, std::size_t elements, int root) {
     std::size_t const salt = ++c.serial;
@@ -322,6 +355,22 @@ void check_gathers_of() {
         for (auto const& cuts : families_of_cuts(static_cast<std::size_t>(caller.world()))) {
             (check_gather<Ts>(caller, cuts, false), ...);
             (check_gather<Ts>(caller, cuts, true), ...);
+        }
+    });
+}
+
+/// For an `ExchangingCommunicator`. Between two exchanges the ranks sum, gather and sum integers,
+/// so an exchange that leaves something behind is visible.
+template <class Fixture, class... Ts>
+void check_exchanges_of() {
+    on_all_ranks<Fixture>([](auto& caller) {
+        static_assert(ExchangingCommunicator<std::remove_cvref_t<decltype(*caller.communicator)>>);
+        for (auto const& cuts : families_of_cuts(static_cast<std::size_t>(caller.world()))) {
+            (check_exchange<Ts>(caller, cuts), ...);
+            check_sums<float>(caller, cuts, true);
+            check_exchange<float>(caller, cuts);
+            check_gather<float>(caller, cuts, false);
+            check_integers(caller, 3, 0);
         }
     });
 }
@@ -424,6 +473,18 @@ void check_abort() {
                 });
                 report.expect(contains(text, "the reason of rank " + std::to_string(world - 1)),
                               "call " + std::to_string(call) + " after the abort: " + text);
+            }
+            if constexpr (ExchangingCommunicator<std::remove_cvref_t<decltype(communicator)>>) {
+                std::vector<std::size_t> const cuts =
+                    families_of_cuts(static_cast<std::size_t>(world)).front();
+                std::vector<float> const send(cuts.back());
+                std::vector<float> receive(cuts.back()); // the extents are equal
+                std::string const text = message_of<Aborted>([&] {
+                    communicator.exchange(send.data(), receive.data(), cuts, &queue,
+                                          CollectiveTag{"fails", 2});
+                });
+                report.expect(contains(text, "the reason of rank " + std::to_string(world - 1)),
+                              "an exchange after the abort: " + text);
             }
         });
         if (is_here) {

@@ -51,6 +51,11 @@ TEMPLATE_TEST_CASE("A decorated loopback gathers and broadcasts", "", RecordingF
     check_broadcasts_of<TestType, bfloat16, std::int64_t>();
 }
 
+TEMPLATE_TEST_CASE("A decorated loopback exchanges", "", RecordingFixture, CheckedFixture,
+                   TimedFixture) {
+    check_exchanges_of<TestType, float, bfloat16, std::int64_t, unsigned char>();
+}
+
 TEMPLATE_TEST_CASE("A decorated loopback reduces integers exactly", "", RecordingFixture,
                    CheckedFixture, TimedFixture) {
     check_integer_reductions<TestType>();

@@ -77,6 +77,10 @@ struct SharesProcess : Plain {
 struct Groups : Plain {
     void grouped(Queue, auto const&);
 };
+struct Exchanges : Plain {
+    template <class T>
+    void exchange(T const*, T*, Cuts, Queue, CollectiveTag = {});
+};
 struct ForgetsEvents : Plain {
     void forget_events() noexcept;
 };
@@ -105,6 +109,7 @@ std::string offers() {
     add(
         requires(C const& c) { c.shares_process(); }, 'p');
     add(detail::GroupsGathers<C>, 'g');
+    add(ExchangingCommunicator<C>, 'x');
     return result;
 }
 
@@ -123,15 +128,17 @@ TEMPLATE_TEST_CASE(
     "A decorated communicator has an optional operation exactly if the other one has "
     "it",
     "", Plain, Accumulates, ReducesTogether, ComparesCalls, IsChecked, Rethrows, Synchronises,
-    HasOptionsHash, HasScratch, ForgetsEvents, SharesProcess, Groups, LoopbackCommunicator) {
+    HasOptionsHash, HasScratch, ForgetsEvents, SharesProcess, Groups, Exchanges,
+    LoopbackCommunicator) {
     std::string const offered = offers<TestType>();
-    CHECK((offered == std::string(11, '-')) == std::is_same_v<TestType, Plain>);
+    CHECK((offered == std::string(12, '-')) == std::is_same_v<TestType, Plain>);
     CHECK(offers<Recording<TestType>>() == offered);
     CHECK(offers<Timed<TestType>>() == offered);
-    CHECK(offers<Checked<TestType>>() == with(offered, "--ck---b-- "));
-    CHECK(offers<Recording<Checked<TestType>>>() == with(offered, "--ck---b-- "));
-    // Two levels have a hash, memory and events of their own, and pass failures on.
-    std::string const of_two_levels = "----rsobfp ";
+    CHECK(offers<Checked<TestType>>() == with(offered, "--ck---b-- -"));
+    CHECK(offers<Recording<Checked<TestType>>>() == with(offered, "--ck---b-- -"));
+    // Two levels have a hash, memory and events of their own, pass failures on, and do not
+    // exchange.
+    std::string const of_two_levels = "----rsobfp  ";
     CHECK(offers<Hierarchical<TestType, TestType>>() == with(offered, of_two_levels));
     CHECK(offers<Hierarchical<Plain, TestType>>() == with(offers<Plain>(), of_two_levels));
     CHECK(offers<Hierarchical<TestType, Plain>>() == with(offers<Plain>(), of_two_levels));
@@ -172,6 +179,7 @@ TEST_CASE("A timeline shows a collective under the purpose of its tag, and witho
         }
         communicator.reduce_scatter(values.data(), results.data(), cuts, queue);
         communicator.all_reduce(values.data(), results.data(), cuts, queue);
+        communicator.exchange(values.data(), results.data(), cuts, queue);
         communicator.broadcast(results.data(), 2, 0, queue);
         std::int64_t integer = 1;
         communicator.all_reduce_integers(&integer, 1, IntegerReduction::sum, queue);
@@ -182,8 +190,8 @@ TEST_CASE("A timeline shows a collective under the purpose of its tag, and witho
         return phases;
     });
     using enum TimelinePhase;
-    Phases const expected{publish, gather, publish, reduce, decide, // all-gathers
-                          reduce,  reduce, publish, decide};
+    Phases const expected{publish, gather, publish, reduce,  decide, // all-gathers
+                          reduce,  reduce, reduce,  publish, decide};
     CHECK(ranks == std::vector<Phases>(2, expected));
 }
 

@@ -25,7 +25,8 @@ namespace zero::test::hierarchical_test {
 namespace {
 
 using Levels = Hierarchical<LoopbackCommunicator, LoopbackCommunicator>;
-static_assert(Communicator<Levels> && !SplittableCommunicator<Levels>);
+static_assert(Communicator<Levels> && !SplittableCommunicator<Levels>
+              && !ExchangingCommunicator<Levels>);
 static_assert(Communicator<Hierarchical<Levels, LoopbackCommunicator>>); // three levels
 static_assert(SplittableCommunicator<LoopbackCommunicator>);
 static_assert(!SplittableCommunicator<Recording<LoopbackCommunicator>>);

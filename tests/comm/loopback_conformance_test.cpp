@@ -36,6 +36,11 @@ TEST_CASE("Loopback gathers every type") {
                      unsigned char>();
 }
 
+TEST_CASE("Loopback exchanges every type") {
+    check_exchanges_of<LoopbackFixture, float, bfloat16, float16, std::int64_t, std::uint64_t,
+                       unsigned char>();
+}
+
 TEST_CASE("Loopback broadcasts every type") {
     check_broadcasts_of<LoopbackFixture, float, bfloat16, float16, std::int64_t, unsigned char>();
 }

@@ -31,7 +31,7 @@ struct Case {
     char const* unusual; ///< text in the message about the rank that differs
 };
 
-constexpr std::array<Case, 9> cases{
+constexpr std::array<Case, 12> cases{
     {{"operation", "all-reduce of 12 float32 ('usual 1'",
       "reduce-scatter of 12 float32 ('usual 1'"},
      {"type", "all-reduce of 12 float32", "all-reduce of 12 bfloat16"},
@@ -41,7 +41,10 @@ constexpr std::array<Case, 9> cases{
      {"index of the tag", "'usual 1'", "'usual 2'"},
      {"root", "root 0", "root 1"},
      {"reduction", "sum", "minimum"},
-     {"count of integers", "of 4 int64", "of 0 int64"}}};
+     {"count of integers", "of 4 int64", "of 0 int64"},
+     {"operation beside an exchange", "exchange of 12 float32", "reduce-scatter of 12 float32"},
+     {"cuts of an exchange", "cuts ", "cuts "},
+     {"tag of an exchange", "'usual 1'", "'usual 2'"}}};
 
 /// Calls collective number `index` of the list, in the usual or the unusual way.
 template <class Communicator>
@@ -61,6 +64,14 @@ void call(Communicator& c, std::size_t index, bool is_usual, host::Queue& queue)
         } else if (index == 8) {
             c.all_reduce_integers(integers.data(), is_usual ? 4 : 0, IntegerReduction::sum, &queue,
                                   tag);
+        } else if (index == 9 && !is_usual) {
+            c.reduce_scatter(static_cast<float const*>(values.data()), in_place, cuts, &queue, tag);
+        } else if (index >= 9) {
+            std::array<float, 18> pieces{};
+            c.exchange(static_cast<float const*>(values.data()), pieces.data(),
+                       is_usual || index != 10 ? cuts : other_cuts, &queue,
+                       is_usual || index != 11 ? tag : CollectiveTag{"usual", 2});
+            queue.synchronise(); // before the pieces are gone
         } else if (index == 0 && !is_usual) {
             c.reduce_scatter(static_cast<float const*>(values.data()), in_place, cuts, &queue, tag);
         } else if (index == 1 && !is_usual) {
@@ -142,7 +153,8 @@ TEST_CASE("Checked finds the same differences, before the inner communicator see
             auto const& seen = recording.recorded();
             std::uint64_t const calls =
                 seen[CollectiveKind::all_reduce].calls + seen[CollectiveKind::reduce_scatter].calls
-                + seen[CollectiveKind::broadcast].calls + seen[CollectiveKind::integers].calls;
+                + seen[CollectiveKind::broadcast].calls + seen[CollectiveKind::integers].calls
+                + seen[CollectiveKind::exchange].calls;
             if (calls != 1 || seen[CollectiveKind::all_gather].calls != 3) {
                 throw std::runtime_error("the inner communicator saw " + std::to_string(calls)
                                          + " calls");

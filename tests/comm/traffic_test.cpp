@@ -36,6 +36,8 @@ void call_all(Communicator& c) {
     c.reduce_scatter(in, values.data() + begin, cuts, queue);
     c.all_gather(in + begin, values.data(), cuts, queue);
     c.all_reduce(in, values.data(), cuts, queue);
+    std::vector<bfloat16> pieces(40);
+    c.exchange(in, pieces.data(), cuts, queue);
     c.broadcast(values.data(), 16, 2, queue);
     c.all_reduce_integers(integers.data(), 7, IntegerReduction::min, queue);
     c.all_reduce_integers(integers.data(), 7, IntegerReduction::sum, queue);
@@ -60,6 +62,8 @@ TEST_CASE("Loopback counts the data that each rank reads from the others") {
                                                              + to_text(traffic[kind]));
             };
             expect(CollectiveKind::reduce_scatter,
+                   {calls, calls * scattered[rank], calls * scattered[rank] * 2});
+            expect(CollectiveKind::exchange, // the same pieces, not added
                    {calls, calls * scattered[rank], calls * scattered[rank] * 2});
             expect(CollectiveKind::all_gather,
                    {calls, calls * gathered[rank], calls * gathered[rank] * 2});
@@ -105,6 +109,7 @@ TEST_CASE("Recording counts the payload of each call, the same on every rank") {
                       "all-gather");
         report.expect(recorded[CollectiveKind::all_reduce] == CollectiveCount{1, 16, 32},
                       "all-reduce");
+        report.expect(recorded[CollectiveKind::exchange] == CollectiveCount{1, 16, 32}, "exchange");
         report.expect(recorded[CollectiveKind::broadcast] == CollectiveCount{1, 16, 32},
                       "broadcast");
         report.expect(recorded[CollectiveKind::integers] == CollectiveCount{2, 14, 112},
@@ -127,8 +132,8 @@ TEST_CASE("Decorators stack, and a recorder over a checked communicator is check
         CheckedLoopback checked(inner);
         Recording<CheckedLoopback> c(checked);
         call_all(c);
-        report.expect(inner.traffic()[CollectiveKind::all_gather].calls == 7,
-                      "six signatures and one gather");
+        report.expect(inner.traffic()[CollectiveKind::all_gather].calls == 8,
+                      "seven signatures and one gather");
     });
     report.check();
 }

@@ -23,6 +23,27 @@ struct FakeWorld {
     FakeSystem system;
 };
 
+/// @brief How the communicators over fakes that are made next add.
+struct FakeSums {
+    cuda::NcclOrder order = cuda::NcclOrder::library;
+    std::size_t scratch_bytes = std::size_t{8} << 20U; ///< of `NcclOrder::rank`
+    bool adds_backwards = false;                       ///< see `FakeNccl`
+};
+
+/// @brief Sets it for a scope, on the main thread.
+class FakeSumsScope {
+public:
+    explicit FakeSumsScope(FakeSums const& sums) { current() = sums; }
+    FakeSumsScope(FakeSumsScope const&) = delete;
+    FakeSumsScope& operator=(FakeSumsScope const&) = delete;
+    ~FakeSumsScope() { current() = {}; }
+
+    static FakeSums& current() {
+        static FakeSums sums;
+        return sums;
+    }
+};
+
 /// @brief Owns the fakes of a communicator. It must be the first base class, so that the fakes are
 /// destroyed after the communicator.
 template <class World>
@@ -42,10 +63,14 @@ public:
         auto const fakes = std::make_shared<World>();
         std::vector<int> devices(static_cast<std::size_t>(world));
         std::iota(devices.begin(), devices.end(), 0);
+        FakeSums const& sums = FakeSumsScope::current();
+        fakes->nccl.adds_backwards = sums.adds_backwards;
         cuda::NcclOptions const nccl_options{.time_out = options.time_out,
                                              .finish_time_out = std::chrono::seconds(20),
                                              .watch_interval = std::chrono::milliseconds(5),
-                                             .mode = mode};
+                                             .mode = mode,
+                                             .order = sums.order,
+                                             .scratch_bytes = sums.scratch_bytes};
         std::vector<FakeNcclCommunicator> ranks;
         for (auto& rank : Base::make_group({&fakes->nccl, &fakes->system}, devices, nccl_options)) {
             ranks.push_back(FakeNcclCommunicator(fakes, std::move(rank)));

@@ -5,9 +5,10 @@
 // ("kernel") that waits there for the other ranks' kernels, for ever unless aborted. Nothing of a
 // group is issued before its end. Non-blocking communicators return "in progress" and issue the
 // kernel only after some polls, so code that records an event without polling records it too early.
-// The calls of the ranks are compared. Sums are formed in rank order, in float, and rounded once.
-// As up to NCCL 2.25, a non-blocking call leaves its job in thread-local storage until a later call
-// on the communicator joins it; meeting an unjoined job is counted.
+// The calls of the ranks are compared; each send must have its receive. Sums are formed in rank
+// order, in float, and rounded once; or, with `adds_backwards`, from the last rank on, and each
+// partial sum is rounded. As up to NCCL 2.25, a non-blocking call leaves its job in thread-local
+// storage until a later call on the communicator joins it; meeting an unjoined job is counted.
 
 #include "fake_system.hpp"
 
@@ -51,6 +52,9 @@ public:
     std::atomic<int> hanging{0};            ///< kernels that wait for a kernel of another rank
     std::atomic<int> collisions{0}; ///< unjoined jobs that another communicator of the thread met,
                                     ///< or that another thread joined
+
+    /// Set before the first call. Sums then have other bits than in rank order.
+    bool adds_backwards = false;
 
     int header_version() noexcept override { return 22809; }
     Result get_version(int& version) noexcept override {
@@ -218,6 +222,17 @@ public:
                     {Kind::all_gather, send, receive, count, type, Reduction::sum, 0});
     }
 
+    Result send(void const* memory, std::size_t count, Type type, int peer, Handle handle,
+                Stream stream) noexcept override {
+        return call(handle, stream,
+                    {Kind::send, memory, nullptr, count, type, Reduction::sum, peer});
+    }
+    Result receive(void* memory, std::size_t count, Type type, int peer, Handle handle,
+                   Stream stream) noexcept override {
+        return call(handle, stream,
+                    {Kind::receive, nullptr, memory, count, type, Reduction::sum, peer});
+    }
+
     Result memory_allocate(void*& memory, std::size_t bytes) noexcept override {
         memory = ::operator new(bytes, std::align_val_t{4096});
         return Result::success;
@@ -240,7 +255,7 @@ protected:
     }
 
 private:
-    enum class Kind { reduce, broadcast, all_reduce, reduce_scatter, all_gather };
+    enum class Kind { reduce, broadcast, all_reduce, reduce_scatter, all_gather, send, receive };
 
     struct Call {
         Kind kind;
@@ -249,8 +264,11 @@ private:
         std::size_t count;
         Type type;
         Reduction reduction;
-        int root;
+        int root; ///< the peer of a send and a receive
 
+        [[nodiscard]] bool is_between_two() const {
+            return kind == Kind::send || kind == Kind::receive;
+        }
         [[nodiscard]] bool goes_with(Call const& other) const {
             return kind == other.kind && count == other.count && type == other.type
                    && reduction == other.reduction && root == other.root;
@@ -464,15 +482,45 @@ private:
         }
     }
 
+    /// The calls of all ranks are equal, except that each send has its receive.
     static bool goes_together(Meeting const& meeting) {
+        auto const of_all = [](std::vector<Call> calls) {
+            std::erase_if(calls, [](Call const& call) { return call.is_between_two(); });
+            return calls;
+        };
+        auto const first = of_all(meeting.calls[0]);
         for (auto const& calls : meeting.calls) {
-            if (!std::equal(calls.begin(), calls.end(), meeting.calls[0].begin(),
-                            meeting.calls[0].end(),
+            auto const other = of_all(calls);
+            if (!std::equal(other.begin(), other.end(), first.begin(), first.end(),
                             [](Call const& a, Call const& b) { return a.goes_with(b); })) {
                 return false;
             }
         }
+        int const world = static_cast<int>(meeting.calls.size());
+        for (int from = 0; from < world; ++from) {
+            for (int to = 0; to < world; ++to) {
+                auto const sent = between(meeting, Kind::send, from, to);
+                auto const received = between(meeting, Kind::receive, to, from);
+                if (!std::equal(sent.begin(), sent.end(), received.begin(), received.end(),
+                                [](Call const* a, Call const* b) {
+                                    return a->count == b->count && a->type == b->type;
+                                })) {
+                    return false;
+                }
+            }
+        }
         return true;
+    }
+
+    /// The sends or receives of a rank whose peer is `peer`, in order.
+    static std::vector<Call const*> between(Meeting const& meeting, Kind kind, int rank, int peer) {
+        std::vector<Call const*> found;
+        for (Call const& call : meeting.calls[static_cast<std::size_t>(rank)]) {
+            if (call.kind == kind && call.root == peer) {
+                found.push_back(&call);
+            }
+        }
+        return found;
     }
 
     struct Write {
@@ -489,14 +537,23 @@ private:
         }
     }
 
-    static void compute(Meeting const& meeting, std::size_t index, int rank, int world,
-                        std::vector<Write>& writes) {
+    void compute(Meeting const& meeting, std::size_t index, int rank, int world,
+                 std::vector<Write>& writes) const {
         auto const at = [&](int peer) -> Call const& {
             return meeting.calls[static_cast<std::size_t>(peer)][index];
         };
         Call const& own = at(rank);
         std::size_t const bytes = own.count * bytes_of(own.type);
         switch (own.kind) {
+        case Kind::send: return;
+        case Kind::receive: {
+            auto const received = between(meeting, Kind::receive, rank, own.root);
+            auto const number = std::find(received.begin(), received.end(), &own);
+            auto const sent = between(meeting, Kind::send, own.root, rank);
+            Call const& from = *sent[static_cast<std::size_t>(number - received.begin())];
+            writes.push_back({own.receive, bytes_at(from.send, 0, bytes)});
+            return;
+        }
         case Kind::broadcast:
             writes.push_back({own.receive, bytes_at(at(own.root).send, 0, bytes)});
             return;
@@ -529,8 +586,8 @@ private:
         return {first, first + bytes};
     }
 
-    static std::vector<std::byte> reduced(std::vector<std::vector<std::byte>> const& inputs,
-                                          Call const& call) {
+    std::vector<std::byte> reduced(std::vector<std::vector<std::byte>> const& inputs,
+                                   Call const& call) const {
         switch (call.type) {
         case Type::float32: return summed<float>(inputs, call.count);
         case Type::bfloat16: return summed<bfloat16>(inputs, call.count);
@@ -547,13 +604,19 @@ private:
     }
 
     template <class T>
-    static std::vector<std::byte> summed(std::vector<std::vector<std::byte>> const& inputs,
-                                         std::size_t count) {
+    std::vector<std::byte> summed(std::vector<std::vector<std::byte>> const& inputs,
+                                  std::size_t count) const {
         std::vector<std::byte> out(count * sizeof(T));
+        std::size_t const ranks = inputs.size();
         for (std::size_t i = 0; i < count; ++i) {
-            float sum = to_float(element<T>(inputs[0], i));
-            for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
-                sum += to_float(element<T>(inputs[rank], i));
+            float sum = to_float(element<T>(inputs[adds_backwards ? ranks - 1 : 0], i));
+            for (std::size_t rank = 1; rank < ranks; ++rank) {
+                if (adds_backwards) {
+                    sum = to_float(
+                        from_float<T>(sum + to_float(element<T>(inputs[ranks - 1 - rank], i))));
+                } else {
+                    sum += to_float(element<T>(inputs[rank], i));
+                }
             }
             T const rounded = from_float<T>(sum);
             std::memcpy(out.data() + i * sizeof(T), &rounded, sizeof(T));

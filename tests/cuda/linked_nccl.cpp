@@ -5,9 +5,11 @@
 // runs NCCL's kernels (NCCL 2.30 and later, NCCL_MULTI_RANK_GPU_ENABLE=1).
 
 #include <zero/core/buffer.hpp>
+#include <zero/core/convert.hpp>
 #include <zero/core/host_memory_resource.hpp>
 #include <zero/cuda/nccl.hpp>
 #include <zero/cuda/nccl_memory_resource.hpp>
+#include <zero/cuda/runtime_backend.hpp>
 
 #include <atomic>
 #include <barrier>
@@ -27,17 +29,28 @@ namespace {
 
 using zero::cuda::NcclOptions;
 
-/// A backend without kernels, whose queue is a stream.
-struct StreamBackend {
-    using Queue = cudaStream_t;
-    static void rethrow_failure(Queue) {}
-    static void copy_bytes(Queue stream, void* out, void const* in, std::size_t bytes) {
-        static_cast<void>(cudaMemcpyAsync(out, in, bytes, cudaMemcpyDefault, stream));
+/// A backend without kernels: the host adds.
+struct StreamBackend : zero::cuda::RuntimeBackend {
+    template <class T>
+    static void sum_ranks(Queue stream, T* out, T const* const* peers, int world,
+                          std::size_t elements) {
+        std::vector<T> sums(elements);
+        std::vector<T> values(elements);
+        for (int rank = 0; rank < world; ++rank) {
+            copy_bytes(stream, values.data(), peers[rank], elements * sizeof(T));
+            synchronise(record(stream));
+            for (std::size_t i = 0; i < elements; ++i) {
+                float const sum = rank == 0 ? 0.0F : zero::to_float(sums[i]);
+                sums[i] = zero::from_float<T>(sum + zero::to_float(values[i]));
+            }
+        }
+        copy_bytes(stream, out, sums.data(), elements * sizeof(T));
+        synchronise(record(stream));
     }
 };
 
 using Communicator = zero::cuda::NcclCommunicatorOn<StreamBackend>;
-static_assert(zero::Communicator<Communicator>);
+static_assert(zero::ExchangingCommunicator<Communicator>);
 
 std::atomic<int> failures{0};
 
@@ -152,6 +165,16 @@ void check_collectives(Communicator& communicator, std::vector<std::size_t> cons
     all.set(values_of(rank, total));
     communicator.broadcast(all.data(), total, static_cast<int>(world - 1), stream);
     expect(all.get() == values_of(world - 1, total), name + " broadcast");
+    all.set(values_of(rank, total));
+    Memory<float> pieces(std::vector<float>(own.size() * world), stream);
+    communicator.exchange(in, pieces.data(), cuts, stream);
+    std::vector<float> expected;
+    for (std::size_t from = 0; from < world; ++from) {
+        auto const sent = values_of(from, total);
+        expected.insert(expected.end(), sent.begin() + static_cast<std::ptrdiff_t>(cuts[rank]),
+                        sent.begin() + static_cast<std::ptrdiff_t>(cuts[rank + 1]));
+    }
+    expect(pieces.get() == expected, name + " exchange");
 
     std::int64_t const mine = (std::int64_t{1} << 40) + static_cast<std::int64_t>(rank);
     Memory<std::int64_t> integers({mine, -mine}, stream);
@@ -356,10 +379,15 @@ int main(int count, char** arguments) {
     if (has_device) {
         for (auto const mode :
              {zero::cuda::NcclMode::non_blocking, zero::cuda::NcclMode::blocking}) {
-            options.mode = mode;
-            std::printf("%d devices, %d ranks on each, %s\n", devices, ranks_per_device,
-                        mode == zero::cuda::NcclMode::blocking ? "blocking" : "non-blocking");
-            check_devices(devices, ranks_per_device, options);
+            for (auto const order : {zero::cuda::NcclOrder::library, zero::cuda::NcclOrder::rank}) {
+                options.mode = mode;
+                options.order = order;
+                std::printf("%d devices, %d ranks on each, %s, in %s order\n", devices,
+                            ranks_per_device,
+                            mode == zero::cuda::NcclMode::blocking ? "blocking" : "non-blocking",
+                            order == zero::cuda::NcclOrder::rank ? "rank" : "NCCL's");
+                check_devices(devices, ranks_per_device, options);
+            }
         }
     } else {
         std::printf("skipped: no CUDA device: everything that moves data\n");

@@ -48,6 +48,10 @@ std::vector<std::vector<T>> collect(Communicator& communicator, typename Communi
         communicator.reduce_scatter(static_cast<T const*>(send.data()), receive.data(), cuts, queue,
                                     {"apart", 0});
         results.push_back(receive.read(queue));
+        Place const pieces(std::vector<T>(own * static_cast<std::size_t>(communicator.size()) + 1));
+        communicator.exchange(static_cast<T const*>(send.data()), pieces.data(), cuts, queue,
+                              {"exchange", 0});
+        results.push_back(pieces.read(queue));
         communicator.all_reduce(static_cast<T const*>(send.data()), send.data(), cuts, queue,
                                 {"in place", 0});
         results.push_back(send.read(queue));

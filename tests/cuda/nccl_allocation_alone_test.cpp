@@ -78,6 +78,12 @@ public:
     Result all_gather(void const*, void*, std::size_t, Type, Handle, Stream) noexcept override {
         return begin();
     }
+    Result send(void const*, std::size_t, Type, int, Handle, Stream) noexcept override {
+        return Result::success;
+    }
+    Result receive(void*, std::size_t, Type, int, Handle, Stream) noexcept override {
+        return Result::success;
+    }
 
 private:
     Result begin() {
@@ -102,16 +108,19 @@ private:
 
 } // namespace
 
-TEST_CASE("No collective allocates memory, whether native, grouped or polled") {
+TEST_CASE("No collective allocates memory, whether native, grouped or polled, in either order") {
+    auto const order = GENERATE(cuda::NcclOrder::library, cuda::NcclOrder::rank);
     Journal journal;
     QuietNccl nccl(journal);
     QuietSystem system(journal);
     cuda::NcclOptions options;
     options.watch_interval = std::chrono::milliseconds(0);
+    options.order = order;
     auto communicator = Script::Communicator::from_unique_id({&nccl, &system}, {}, 1, 3, options);
     constexpr std::array<std::size_t, 4> even{0, 64, 128, 192};
     constexpr std::array<std::size_t, 4> uneven{0, 10, 13, 15};
     std::vector<float> memory(192);
+    std::vector<float> pieces(192);
     std::vector<std::int64_t> integers(4);
     float* const all = memory.data();
     float const* const in = all;
@@ -122,6 +131,8 @@ TEST_CASE("No collective allocates memory, whether native, grouped or polled") {
         for (auto const& cuts : {even, uneven}) {
             communicator.reduce_scatter(in, all + cuts[1], cuts, queue,
                                         {"gradients of a bucket with a long name", 3});
+            communicator.exchange(in, pieces.data(), cuts, queue,
+                                  {"pieces of a bucket with a long name", 3});
             communicator.all_gather(in + cuts[1], all, cuts, queue,
                                     {"parameters of a bucket with a long name", 3});
             communicator.all_reduce(in, all, cuts, queue,

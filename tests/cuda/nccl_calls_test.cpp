@@ -88,6 +88,78 @@ TEST_CASE(
                    "broadcast 0 -> 0, 5 float32 from 1", "group_end", "record"});
 }
 
+TEST_CASE(
+    "An exchange is a group of one send to each owner and one receive from each rank, of which "
+    "empty ones are left out") {
+    Script script;
+    auto communicator = script.communicator();
+    communicator.exchange(script.at<bfloat16 const>(0), script.at<bfloat16>(512), uneven,
+                          script.queue(), tag);
+    CHECK(script.journal.take()
+          == Lines{"group_start", "send 0 -> null, 10 bfloat16 to 0",
+                   "receive null -> 512, 3 bfloat16 from 0", "send 20 -> null, 3 bfloat16 to 1",
+                   "receive null -> 518, 3 bfloat16 from 1", "send 26 -> null, 2 bfloat16 to 2",
+                   "receive null -> 524, 3 bfloat16 from 2", "group_end", "record"});
+    communicator.exchange(script.at<float const>(0), script.at<float>(512), Cuts{0, 3, 3, 5},
+                          script.queue(), tag);
+    CHECK(script.journal.take()
+          == Lines{"group_start", "send 0 -> null, 3 float32 to 0",
+                   "send 12 -> null, 2 float32 to 2", "group_end", "record"});
+    communicator.exchange(script.at<float const>(0), script.at<float>(512), nothing, script.queue(),
+                          tag);
+    CHECK(script.journal.take().empty());
+}
+
+TEST_CASE("In rank order a reduction exchanges into the slots in rounds, and an all-reduce gathers "
+          "the sums") {
+    struct Slots : MemoryResource { // whose addresses the test knows
+        alignas(128) std::byte bytes[3 * 1024]{};
+        void* allocate(std::size_t, BufferKind) override { return bytes; }
+        void deallocate(void*, std::size_t, BufferKind) noexcept override {}
+    } slots;
+    Script script;
+    script.options.order = cuda::NcclOrder::rank;
+    script.options.scratch_bytes = 0; // 1 KiB per rank
+    script.options.memory = &slots;
+    script.nccl.base = slots.bytes;
+    auto communicator = script.communicator();
+    CHECK(communicator.scratch_bytes(0) == 3072);
+    std::vector<float> all(900, 1.0F); // in place, at another address for each run
+    communicator.reduce_scatter(static_cast<float const*>(all.data()), all.data() + 300,
+                                Cuts{0, 300, 600, 700}, script.queue(), tag);
+    Lines receives;
+    Lines others;
+    for (auto const& line : script.journal.take()) {
+        bool const is_receive = line.rfind("receive", 0) == 0;
+        (is_receive ? receives : others)
+            .push_back(line.rfind("send", 0) == 0 ? line.substr(line.find(", ")) : line);
+    }
+    CHECK(receives
+          == Lines{
+              "receive null -> 0, 256 float32 from 0", "receive null -> 1024, 256 float32 from 1",
+              "receive null -> 2048, 256 float32 from 2", "receive null -> 0, 44 float32 from 0",
+              "receive null -> 1024, 44 float32 from 1",
+              "receive null -> 2048, 44 float32 from 2"});
+    CHECK(others
+          == Lines{"group_start", ", 256 float32 to 0", ", 256 float32 to 1", ", 100 float32 to 2",
+                   "group_end", "group_start", ", 44 float32 to 0", ", 44 float32 to 1",
+                   "group_end", "record"});
+    CHECK(all[299] == 1.0F);
+    CHECK(all[300] == 0.0F); // the sum of slots that nothing has filled
+    CHECK(all[599] == 0.0F);
+    CHECK(all[600] == 1.0F);
+    communicator.all_reduce(static_cast<float const*>(all.data()), all.data(), nothing,
+                            script.queue(), tag);
+    CHECK(script.journal.take().empty());
+    communicator.all_reduce(static_cast<float const*>(all.data()), all.data(), even, script.queue(),
+                            tag);
+    auto const lines = script.journal.take();
+    CHECK(lines.size() == 10);
+    CHECK(lines[7] == "group_end");
+    CHECK(lines[8].rfind("all_gather", 0) == 0); // of the sums
+    CHECK(lines[9] == "record");
+}
+
 TEST_CASE("With native_all_reduce an all-reduce is NCCL's own for any cuts") {
     Script script;
     script.options.native_all_reduce = true;
@@ -196,15 +268,15 @@ TEST_CASE(
     "an error inside closes it before the abort") {
     Script script;
     auto communicator = script.communicator();
-    std::vector<std::size_t> const even{0, 2, 4, 6};
-    std::vector<std::size_t> const uneven{0, 1, 1, 3};
+    std::vector<std::size_t> const thirds{0, 2, 4, 6};
+    std::vector<std::size_t> const parts{0, 1, 1, 3};
     auto const gather = [&](std::vector<std::size_t> const& cuts) {
         communicator.all_gather(script.at<float>(0), script.at<float>(100), cuts, script.queue());
     };
     communicator.grouped(script.queue(), [&] {
-        gather(even);
+        gather(thirds);
         gather({0, 0, 0, 0});
-        gather(uneven);
+        gather(parts);
     });
     auto lines = script.journal.take();
     CHECK(std::count(lines.begin(), lines.end(), "group_start") == 1);
@@ -214,13 +286,13 @@ TEST_CASE(
     CHECK(lines.size() == 6); // two broadcasts
     CHECK(lines[4] == "group_end");
     CHECK(lines[5] == "record");
-    gather(even); // afterwards each call stands for itself again
+    gather(thirds); // afterwards each call stands for itself again
     CHECK(script.journal.take() == Script::Lines{"all_gather 0 -> 100, 2 float32", "record"});
     script.nccl.results["broadcast"] = cuda::NcclResult::system_error;
     CHECK_THROWS_AS(communicator.grouped(script.queue(),
                                          [&] {
-                                             gather(even);
-                                             gather(uneven);
+                                             gather(thirds);
+                                             gather(parts);
                                          }),
                     cuda::NcclError);
     lines = script.journal.take();

@@ -25,7 +25,8 @@ using NonBlocking = Fixture<cuda::NcclMode::non_blocking>;
 using Blocking = Fixture<cuda::NcclMode::blocking>;
 
 static_assert(SplittableCommunicator<FakeNcclCommunicator<cuda::NcclMode::blocking>>);
-static_assert(SplittableCommunicator<cuda::BasicNcclCommunicator<HostBackend>>);
+static_assert(SplittableCommunicator<cuda::BasicNcclCommunicator<HostBackend>>
+              && ExchangingCommunicator<cuda::BasicNcclCommunicator<HostBackend>>);
 
 /// A part without rank 0, in reverse order. Rank 0 has its own part and ends at once.
 template <class Whole>
@@ -57,6 +58,11 @@ TEMPLATE_TEST_CASE("NCCL gathers every type", "", NonBlocking, Blocking) {
                      unsigned char>();
 }
 
+TEMPLATE_TEST_CASE("NCCL exchanges every type", "", NonBlocking, Blocking) {
+    check_exchanges_of<TestType, float, bfloat16, float16, std::int64_t, std::uint64_t,
+                       unsigned char>();
+}
+
 TEMPLATE_TEST_CASE("NCCL broadcasts every type", "", NonBlocking, Blocking) {
     check_broadcasts_of<TestType, float, bfloat16, float16, std::int64_t, unsigned char>();
 }
@@ -81,6 +87,7 @@ TEMPLATE_TEST_CASE("A part of a group of NCCL passes the suite of communicators"
                    PartFixture<NonBlocking>, PartFixture<Blocking>) {
     check_sums_of<TestType, bfloat16>();
     check_gathers_of<TestType, float>();
+    check_exchanges_of<TestType, float>();
     check_broadcasts_of<TestType, std::int64_t>();
     check_integer_reductions<TestType>();
     check_number_sums<TestType>();
@@ -166,6 +173,15 @@ TEST_CASE("Ranks that call different collectives do not corrupt memory in the fa
     second.synchronise();
     CHECK(ranks[0].fakes->nccl.mismatches == 2);
     CHECK(others == std::vector<float>(4, 2.0F));
+    std::vector<float> pieces(6, 3.0F);
+    std::vector<std::size_t> const cuts{0, 2, 4};
+    std::vector<std::size_t> const other_cuts{0, 1, 4};
+    ranks[0].exchange(static_cast<float const*>(values.data()), pieces.data(), cuts, &first);
+    ranks[1].exchange(static_cast<float const*>(others.data()), pieces.data(), other_cuts, &second);
+    first.synchronise();
+    second.synchronise();
+    CHECK(ranks[0].fakes->nccl.mismatches == 4);
+    CHECK(pieces == std::vector<float>(6, 3.0F));
 }
 
 } // namespace zero::test::nccl_conformance_test

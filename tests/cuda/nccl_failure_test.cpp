@@ -126,6 +126,20 @@ TEST_CASE("An error inside a group closes the group first and then aborts") {
     CHECK_THROWS_AS(reduce(communicator, script, even), Aborted);
 }
 
+TEST_CASE("An error inside an exchange closes its group first and then aborts") {
+    Script script;
+    auto communicator = script.communicator();
+    script.nccl.results["receive"] = NcclResult::invalid_usage;
+    CHECK_THAT(message_of<NcclError>([&] {
+                   communicator.exchange(script.at<float const>(0), script.at<float>(512), uneven,
+                                         script.queue(), {"pieces", 3});
+               }),
+               contains_text("ncclRecv in the exchange of 15 float32 ('pieces 3'"));
+    CHECK(script.journal.take()
+          == Lines{"group_start", "send 0 -> null, 10 float32 to 0",
+                   "receive null -> 512, 3 float32 from 0", "group_end", "abort"});
+}
+
 TEST_CASE("A group that does not start is not ended, and a group that does not end is aborted") {
     Script script;
     auto communicator = script.communicator();

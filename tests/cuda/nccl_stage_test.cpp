@@ -311,19 +311,21 @@ TEMPLATE_TEST_CASE("Ranks that choose different all-reduces get a LayoutMismatch
         return outcomes;
     };
     ZeroStage<0, TestType> const* const replicated = nullptr;
-    ZeroStage<2, TestType> const* const sharded = nullptr; // reduces nothing to all ranks
-    for (Outcome const& outcome : outcomes_of(false, replicated)) {
-        CHECK(outcome.type == "LayoutMismatch");
-        CHECK_THAT(outcome.message,
-                   contains_text(
-                       "different options or policies: 'communicator'; give all ranks the same"));
-    }
-    for (Outcome const& outcome : outcomes_of(true, replicated)) {
-        CHECK(outcome == Outcome{});
-    }
-    for (Outcome const& outcome : outcomes_of(false, sharded)) {
-        CHECK(outcome == Outcome{});
-    }
+    ZeroStage<2, TestType> const* const sharded = nullptr; // refuses what another stage would
+    auto const check = [&](auto const* stage) {
+        for (Outcome const& outcome : outcomes_of(false, stage)) {
+            CHECK(outcome.type == "LayoutMismatch");
+            CHECK_THAT(
+                outcome.message,
+                contains_text(
+                    "different options or policies: 'communicator'; give all ranks the same"));
+        }
+        for (Outcome const& outcome : outcomes_of(true, stage)) {
+            CHECK(outcome == Outcome{});
+        }
+    };
+    check(replicated);
+    check(sharded);
 }
 
 TEST_CASE(

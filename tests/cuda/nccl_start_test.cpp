@@ -173,6 +173,12 @@ TEST_CASE(
         },
         "min_ctas is 9 and max_ctas 8");
     refused([](Script& of) { of.options.cluster_size = 9; }, "cluster_size is 9");
+    refused(
+        [](Script& of) {
+            of.options.native_all_reduce = true;
+            of.options.order = cuda::NcclOrder::rank;
+        },
+        "native_all_reduce adds in NCCL's order, and NcclOptions::order is rank");
     refused([](Script& of) { of.options.cluster_size = -1; }, "cluster_size is -1");
     refused(
         [](Script& of) {

@@ -169,6 +169,16 @@ public:
         return note("all_gather", text(send, receive, count, type));
     }
 
+    Result send(void const* memory, std::size_t count, Type type, int peer, Handle,
+                Stream) noexcept override {
+        return note("send", text(memory, nullptr, count, type) + " to " + std::to_string(peer));
+    }
+    Result receive(void* memory, std::size_t count, Type type, int peer, Handle,
+                   Stream) noexcept override {
+        return note("receive",
+                    text(nullptr, memory, count, type) + " from " + std::to_string(peer));
+    }
+
     Result memory_allocate(void*& memory, std::size_t bytes) noexcept override {
         Result const result = note("memory_allocate", std::to_string(bytes));
         memory = result == Result::success ? ::operator new(bytes) : nullptr;

@@ -63,6 +63,12 @@ TEST_CASE("MPI gathers every type") {
     check_gathers_of<InRounds, float, unsigned char>();
 }
 
+TEST_CASE("MPI exchanges every type, in one round and in many") {
+    check_exchanges_of<Fixture, float, bfloat16, float16, std::int64_t, std::uint64_t,
+                       unsigned char>();
+    check_exchanges_of<InRounds, float, std::int64_t, unsigned char>();
+}
+
 TEST_CASE("MPI broadcasts every type") {
     check_broadcasts_of<Fixture, float, bfloat16, float16, std::int64_t, unsigned char>();
     check_broadcasts_of<InRounds, std::int64_t>();
@@ -89,6 +95,8 @@ TEST_CASE("A decorated communicator over MPI does the same") {
     check_sums_of<Decorated<Recording>, float>();
     check_sums_of<Decorated<Checked>, bfloat16>();
     check_gathers_of<Decorated<Checked>, float, unsigned char>();
+    check_exchanges_of<Decorated<Recording>, bfloat16>();
+    check_exchanges_of<Decorated<Checked>, float, unsigned char>();
     check_integer_reductions<Decorated<Checked>>();
     check_number_sums<Decorated<Checked>>();
     check_abort<Decorated<Checked>>();

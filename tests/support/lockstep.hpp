@@ -187,6 +187,14 @@ private:
             }
             break;
         }
+        case CollectiveKind::exchange:
+            for (std::size_t rank = 0; rank < _ranks; ++rank) {
+                std::size_t const own = (cuts[rank + 1] - cuts[rank]) * bytes;
+                for (std::size_t from = 0; from < _ranks; ++from) {
+                    copy(receive(rank) + from * own, sent(from) + cuts[rank] * bytes, own);
+                }
+            }
+            break;
         case CollectiveKind::broadcast:
             for (std::size_t rank = 0; rank < _ranks; ++rank) {
                 copy(receive(rank), sent(call.detail), call.count * bytes);

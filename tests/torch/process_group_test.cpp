@@ -43,6 +43,11 @@ TEST_CASE("A process group gathers every type") {
                      unsigned char>();
 }
 
+TEST_CASE("A process group exchanges every type") {
+    check_exchanges_of<GlooFixture, float, bfloat16, float16, std::int64_t, std::uint64_t,
+                       unsigned char>();
+}
+
 TEST_CASE("A process group broadcasts every type") {
     check_broadcasts_of<GlooFixture, float, bfloat16, float16, std::int64_t, unsigned char>();
 }
@@ -61,6 +66,8 @@ TEST_CASE("A process group moves what is larger than its buffers in several roun
         check_sums<float>(caller, cuts, false);
         check_sums<bfloat16>(caller, cuts, true);
         check_gather<float>(caller, cuts, false);
+        check_exchange<float>(caller, cuts);
+        check_exchange<unsigned char>(caller, cuts);
         check_broadcast<float>(caller, 5000, caller.world() - 1);
         check_integers(caller, 3000, 0);
     });

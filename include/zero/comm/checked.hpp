@@ -76,7 +76,7 @@ private:
         Backend::rethrow_failure(queue);
         _own = detail::CallSignature::of(call);
         try {
-            exchange(queue);
+            gather_signatures(queue);
         } catch (...) { // enqueued commands use the memory of this object
             Backend::synchronise(Backend::record(queue));
             throw;
@@ -89,7 +89,7 @@ private:
         }
     }
 
-    void exchange(Queue queue) {
+    void gather_signatures(Queue queue) {
         std::uint64_t* const mine =
             _signatures.data() + _cuts[static_cast<std::size_t>(this->rank())];
         Backend::copy_bytes(queue, mine, _own.data(), sizeof(_own));

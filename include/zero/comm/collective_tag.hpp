@@ -10,9 +10,9 @@ namespace ZERO_NAMESPACE {
 /// @brief The part of a step that a collective belongs to. A `Timed` communicator records it under
 /// the phase with the same name.
 enum class CollectivePurpose : std::uint8_t {
-    other,   ///< what the operation is usually called for: sums are gradients, sums of integers
-             ///< decide, and the others publish
-    gather,  ///< weights for the forward and the backward pass
+    other,  ///< what the operation is usually called for: sums and exchanges are gradients, sums of
+            ///< integers decide, and the others publish
+    gather, ///< weights for the forward and the backward pass
     publish, ///< updated weights
     reduce,  ///< gradients
     decide   ///< whether and how a step updates

@@ -158,8 +158,8 @@ namespace ZERO_NAMESPACE {
 /// (`detail::wait_for_collectives`).
 /// - optional, `synchronise()`: waits until the collectives that were called so far have run. For
 /// transports whose collectives may overlap when their queues differ; `sum_over_ranks` calls it.
-/// - optional, `options_hash()`, const and noexcept: the hash of the options of `all_reduce` that
-/// must be equal on all ranks. Engines of stage 0 compare it on construction.
+/// - optional, `options_hash()`, const and noexcept: the hash of the options of sums that must be
+/// equal on all ranks. Engines compare it on construction.
 /// - optional, `scratch_bytes(largest_bucket_bytes)`, const and noexcept: the bytes of
 /// `BufferKind::communicator` that the communicator holds if no reduction is larger than
 /// `largest_bucket_bytes`, its decorators included. The memory plan shows them in a row of their
@@ -213,6 +213,62 @@ consteval bool diagnose_communicator() {
                       "is_provisional) noexcept'.");
     }
     return Communicator<C>;
+}
+
+} // namespace ZERO_NAMESPACE
+
+namespace ZERO_NAMESPACE::detail {
+
+template <class C>
+concept HasExchange =
+    requires(C& communicator, float const* send, float* receive, bfloat16 const* send_half,
+             bfloat16* receive_half, std::int64_t const* send_integers,
+             std::int64_t* receive_integers, std::span<std::size_t const> cuts,
+             typename C::Backend::Queue queue, CollectiveTag tag) {
+        communicator.exchange(send, receive, cuts, queue, tag);
+        communicator.exchange(send_half, receive_half, cuts, queue, tag);
+        communicator.exchange(send_integers, receive_integers, cuts, queue, tag);
+    };
+
+} // namespace ZERO_NAMESPACE::detail
+
+namespace ZERO_NAMESPACE {
+
+/// @brief A communicator that moves the pieces of a reduce-scatter without adding them, for code
+/// that combines them itself.
+///
+/// `exchange(send, receive, cuts, queue, tag)` is an operation of `Communicator` in every respect.
+/// `send` holds cuts[W] elements, as for a reduce-scatter, and stays as it is; `receive` gets W
+/// pieces of this rank's extent: that of rank r begins at element r * (cuts[rank + 1] -
+/// cuts[rank]). The elements are those that `all_gather` takes. Extents may differ in size and be
+/// empty: a rank whose extent is empty only sends. A rank receives W - 1 pieces from others, which
+/// is (W - 1) / W of the payload. It is never in place: memory of `receive` that overlaps `send` is
+/// an InvalidArgument for every W, because pieces that arrive would replace pieces not sent yet.
+///
+/// `Loopback`, `mpi::Communicator`, `torch::ProcessGroupCommunicator` and
+/// `cuda::BasicNcclCommunicator` model it, and `Recording`, `Checked` and `Timed` where the
+/// communicator below does. `Hierarchical` does not: every piece must cross between groups once, so
+/// two levels would send as much there as a flat group, and more inside.
+///
+/// An author asserts `diagnose_exchanging_communicator<C>()`, and passes `check_exchanges_of` of
+/// the conformance suite (`tests/comm/conformance.hpp`).
+template <class C>
+concept ExchangingCommunicator = Communicator<C> && detail::HasExchange<C>;
+
+/// @brief Reports each reason why `C` is not an `ExchangingCommunicator` as one error.
+template <class C>
+consteval bool diagnose_exchanging_communicator() {
+    if constexpr (!Communicator<C>) {
+        return diagnose_communicator<C>();
+    } else {
+        static_assert(
+            detail::HasExchange<C>,
+            "zero: an ExchangingCommunicator needs 'exchange(T const* send, T* receive, "
+            "std::span<std::size_t const> cuts, Queue, CollectiveTag)' for any T of 1, 2, 4 or 8 "
+            "bytes. Hierarchical has none, because every piece crosses between groups in any case: "
+            "exchange over a flat group.");
+        return ExchangingCommunicator<C>;
+    }
 }
 
 } // namespace ZERO_NAMESPACE

@@ -93,6 +93,14 @@ public:
         gather(dtype_of<T>(), send, receive, cuts, queue, tag);
     }
 
+    /// @brief See `ExchangingCommunicator`. @throws CommunicatorError; InvalidArgument before
+    /// anything is sent
+    template <class T>
+    void exchange(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                  CollectiveTag tag = {}) {
+        collect(dtype_of<T>(), send, receive, cuts, queue, tag);
+    }
+
     /// @copydoc reduce_scatter
     template <class T>
     void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
@@ -188,6 +196,8 @@ private:
                 Queue queue, CollectiveTag tag);
     void gather_sums(DType type, SumExtent sum, void const* send, void* receive,
                      std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag);
+    void collect(DType type, void const* send, void* receive, std::span<std::size_t const> cuts,
+                 Queue queue, CollectiveTag tag);
     void spread(DType type, void* buffer, std::size_t elements, int root, Queue queue,
                 CollectiveTag tag);
     void reduce_all_integers(detail::CollectiveCall const& call, std::int64_t* values, Queue queue);
@@ -276,6 +286,22 @@ void Loopback<B>::gather_sums(DType type, SumExtent sum, void const* send, void*
 }
 
 template <class B>
+void Loopback<B>::collect(DType type, void const* send, void* receive,
+                          std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag) {
+    auto const call = place().exchange(type, send, receive, cuts, tag);
+    std::size_t const own = place().own(cuts);
+    _frame.collective(call, send, receive, queue, [&] {
+        std::size_t const begin = cuts[_frame.rank()] * size_of(type);
+        std::size_t const bytes = own * size_of(type);
+        for (std::size_t peer = 0; peer < _frame.world() && bytes != 0; ++peer) {
+            B::copy_bytes(queue, static_cast<std::byte*>(receive) + peer * bytes,
+                          static_cast<std::byte const*>(_frame.slot(peer).send) + begin, bytes);
+        }
+    });
+    _traffic.add(call.kind, own * peers(), size_of(type));
+}
+
+template <class B>
 void Loopback<B>::spread(DType type, void* buffer, std::size_t elements, int root, Queue queue,
                          CollectiveTag tag) {
     auto const call = place().broadcast(type, buffer, elements, root, tag);
@@ -318,7 +344,8 @@ void Loopback<B>::combine(Queue queue, std::int64_t* out, std::int64_t const* co
 
 /// @brief The communicator between threads whose memory is on the host.
 using LoopbackCommunicator = Loopback<HostBackend>;
-static_assert(SplittableCommunicator<LoopbackCommunicator>);
+static_assert(SplittableCommunicator<LoopbackCommunicator>
+              && ExchangingCommunicator<LoopbackCommunicator>);
 
 } // namespace ZERO_NAMESPACE
 

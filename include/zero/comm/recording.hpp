@@ -10,8 +10,8 @@ namespace ZERO_NAMESPACE {
 /// call, as the caller passed it. It has the operations of the other one, the optional ones
 /// included.
 ///
-/// The payload of a reduce-scatter and an all-reduce is the data sent; the payload of an all-gather
-/// is the data received.
+/// The payload of a reduce-scatter, an exchange and an all-reduce is the data sent; the payload of
+/// an all-gather is the data received.
 template <class C>
 class Recording : public detail::CommunicatorDecorator<Recording<C>, C> {
     using Base = detail::CommunicatorDecorator<Recording, C>;

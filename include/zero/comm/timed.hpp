@@ -96,6 +96,7 @@ private:
         }
         switch (call.kind) {
         case CollectiveKind::reduce_scatter:
+        case CollectiveKind::exchange:
         case CollectiveKind::all_reduce: return TimelinePhase::reduce;
         case CollectiveKind::integers: return TimelinePhase::decide;
         case CollectiveKind::all_gather:

@@ -8,22 +8,24 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief The operations of a `Communicator`.
+/// @brief The operations of a `Communicator` and of its refinements.
 enum class CollectiveKind : std::uint8_t {
     reduce_scatter,
     all_gather,
     all_reduce,
     broadcast,
-    integers
+    integers,
+    exchange
 };
 
 /// @brief The number of kinds.
-inline constexpr std::size_t collective_kinds = 5;
+inline constexpr std::size_t collective_kinds = 6;
 
 /// @brief Returns the name of a kind for messages.
 constexpr char const* name_of(CollectiveKind kind) noexcept {
     constexpr std::array<char const*, collective_kinds> names{
-        "reduce-scatter", "all-gather", "all-reduce", "broadcast", "all-reduce of integers"};
+        "reduce-scatter",         "all-gather", "all-reduce", "broadcast",
+        "all-reduce of integers", "exchange"};
     auto const index = static_cast<std::size_t>(kind);
     return index < names.size() ? names[index] : "unknown"; // a peer may send anything
 }

@@ -132,6 +132,15 @@ public:
             ncclAllGather(send, receive, count, type_of(type), comm(handle), stream_of(stream)));
     }
 
+    NcclResult send(void const* memory, std::size_t count, NcclType type, int peer,
+                    NcclHandle handle, StreamHandle stream) noexcept override {
+        return of(ncclSend(memory, count, type_of(type), peer, comm(handle), stream_of(stream)));
+    }
+    NcclResult receive(void* memory, std::size_t count, NcclType type, int peer, NcclHandle handle,
+                       StreamHandle stream) noexcept override {
+        return of(ncclRecv(memory, count, type_of(type), peer, comm(handle), stream_of(stream)));
+    }
+
     NcclResult memory_allocate(void*& memory, std::size_t bytes) noexcept override {
         return of(ncclMemAlloc(&memory, bytes));
     }

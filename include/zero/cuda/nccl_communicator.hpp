@@ -1,12 +1,16 @@
 #pragma once
 
+#include "../backend/fence.hpp"
 #include "../comm/communicator.hpp"
 #include "../comm/detail/collective_call.hpp"
 #include "../comm/detail/group_place.hpp"
 #include "../comm/traffic_count.hpp"
+#include "../core/buffer.hpp"
+#include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/dtype.hpp"
 #include "../core/hash.hpp"
+#include "../core/memory_resource.hpp"
 #include "../core/policy_category.hpp"
 #include "../core/storage_types.hpp"
 #include "detail/nccl_flights.hpp"
@@ -20,11 +24,55 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace ZERO_NAMESPACE::cuda {
+
+namespace detail {
+
+/// @brief The memory through which `NcclOrder::rank` adds, and the addresses of its slots, which
+/// never change: commands on a host queue read them later.
+template <class B>
+struct NcclSlots {
+    NcclSlots(MemoryResource& memory, std::size_t bytes, std::size_t world)
+        : slot_bytes(zero::detail::larger<std::size_t>(bytes / world, 1024) / 128 * 128),
+          scratch(memory, slot_bytes * world, BufferKind::communicator) {
+        auto const add_to = [&]<class T>(std::vector<T const*>& table, std::size_t rank) {
+            void const* const slot = scratch.data() + rank * slot_bytes;
+            table.push_back(static_cast<T const*>(slot));
+        };
+        for (std::size_t rank = 0; rank < world; ++rank) {
+            std::apply([&](auto&... table) { (add_to(table, rank), ...); }, tables);
+        }
+    }
+    NcclSlots(NcclSlots const&) = delete;
+    NcclSlots& operator=(NcclSlots const&) = delete;
+
+    /// @brief Waits for the commands that use the memory. The communicator has ended before, so no
+    /// command waits for a peer.
+    ~NcclSlots() {
+        try {
+            B::synchronise(used);
+        } catch (...) { // a device that has failed runs no further commands
+        }
+    }
+
+    template <class T>
+    [[nodiscard]] T const* const* of() const noexcept {
+        return std::get<std::vector<T const*>>(tables).data();
+    }
+
+    std::size_t slot_bytes;
+    Buffer<std::byte> scratch;
+    std::tuple<std::vector<float const*>, std::vector<bfloat16 const*>, std::vector<float16 const*>>
+        tables;
+    typename B::Event used{}; ///< the last use of the memory
+};
+
+} // namespace detail
 
 /// @brief A communicator over NCCL for any backend whose queues are streams. `cuda/nccl.hpp` has
 /// the one for programs, with NCCL's own types. Owns the rank's NCCL communicator, except as a
@@ -34,9 +82,11 @@ namespace ZERO_NAMESPACE::cuda {
 /// return; the first calls, in which NCCL connects the ranks, wait for the peers. Cuts into W equal
 /// parts use NCCL's reduce-scatter and all-gather; other cuts use one group of reduce or broadcast
 /// calls, one per non-empty extent. NCCL forms sums in the element type, in the order of its
-/// algorithm: the same for the same call on the same machines, but not rank order. An all-reduce is
-/// a reduce-scatter and an all-gather, so it has the same bits (unless `native_all_reduce` is set).
-/// A single rank copies.
+/// algorithm: the same for the same call on the same machines, but not rank order. With
+/// `NcclOptions::order` = `NcclOrder::rank` the ranks exchange pieces instead, and the backend adds
+/// them in float from rank 0 on and rounds once: the bits of `Loopback`. An all-reduce is a
+/// reduce-scatter and an all-gather, so it has the same bits (unless `native_all_reduce` is set). A
+/// single rank copies.
 ///
 /// Any error of NCCL, of a peer or of the clock aborts the communicator and throws. The next call
 /// throws a failure that the watchdog found. From then on every call throws `Aborted` with the
@@ -59,12 +109,13 @@ public:
     /// the caller waits (`synchronise`) or releases the peers (`abort`). Any failure aborts by
     /// itself, which frees NCCL's communicator. Therefore the reference must outlive the engine,
     /// its `is_aborted()` is the last call on it, and it must be destroyed before the handle, which
-    /// its watchdog uses. Destroy the handle only if `is_aborted()` returned false.
+    /// its watchdog uses. Destroy the handle only if `is_aborted()` returned false. With
+    /// `NcclOrder::rank` the destructor waits for sums that are enqueued.
     /// @throws InvalidArgument; NcclVersionMismatch; NcclError; CommunicatorError; TimedOut if the
     /// communicator is not set up in time
     static BasicNcclCommunicator refer_to(NcclInterface interfaces, NcclHandle handle,
                                           NcclOptions const& options = {}) {
-        return BasicNcclCommunicator(detail::use_handle(interfaces, handle, false, options));
+        return BasicNcclCommunicator(detail::use_handle(interfaces, handle, options));
     }
 
     /// @brief Takes ownership of a caller's communicator; if this throws, the caller still owns it.
@@ -72,7 +123,9 @@ public:
     /// @throws as `refer_to`
     static BasicNcclCommunicator take_over(NcclInterface interfaces, NcclHandle handle,
                                            NcclOptions const& options = {}) {
-        return BasicNcclCommunicator(detail::use_handle(interfaces, handle, true, options));
+        auto communicator = refer_to(interfaces, handle, options);
+        communicator._session->own();
+        return communicator;
     }
 
     /// @brief Joins a new group with the current device; collective.
@@ -129,10 +182,16 @@ public:
     [[nodiscard]] int rank() const noexcept { return _session->rank(); }
     [[nodiscard]] int size() const noexcept { return _session->world(); }
 
-    /// @brief Hashes the options that must be equal on all ranks, see `Communicator`: whether
-    /// NCCL's own all-reduce is used.
+    /// @brief Hashes the options that must be equal on all ranks, see `Communicator`: the order of
+    /// sums and the rounds in which they are formed, and whether NCCL's own all-reduce is used.
     [[nodiscard]] std::uint64_t options_hash() const noexcept {
-        return Hash().add(_session->uses_native_all_reduce()).value();
+        return Hash().add(_session->options().native_all_reduce).add(scratch_bytes(0)).value();
+    }
+
+    /// @brief See `Communicator`: the buffer of `NcclOrder::rank`, whatever the size of the largest
+    /// bucket is.
+    [[nodiscard]] std::size_t scratch_bytes(std::size_t /*largest_bucket_bytes*/) const noexcept {
+        return _slots == nullptr ? 0 : _slots->scratch.size_bytes();
     }
 
     /// @brief See `Communicator`. @throws CommunicatorError; InvalidArgument before anything is
@@ -141,8 +200,8 @@ public:
     void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                         CollectiveTag tag = {}) {
         require_summable<T>();
-        auto const call = place().reduce_scatter(dtype_of<T>(), send, receive, cuts, tag);
-        run(call, send, receive, call.count * sizeof(T), cuts, queue);
+        reduce(place().reduce_scatter(dtype_of<T>(), send, receive, cuts, tag), send, receive, cuts,
+               queue);
     }
 
     /// @copydoc reduce_scatter
@@ -150,6 +209,15 @@ public:
     void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                     CollectiveTag tag = {}) {
         auto const call = place().all_gather(dtype_of<T>(), send, receive, cuts, tag);
+        run(call, send, receive, call.count * sizeof(T), cuts, queue);
+    }
+
+    /// @brief See `ExchangingCommunicator`: one group of sends and receives. @throws as
+    /// `reduce_scatter`
+    template <class T>
+    void exchange(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                  CollectiveTag tag = {}) {
+        auto const call = place().exchange(dtype_of<T>(), send, receive, cuts, tag);
         run(call, send, receive, call.count * sizeof(T), cuts, queue);
     }
 
@@ -171,8 +239,8 @@ public:
     void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                     CollectiveTag tag = {}) {
         require_summable<T>();
-        auto const call = place().all_reduce(dtype_of<T>(), send, receive, cuts, tag);
-        run(call, send, receive, call.count * sizeof(T), cuts, queue);
+        reduce(place().all_reduce(dtype_of<T>(), send, receive, cuts, tag), send, receive, cuts,
+               queue);
     }
 
     /// @copydoc reduce_scatter
@@ -219,6 +287,13 @@ public:
     /// are threads; such threads wait themselves (`StepTicket::wait`).
     [[nodiscard]] bool shares_process() const noexcept { return _session->shares_process(); }
 
+    /// @brief See `Communicator`.
+    void forget_events() noexcept {
+        if (_slots != nullptr) {
+            _slots->used = {};
+        }
+    }
+
     /// @brief Returns whether an abort, of any cause, has freed NCCL's communicator; every call
     /// throws then. Thread-safe.
     [[nodiscard]] bool is_aborted() const noexcept { return _session->handle() == nullptr; }
@@ -234,14 +309,28 @@ public:
 
 protected:
     /// @brief Takes the open session of a rank; must not be null.
-    explicit BasicNcclCommunicator(std::unique_ptr<detail::NcclSession> session) noexcept
-        : _session(std::move(session)) {}
+    /// @throws std::bad_alloc
+    explicit BasicNcclCommunicator(std::unique_ptr<detail::NcclSession> session)
+        : _slots(slots_of(*session)), _session(std::move(session)) {}
 
 private:
     template <class T>
     static constexpr void require_summable() {
         static_assert(StorageType<T>, "zero: NcclCommunicator sums float, bfloat16 and float16; "
                                       "integers go through all_reduce_integers.");
+    }
+
+    static std::unique_ptr<detail::NcclSlots<B>> slots_of(detail::NcclSession const& session) {
+        NcclOptions const& options = session.options();
+        if (options.order == NcclOrder::library || session.world() == 1) {
+            return nullptr;
+        }
+        NcclSystem& system = *session.interfaces().system;
+        detail::DeviceScope const scope(system);
+        detail::require_success(system, system.set_device(session.device()), "cudaSetDevice");
+        return std::make_unique<detail::NcclSlots<B>>(
+            options.memory != nullptr ? *options.memory : B::default_memory(),
+            options.scratch_bytes, static_cast<std::size_t>(session.world()));
     }
 
     [[nodiscard]] zero::detail::GroupPlace place() const noexcept {
@@ -253,6 +342,29 @@ private:
         if constexpr (requires { B::require_device(0, ""); }) {
             B::require_device(_session->device(), "a communicator");
         }
+    }
+
+    /// A reduction, in the order of the options.
+    template <class T>
+    void reduce(zero::detail::CollectiveCall const& call, T const* send, T* receive,
+                std::span<std::size_t const> cuts, Queue queue) {
+        if (_slots == nullptr) {
+            run(call, send, receive, call.count * sizeof(T), cuts, queue);
+            return;
+        }
+        require_usable(queue);
+        auto const add = [&](void* out, std::size_t elements) {
+            B::sum_ranks(queue, static_cast<T*>(out), _slots->template of<T>(), size(), elements);
+        };
+        detail::NcclRankSum const sum{_slots->scratch.data(), _slots->slot_bytes, add};
+        B::wait(queue, _slots->used, Fence::peers_done); // the caller may have changed the queue
+        try {
+            _session->run(call, send, receive, cuts, queue, &sum);
+        } catch (...) {
+            _slots->used = B::record(queue);
+            throw;
+        }
+        _slots->used = B::record(queue);
     }
 
     void run(zero::detail::CollectiveCall const& call, void const* send, void* receive,
@@ -269,6 +381,7 @@ private:
         }
     }
 
+    std::unique_ptr<detail::NcclSlots<B>> _slots; ///< null if NCCL adds; destroyed last
     std::unique_ptr<detail::NcclSession> _session;
 };
 

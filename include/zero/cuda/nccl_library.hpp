@@ -140,6 +140,14 @@ public:
     virtual NcclResult all_gather(void const* send, void* receive, std::size_t count, NcclType type,
                                   NcclHandle handle, StreamHandle stream) noexcept = 0;
 
+    /// @brief Sends `count` elements to `peer`, which receives them by the call of the same number
+    /// between the two. Called inside a group, also for this rank itself.
+    virtual NcclResult send(void const* memory, std::size_t count, NcclType type, int peer,
+                            NcclHandle handle, StreamHandle stream) noexcept = 0;
+    /// @brief Receives what `send` of `peer` sends.
+    virtual NcclResult receive(void* memory, std::size_t count, NcclType type, int peer,
+                               NcclHandle handle, StreamHandle stream) noexcept = 0;
+
     /// @brief Allocates memory of the current device that NCCL can map into peers, in whole pages.
     virtual NcclResult memory_allocate(void*& memory, std::size_t bytes) noexcept = 0;
     /// @brief Frees memory from `memory_allocate`.

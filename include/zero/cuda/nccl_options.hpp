@@ -1,11 +1,13 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/memory_resource.hpp"
 #include "../core/set_by_name.hpp"
 #include "nccl_library.hpp"
 #include "nccl_system.hpp"
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -20,11 +22,20 @@ enum class NcclCtaPolicy : std::uint8_t {
     zero        ///< NCCL_CTA_POLICY_ZERO: none where copy engines can do the work (NCCL 2.28)
 };
 
-/// @brief Time-outs, modes and launches of a communicator over NCCL.
+/// @brief The order in which a communicator over NCCL adds the values of the ranks.
+enum class NcclOrder : std::uint8_t {
+    rank, ///< from rank 0 on, in float, rounded once: the bits of every other transport. The ranks
+          ///< exchange the pieces, which moves as many bytes, and a kernel of the backend adds them
+          ///< (of at most 256 ranks on a device)
+    library ///< that of NCCL's reductions, which round intermediate sums to the element type
+};
+
+/// @brief Time-outs, modes, launches and the order of sums of a communicator over NCCL.
 ///
-/// All ranks of a group must choose the same `native_all_reduce`, which engines of stage 0 compare,
-/// and the same CTAs, cluster size and policy, which nothing compares. These hold for communicators
-/// that this library makes. A time of `std::chrono::milliseconds::max()` means no limit.
+/// All ranks of a group must choose the same `order`, `scratch_bytes` and `native_all_reduce`,
+/// which engines compare, and the same CTAs, cluster size and policy, which nothing compares. CTAs,
+/// cluster size and policy hold for communicators that this library makes. A time of
+/// `std::chrono::milliseconds::max()` means no limit.
 struct NcclOptions {
     [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     /// The longest time to wait for peers, above 0: during the start, in a call, and for an
@@ -54,6 +65,14 @@ struct NcclOptions {
     /// Sums with NCCL's own all-reduce. It is faster for small messages but adds in another order
     /// than NCCL's reduce-scatter, so stage 0 no longer equals stages 1 to 3 bit for bit.
     bool native_all_reduce = false;
+    /// The order of sums in reduce-scatters and all-reduces, for messages of all sizes.
+    NcclOrder order = NcclOrder::library;
+    /// With `NcclOrder::rank`: the size of the buffer through which pieces arrive, at least 1 KiB
+    /// per rank (less is raised to that). Larger reductions take several rounds. A part of a group
+    /// has a buffer of its own.
+    std::size_t scratch_bytes = std::size_t{8} << 20U;
+    /// The resource of that buffer, which must outlive the communicator; null: that of the backend.
+    MemoryResource* memory = nullptr;
 };
 
 /// @brief The NCCL and the system that a communicator uses. Owns neither; both outlive every

@@ -66,6 +66,6 @@ private:
     explicit Communicator(std::unique_ptr<detail::Collectives> collectives) noexcept
         : HostCommunicator(std::move(collectives)) {}
 };
-static_assert(zero::Communicator<Communicator>);
+static_assert(zero::ExchangingCommunicator<Communicator>);
 
 } // namespace ZERO_NAMESPACE::mpi

@@ -48,6 +48,6 @@ public:
         collectives().compare_options();
     }
 };
-static_assert(zero::Communicator<ProcessGroupCommunicator>);
+static_assert(zero::ExchangingCommunicator<ProcessGroupCommunicator>);
 
 } // namespace ZERO_NAMESPACE::torch

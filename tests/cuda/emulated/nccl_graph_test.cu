@@ -1,6 +1,7 @@
 #include "cuda/captured_steps.cuh"
 #include "cuda/fake_communicator.hpp"
 
+#include "comm/values.hpp"
 #include "support/stages.hpp"
 
 #include <zero/cuda/linked_system.hpp>
@@ -67,6 +68,77 @@ TEST_CASE("A replayed step over NCCL gives the bits of eager steps and of the lo
 
 TEST_CASE("A replayed step over a blocking NCCL gives the bits of eager steps", "[cuda]") {
     check_mode<cuda::NcclMode::blocking>();
+}
+
+/// Returns what a rank receives, for even and uneven cuts: its pieces, and its sums.
+template <class Communicator>
+std::vector<float> exchanged(Communicator& communicator, cudaStream_t stream) {
+    auto const rank = static_cast<std::size_t>(communicator.rank());
+    auto const world = static_cast<std::size_t>(communicator.size());
+    std::vector<float> results;
+    for (auto const& cuts : families_of_cuts(world)) {
+        std::size_t const own = cuts[rank + 1] - cuts[rank];
+        DeviceArray<float> const send(values_of<float>(communicator.rank(), cuts.back(), 1));
+        DeviceArray<float> const pieces(std::vector<float>(own * world + 1));
+        DeviceArray<float> const sums(std::vector<float>(own + 1));
+        float const* const source = send.data();
+        communicator.exchange(source, pieces.data(), cuts, stream, {"pieces", 0});
+        communicator.reduce_scatter(source, sums.data(), cuts, stream, {"sums", 0});
+        cuda::detail::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+        for (DeviceArray<float> const* const array : {&pieces, &sums}) {
+            auto const read = on_host(*array);
+            results.insert(results.end(), read.begin(), read.end());
+        }
+    }
+    return results;
+}
+
+TEMPLATE_TEST_CASE(
+    "Over an NCCL that adds in its own order, steps in rank order have the bits of the loopback in "
+    "every stage, eager and replayed, and steps in NCCL's order have others",
+    "[cuda]", float, bfloat16, float16) {
+    constexpr int world = 4; // three of these gradients of float have one sum in any order
+    in_every_stage([]<int N>() {
+        CAPTURE(N);
+        using Types = ZeroStage<N, Parameters<TestType>, DynamicLossScaler>;
+        using OverNccl = typename Types::template with<
+            FakeNcclCommunicator<cuda::NcclMode::blocking, cuda::Backend, EmulatedWorld>>;
+        using OnLoopback = typename Types::template with<Loopback<cuda::Backend>>;
+        auto const expected =
+            on_ranks<CapturedResult, Loopback<cuda::Backend>>(world, [](auto& communicator) {
+                return run_captured_steps<OnLoopback>(communicator, nullptr, 0);
+            });
+        {
+            // reductions take several rounds
+            FakeSumsScope const sums({cuda::NcclOrder::rank, world * 1024, true});
+            CHECK(run<OverNccl>(world, false) == expected);
+            CHECK(run<OverNccl>(world, true) == expected);
+        }
+        FakeSumsScope const sums({.adds_backwards = true});
+        CHECK_FALSE(run<OverNccl>(world, false) == expected);
+    });
+}
+
+TEST_CASE("An exchange over NCCL on devices gives what the loopback gives", "[cuda]") {
+    using Communicator =
+        FakeNcclCommunicator<cuda::NcclMode::non_blocking, cuda::Backend, EmulatedWorld>;
+    FakeSumsScope const sums({cuda::NcclOrder::rank, 1, true});
+    for (int const world : {1, 2, 4}) {
+        CAPTURE(world);
+        std::vector<std::vector<float>> found(static_cast<std::size_t>(world));
+        run_nccl_ranks<Communicator>(world, [&](Communicator& communicator) {
+            cuda::detail::check(cudaSetDevice(communicator.rank()), "cudaSetDevice");
+            cuda::OwnedStream const stream;
+            found[static_cast<std::size_t>(communicator.rank())] =
+                exchanged(communicator, stream.get());
+        });
+        CHECK(
+            found
+            == on_ranks<std::vector<float>, Loopback<cuda::Backend>>(world, [](auto& communicator) {
+                   cuda::OwnedStream const stream;
+                   return exchanged(communicator, stream.get());
+               }));
+    }
 }
 
 TEST_CASE("Where ranks share a process, a step begins when the step before the last one has ended, "

@@ -76,6 +76,14 @@ public:
                 [&] { _inner->all_gather(send, receive, cuts, queue, tag); });
     }
 
+    template <class T>
+        requires HasExchange<C>
+    void exchange(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                  CollectiveTag tag = {}) {
+        pass<T>(with_cuts(CollectiveKind::exchange, cuts, tag), queue,
+                [&] { _inner->exchange(send, receive, cuts, queue, tag); });
+    }
+
     template <class Body>
         requires GroupsGathers<C>
     void grouped(Queue queue, Body const& body) {

@@ -18,7 +18,7 @@ using SumPieces = void (*)(void* out, void const* const* pieces, int world, std:
 
 /// @brief How an extent is summed in the type of the caller's elements.
 struct ExtentSum {
-    SumPieces add = nullptr;
+    SumPieces add = nullptr;    ///< null for operations that do not add, as an exchange
     std::size_t out_bytes = 0;  ///< size of an element of the result
     bool is_by_library = false; ///< the transport adds, and `add` only stores
 };

@@ -41,6 +41,12 @@ struct GroupPlace {
                                             std::span<std::size_t const> cuts,
                                             CollectiveTag tag) const;
 
+    /// @brief Checks an exchange: the rank sends all extents and receives W pieces of its own,
+    /// into other memory.
+    [[nodiscard]] CollectiveCall exchange(DType type, void const* send, void const* receive,
+                                          std::span<std::size_t const> cuts,
+                                          CollectiveTag tag) const;
+
     /// @brief Checks a broadcast.
     [[nodiscard]] CollectiveCall broadcast(DType type, void const* buffer, std::size_t elements,
                                            int root, CollectiveTag tag) const;

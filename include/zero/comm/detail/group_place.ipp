@@ -37,6 +37,24 @@ ZERO_INLINE CollectiveCall GroupPlace::all_reduce(DType type, void const* send, 
     return call;
 }
 
+ZERO_INLINE CollectiveCall GroupPlace::exchange(DType type, void const* send, void const* receive,
+                                                std::span<std::size_t const> cuts,
+                                                CollectiveTag tag) const {
+    auto const call = cut_call(CollectiveKind::exchange, type, cuts, tag);
+    std::size_t const pieces = world * own(cuts);
+    require_memory(call, send, call.count);
+    require_memory(call, receive, pieces);
+    auto const sent = reinterpret_cast<std::uintptr_t>(send);
+    auto const received = reinterpret_cast<std::uintptr_t>(receive);
+    if (pieces != 0 && sent < received + pieces * size_of(type)
+        && received < sent + call.count * size_of(type)) {
+        throw_error<InvalidArgument>({"zero: ", describe(call), " on rank ", rank,
+                                      " receives into the memory that it sends; an exchange is "
+                                      "never in place: give it other memory."});
+    }
+    return call;
+}
+
 ZERO_INLINE CollectiveCall GroupPlace::broadcast(DType type, void const* buffer,
                                                  std::size_t elements, int root,
                                                  CollectiveTag tag) const {

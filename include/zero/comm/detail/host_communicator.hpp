@@ -104,6 +104,15 @@ public:
         _traffic.add(call.kind, call.count - place().own(cuts), sizeof(T));
     }
 
+    /// @brief See `ExchangingCommunicator`. @throws as `reduce_scatter`
+    template <class T>
+    void exchange(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                  CollectiveTag tag = {}) {
+        auto const call = place().exchange(dtype_of<T>(), send, receive, cuts, tag);
+        enqueue(call, send, receive, sizeof(T), cuts, queue);
+        _traffic.add(call.kind, place().own(cuts) * (place().world - 1), sizeof(T));
+    }
+
     /// @copydoc reduce_scatter
     template <class T>
     void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,

@@ -3,6 +3,7 @@
 #include "../../comm/communicator.hpp"
 #include "../../comm/detail/collective_call.hpp"
 #include "../../comm/traffic_count.hpp"
+#include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/dtype.hpp"
@@ -12,6 +13,7 @@
 #include "nccl_abort_cause.hpp"
 #include "nccl_lifetime.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -62,6 +64,14 @@ private:
     bool _is_open = false;
 };
 
+/// @brief How a session adds in rank order.
+struct NcclRankSum {
+    void* scratch;          ///< one slot for the piece of each rank
+    std::size_t slot_bytes; ///< the size of a slot, and the greatest of a piece
+    /// Enqueues the sum of the pieces in the slots: `add(out, elements)`.
+    zero::detail::FunctionRef<void*, std::size_t> add;
+};
+
 /// @brief The calls on one rank's NCCL communicator, which `NcclLifetime` owns. Independent of
 /// element type and backend; `BasicNcclCommunicator` has one.
 class NcclSession final : public NcclLifetime {
@@ -87,10 +97,6 @@ public:
         }
     }
 
-    [[nodiscard]] bool uses_native_all_reduce() const noexcept {
-        return _options.native_all_reduce;
-    }
-
     /// @brief Throws the failure since the last call, if there is one.
     /// @param what names the next action of the caller, for messages
     void check(std::string_view what) {
@@ -102,11 +108,13 @@ public:
 
     /// @brief Enqueues a collective whose arguments were checked. `cuts` is empty for collectives
     /// that take none.
+    /// @param sum how a reduction adds; null: as NCCL does
     void run(CollectiveCall const& call, void const* send, void* receive,
-             std::span<std::size_t const> cuts, StreamHandle stream) {
+             std::span<std::size_t const> cuts, StreamHandle stream,
+             NcclRankSum const* sum = nullptr) {
         if (_lock_of_group != nullptr) {
             if (call.count != 0) {
-                issue(*_lock_of_group, call, send, receive, cuts, stream);
+                issue(*_lock_of_group, call, send, receive, cuts, stream, sum);
             }
             return;
         }
@@ -118,7 +126,7 @@ public:
             }
             throw_if_given_up(lock);
             examine(call.tag.what);
-            issue(lock, call, send, receive, cuts, stream);
+            issue(lock, call, send, receive, cuts, stream, sum);
             _flights.add(stream);
         });
     }
@@ -234,11 +242,11 @@ private:
     }
 
     void issue(Lock& lock, CollectiveCall const& call, void const* send, void* receive,
-               std::span<std::size_t const> cuts, StreamHandle stream) {
+               std::span<std::size_t const> cuts, StreamHandle stream, NcclRankSum const* sum) {
         NcclType const type = nccl_type(call.type);
         switch (call.kind) {
         case CollectiveKind::reduce_scatter:
-            reduce_extents(lock, call, send, receive, cuts, stream);
+            reduce_extents(lock, call, send, receive, cuts, stream, sum);
             break;
         case CollectiveKind::all_gather:
             gather_extents(lock, call, send, receive, cuts, stream);
@@ -252,7 +260,7 @@ private:
             } else { // as two calls: NCCL's all-reduce would add in another order
                 void* const own = static_cast<std::byte*>(receive)
                                   + cuts[static_cast<std::size_t>(_rank)] * size_of(call.type);
-                reduce_extents(lock, call, send, own, cuts, stream);
+                reduce_extents(lock, call, send, own, cuts, stream, sum);
                 gather_extents(lock, call, own, receive, cuts, stream);
             }
             break;
@@ -263,6 +271,11 @@ private:
                    {"", &call});
             break;
         case CollectiveKind::integers: reduce_integers(lock, call, send, receive, stream); break;
+        case CollectiveKind::exchange:
+            exchange_extents(lock, call, send, receive,
+                             extent_of(cuts, _rank).elements * size_of(call.type), cuts,
+                             {0, call.count}, stream);
+            break;
         }
     }
 
@@ -294,7 +307,12 @@ private:
 
     /// Reduces each extent to its owner.
     void reduce_extents(Lock& lock, CollectiveCall const& call, void const* send, void* receive,
-                        std::span<std::size_t const> cuts, StreamHandle stream) {
+                        std::span<std::size_t const> cuts, StreamHandle stream,
+                        NcclRankSum const* sum) {
+        if (sum != nullptr) {
+            add_extents(lock, call, send, receive, cuts, stream, *sum);
+            return;
+        }
         NcclType const type = nccl_type(call.type);
         if (are_even(cuts)) {
             settle(lock,
@@ -356,9 +374,63 @@ private:
         std::size_t elements;
     };
 
+    /// Adds the pieces of each extent at its owner, in rank order. Each round moves the same part
+    /// of every extent, and the stream orders it after the sum of the round before.
+    void add_extents(Lock& lock, CollectiveCall const& call, void const* send, void* receive,
+                     std::span<std::size_t const> cuts, StreamHandle stream,
+                     NcclRankSum const& sum) {
+        std::size_t const size = size_of(call.type);
+        Extent round{0, sum.slot_bytes / size};
+        std::size_t longest = 0;
+        for (int owner = 0; owner < _world; ++owner) {
+            longest = std::max(longest, extent_of(cuts, owner).elements);
+        }
+        for (; round.begin < longest; round.begin += round.elements) {
+            exchange_extents(lock, call, send, sum.scratch, sum.slot_bytes, cuts, round, stream);
+            if (auto const own = part_of(cuts, _rank, round); own.elements != 0) {
+                sum.add(static_cast<std::byte*>(receive) + round.begin * size, own.elements);
+            }
+        }
+    }
+
+    /// Sends a part of each extent to its owner, in one group. The piece of rank r arrives r slots
+    /// after `receive`. A rank sends its own piece to itself, and is in every group: a part of some
+    /// extent is not empty.
+    void exchange_extents(Lock& lock, CollectiveCall const& call, void const* send, void* receive,
+                          std::size_t slot_bytes, std::span<std::size_t const> cuts, Extent round,
+                          StreamHandle stream) {
+        NcclType const type = nccl_type(call.type);
+        auto const own = part_of(cuts, _rank, round);
+        NcclGroup group(*_nccl, release_of, this);
+        require(group.start(), {"ncclGroupStart", &call});
+        for (int peer = 0; peer < _world; ++peer) {
+            auto const sent = part_of(cuts, peer, round);
+            if (sent.elements != 0) {
+                auto const* const piece =
+                    static_cast<std::byte const*>(send) + sent.begin * size_of(call.type);
+                require(_nccl->send(piece, sent.elements, type, peer, _handle, stream),
+                        {"ncclSend", &call});
+            }
+            if (own.elements != 0) {
+                auto* const slot =
+                    static_cast<std::byte*>(receive) + static_cast<std::size_t>(peer) * slot_bytes;
+                require(_nccl->receive(slot, own.elements, type, peer, _handle, stream),
+                        {"ncclRecv", &call});
+            }
+        }
+        settle(lock, group.end(), {"ncclGroupEnd", &call});
+    }
+
     static Extent extent_of(std::span<std::size_t const> cuts, int owner) noexcept {
         auto const rank = static_cast<std::size_t>(owner);
         return {cuts[rank], cuts[rank + 1] - cuts[rank]};
+    }
+
+    /// The elements `round` of an extent, as far as it has them.
+    static Extent part_of(std::span<std::size_t const> cuts, int owner, Extent round) noexcept {
+        auto const extent = extent_of(cuts, owner);
+        std::size_t const begin = std::min(round.begin, extent.elements);
+        return {extent.begin + begin, std::min(round.elements, extent.elements - begin)};
     }
 
     /// @throws InvalidArgument if the group cannot be split, or not by this color

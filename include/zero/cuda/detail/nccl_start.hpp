@@ -132,6 +132,11 @@ inline void check_options(NcclOptions const& options) {
             {"zero: NcclOptions::finish_time_out and watch_interval must not be negative (",
              options.finish_time_out.count(), " ms, ", options.watch_interval.count(), " ms)."});
     }
+    if (options.native_all_reduce && options.order == NcclOrder::rank) {
+        zero::detail::throw_error<InvalidArgument>(
+            {"zero: NcclOptions::native_all_reduce adds in NCCL's order, and NcclOptions::order is "
+             "rank; leave one of them out."});
+    }
 }
 
 /// @brief Checks how collectives are launched. @throws InvalidArgument naming the option
@@ -209,9 +214,9 @@ inline void await_set_up(NcclInterface interfaces, NcclHandle handle,
     }
 }
 
-/// @brief Starts from a caller-owned communicator. If this throws, the caller still owns it.
+/// @brief Starts from a caller-owned communicator. The caller still owns it.
 inline std::unique_ptr<NcclSession> use_handle(NcclInterface interfaces, NcclHandle handle,
-                                               bool is_owner, NcclOptions const& options) {
+                                               NcclOptions const& options) {
     check_start(interfaces, options);
     if (handle == nullptr) {
         zero::detail::throw_error<InvalidArgument>(
@@ -232,9 +237,6 @@ inline std::unique_ptr<NcclSession> use_handle(NcclInterface interfaces, NcclHan
     auto session = std::make_unique<NcclSession>(interfaces, handle, false, rank, world, device,
                                                  used, std::make_shared<NcclAbortCause>());
     session->open("the use of the caller's communicator");
-    if (is_owner) {
-        session->own();
-    }
     return session;
 }
 

@@ -68,7 +68,7 @@ public:
 private:
     void abort_if_unwinding() noexcept;
     void run(zero::detail::Flight const& flight);
-    void reduce_extents(zero::detail::Flight const& flight, void* out);
+    void exchange_extents(zero::detail::Flight const& flight, void* out);
     void reduce_extents_by_library(zero::detail::Flight const& flight, void* out);
     void gather_extents(zero::detail::Flight const& flight, void const* own);
     void broadcast(zero::detail::Flight const& flight);

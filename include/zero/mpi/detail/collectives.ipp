@@ -91,7 +91,8 @@ ZERO_COLD_INLINE Collectives::~Collectives() {
 
 ZERO_INLINE void Collectives::enqueue(zero::detail::CollectiveCall const& call,
                                       zero::detail::CollectiveMemory memory, host::Queue* queue) {
-    memory.sum.is_by_library = call.type == DType::float32 && _options.order == Order::library;
+    memory.sum.is_by_library = memory.sum.add != nullptr && call.type == DType::float32
+                               && _options.order == Order::library;
     _flights.enqueue(call, memory, queue, [this](Flight const& flight) { run(flight); });
 }
 
@@ -99,17 +100,18 @@ ZERO_INLINE void Collectives::run(Flight const& flight) {
     try {
         _peers.begin(flight.signature);
         switch (flight.kind) {
-        case CollectiveKind::reduce_scatter: reduce_extents(flight, flight.receive); break;
+        case CollectiveKind::reduce_scatter: exchange_extents(flight, flight.receive); break;
         case CollectiveKind::all_gather: gather_extents(flight, flight.send); break;
         case CollectiveKind::all_reduce: {
             auto* const own = static_cast<std::byte*>(flight.receive)
                               + flight.cuts[rank()] * flight.element_bytes;
-            reduce_extents(flight, own);
+            exchange_extents(flight, own);
             gather_extents(flight, own);
             break;
         }
         case CollectiveKind::broadcast: broadcast(flight); break;
         case CollectiveKind::integers: reduce_integers(flight); break;
+        case CollectiveKind::exchange: exchange_extents(flight, flight.receive); break;
         }
     } catch (...) {
         _peers.part_after_failure();
@@ -123,21 +125,29 @@ ZERO_INLINE std::byte* Collectives::scratch_of(std::size_t round, std::size_t pe
     return _scratch.data() + round % 2 * half_bytes() + (peer < rank() ? peer : peer - 1) * bytes;
 }
 
-ZERO_INLINE void Collectives::reduce_extents(Flight const& flight, void* out) {
+/// Every rank sends each extent to its owner, which adds the pieces in rank order as they arrive in
+/// the scratch memory, or, in an exchange, receives them where they stay.
+ZERO_INLINE void Collectives::exchange_extents(Flight const& flight, void* out) {
     if (flight.sum.is_by_library && world() > 2) { // two values have one order
         reduce_extents_by_library(flight, out);
         return;
     }
-    Extents const extents(flight, piece_elements(flight.element_bytes));
+    bool const is_sum = flight.sum.add != nullptr;
+    Extents const extents(flight, is_sum ? piece_elements(flight.element_bytes)
+                                         : half_bytes() / flight.element_bytes);
     std::size_t const piece_bytes = extents.piece * flight.element_bytes;
     auto const* const send = static_cast<std::byte const*>(flight.send);
+    auto const arrival = [&](std::size_t number, std::size_t peer) {
+        return is_sum ? scratch_of(number, peer, piece_bytes)
+                      : static_cast<std::byte*>(out) + peer * extents.whole(rank()).bytes
+                            + number * piece_bytes;
+    };
     auto const post = [&](std::size_t number) {
         Round& round = _peers.round(number);
         Part const own = extents.part(rank(), number);
         for (std::size_t step = 1; own.bytes != 0 && step < world(); ++step) {
             std::size_t const peer = previous(step);
-            _peers.receive(round, static_cast<int>(peer), scratch_of(number, peer, piece_bytes),
-                           own.bytes);
+            _peers.receive(round, static_cast<int>(peer), arrival(number, peer), own.bytes);
         }
         for (std::size_t step = 1; step < world(); ++step) {
             Part const part = extents.part(next(step), number);
@@ -146,19 +156,20 @@ ZERO_INLINE void Collectives::reduce_extents(Flight const& flight, void* out) {
             }
         }
     };
-    auto const add = [&](std::size_t number) {
+    auto const take = [&](std::size_t number) {
         Part const own = extents.part(rank(), number);
-        if (own.bytes != 0) {
+        if (own.bytes != 0 && !is_sum) {
+            std::memcpy(arrival(number, rank()), send + own.offset, own.bytes);
+        } else if (own.bytes != 0) {
             for (std::size_t peer = 0; peer < world(); ++peer) {
-                _pieces[peer] =
-                    peer == rank() ? send + own.offset : scratch_of(number, peer, piece_bytes);
+                _pieces[peer] = peer == rank() ? send + own.offset : arrival(number, peer);
             }
             flight.sum.add(static_cast<std::byte*>(out)
                                + number * extents.piece * flight.sum.out_bytes,
                            _pieces.data(), _peers.world(), own.bytes / flight.element_bytes);
         }
     };
-    in_rounds(_peers, extents.rounds, post, add);
+    in_rounds(_peers, extents.rounds, post, take);
 }
 
 /// One reduce-scatter if the extents fit the scratch memory. Otherwise one reduction to each owner

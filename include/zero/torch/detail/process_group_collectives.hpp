@@ -70,7 +70,7 @@ private:
     void run(Flight const& flight);
     void begin(Flight const& flight);
     void compare(Flight const& flight);
-    void reduce_extents(Flight const& flight, void* out);
+    void exchange_extents(Flight const& flight, void* out);
     void gather_extents(Flight const& flight, void const* own);
     void broadcast(Flight const& flight);
     void reduce_integers(Flight const& flight);

@@ -38,12 +38,13 @@ ZERO_INLINE void ProcessGroupCollectives::run(Flight const& flight) {
     try {
         begin(flight);
         switch (flight.kind) {
-        case CollectiveKind::reduce_scatter: reduce_extents(flight, flight.receive); break;
+        case CollectiveKind::reduce_scatter:
+        case CollectiveKind::exchange: exchange_extents(flight, flight.receive); break;
         case CollectiveKind::all_gather: gather_extents(flight, flight.send); break;
         case CollectiveKind::all_reduce: {
             auto* const own = static_cast<std::byte*>(flight.receive)
                               + flight.cuts[_place.rank] * flight.element_bytes;
-            reduce_extents(flight, own);
+            exchange_extents(flight, own);
             gather_extents(flight, own);
             break;
         }
@@ -74,8 +75,9 @@ ZERO_INLINE void ProcessGroupCollectives::compare(Flight const& flight) {
     }
 }
 
-/// Every rank sends each extent to its owner, which adds the pieces in rank order.
-ZERO_INLINE void ProcessGroupCollectives::reduce_extents(Flight const& flight, void* out) {
+/// Every rank sends each extent to its owner, which adds the pieces in rank order or, in an
+/// exchange, keeps them.
+ZERO_INLINE void ProcessGroupCollectives::exchange_extents(Flight const& flight, void* out) {
     std::size_t const size = flight.element_bytes;
     Extents const extents(flight, zero::detail::piece_of(_quarter_bytes, size, _place.world - 1));
     auto const* const send = static_cast<std::byte const*>(flight.send);
@@ -113,6 +115,14 @@ ZERO_INLINE void ProcessGroupCollectives::reduce_extents(Flight const& flight, v
             std::size_t const slot = peer < _place.rank ? peer : peer - 1;
             _pieces[peer] = peer == _place.rank ? static_cast<void const*>(send + own.offset)
                                                 : receive_memory(round) + slot * own.bytes;
+        }
+        if (flight.sum.add == nullptr) {
+            for (std::size_t peer = 0; peer < _place.world; ++peer) {
+                std::memcpy(static_cast<std::byte*>(out) + peer * extents.whole(_place.rank).bytes
+                                + round * extents.piece * size,
+                            _pieces[peer], own.bytes);
+            }
+            return;
         }
         flight.sum.add(static_cast<std::byte*>(out) + round * extents.piece * flight.sum.out_bytes,
                        _pieces.data(), static_cast<int>(_place.world), own.bytes / size);

@@ -60,13 +60,12 @@ struct ComparedSettings {
     [[gnu::cold]] [[nodiscard]] List<ComparedOption> hashes() const;
 };
 
-/// @brief Returns the hash of the communicator's options that must be equal on all ranks. They
-/// matter only if gradients are all-reduced; otherwise, and without such options, it is 0.
+/// @brief Returns the hash of the communicator's options that must be equal on all ranks; 0 without
+/// such options.
 template <class Communicator>
-[[nodiscard]] std::uint64_t options_hash_of(Communicator const& communicator,
-                                            StageRow const& row) noexcept {
+[[nodiscard]] std::uint64_t options_hash_of(Communicator const& communicator) noexcept {
     if constexpr (requires { communicator.options_hash(); }) {
-        return row.shards_optimizer() ? 0 : communicator.options_hash();
+        return communicator.options_hash();
     } else {
         return 0;
     }
@@ -126,7 +125,7 @@ template <class Config>
     settings.master_weights = masters.value();
     settings.optimizer = optimizer.value();
     settings.groups = groups.value();
-    settings.communicator = options_hash_of(communicator, stage_row(number, schedule));
+    settings.communicator = options_hash_of(communicator);
     settings.initialisation = initialisation;
     auto hashes = settings.hashes();
     if constexpr (Config::Offload::is_any) {
