@@ -23,7 +23,6 @@
 #include "../memory/offloaded_states.hpp"
 #include "../memory/placed_buffer.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <span>
@@ -114,7 +113,9 @@ public:
             if (parameters[own.parameter].initialise) {
                 initialise(parameters[own.parameter], own.parameter_begin, own.elements, values);
             } else if constexpr (is_offloaded) { // written to the tier when this returns
-                std::fill_n(values, own.elements, T{});
+                for (std::size_t i = 0; i < own.elements; ++i) {
+                    values[i] = T{};
+                }
             } else if (_poison) {
                 Backend::fill(_queue, values, own.elements, T{});
                 _backlog.count();
@@ -148,7 +149,9 @@ public:
         if constexpr (is_offloaded) {
             Backend::synchronise(Backend::record(_queue));
             _offload.states->template fill_parameters<T>(bucket, [&](Piece const& own, T* to) {
-                std::copy_n(values + own.bucket_begin, own.elements, to);
+                for (std::size_t i = 0; i < own.elements; ++i) {
+                    to[i] = values[own.bucket_begin + i];
+                }
             });
         } else if (Range const own = _layout->extent(bucket, _rank); !own.is_empty()) {
             // contiguous in both places
