@@ -174,6 +174,12 @@ TEST_CASE("A model of two types with states in files trains to the bits of state
                                                                               .depth = depth,
                                                                               .calls = &files}})
                   == expected);
+            CHECK(run.template operator()<mixed::Mixed<N, OffloadAll<N>>>(
+                      {.offload = {.path = folder.path(),
+                                   .chunk_bytes = 1800,
+                                   .depth = depth,
+                                   .calls = &files}})
+                  == expected);
             CHECK(run.template operator()<mixed::Mixed<N, MastersOnly>>(
                       {.offload = {.path = folder.path(),
                                    .chunk_bytes = 1500,

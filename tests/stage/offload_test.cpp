@@ -327,6 +327,7 @@ TEST_CASE("A gather reads the own extent once, and an update that rounds master 
                     {.unused_parameters = leaves ? UnusedParameters::leave : UnusedParameters::zero,
                      .offload = offload});
                 std::vector<std::uint64_t> bytes{files.bytes_read};
+                CHECK(files.writes == 6 + (3840 - resident) / 640); // each part of 6 chunks once
                 for (std::size_t const unit : {0U, 1U}) {
                     {
                         auto const weights = engine.acquire(unit);
@@ -342,6 +343,7 @@ TEST_CASE("A gather reads the own extent once, and an update that rounds master 
             })[0];
         std::size_t const of_first = 1280 * 2;
         std::size_t const kept_of_first = resident < of_first ? resident : of_first;
+        CHECK(counts[0] == 3840 - resident); // master weights are made from them
         CHECK(counts[1] - counts[0] == of_first - kept_of_first);
         CHECK(counts[2] - counts[1] == 640 * 2 - (resident - kept_of_first));
         CHECK(counts[3] - counts[2] == 1920 * 12 + (leaves ? 1920 * 2 - resident : 0));

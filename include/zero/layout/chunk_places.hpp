@@ -98,6 +98,9 @@ public:
         return _plan.chunks()[chunk].is_offloaded && !_of_chunk[chunk].keeps_parameters;
     }
 
+    /// @brief Whether some states of a kind lie in the file.
+    [[nodiscard]] bool is_in_file(BufferKind kind) const noexcept;
+
     /// @brief The parameter type of a chunk.
     [[nodiscard]] std::size_t type(std::size_t chunk) const noexcept {
         return _of_chunk[chunk].type;

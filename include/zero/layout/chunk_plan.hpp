@@ -52,7 +52,8 @@ public:
     ChunkPlan() = default;
 
     /// @param arrays by parameter type: the arrays that are offloaded
-    /// @param frozen the same for buckets that are not updated; empty leaves these out
+    /// @param frozen the same for buckets that are not updated; empty leaves these out. Their
+    /// chunks have no more elements than those of `arrays`, for which staging memory is made
     /// @param cuts_slices whether a slice may be cut at a multiple of 64 elements from its begin
     /// @param slices_of `slices_of(bucket, list)` appends the slices that the rank updates in this
     ///     bucket, in ascending order
@@ -67,7 +68,8 @@ public:
         auto const add_bucket = [&](std::size_t bucket, auto const& offloaded, bool is_cut) {
             own.clear();
             slices_of(bucket, own);
-            add(layout, bucket, own, offloaded[layout.bucket(bucket).type], options, is_cut);
+            std::size_t const type = layout.bucket(bucket).type;
+            add(layout, bucket, own, arrays[type], offloaded[type], options, is_cut);
         };
         for (std::size_t bucket = _trainable; bucket-- > 0;) {
             add_bucket(bucket, arrays, cuts_slices);
@@ -123,7 +125,8 @@ private:
 
     void start(FlatLayout const& layout, ChunkOptions const& options);
     void add(FlatLayout const& layout, std::size_t bucket, std::span<Piece const> own,
-             std::span<ChunkArray const> arrays, ChunkOptions const& options, bool cuts_slices);
+             std::span<ChunkArray const> limiting, std::span<ChunkArray const> arrays,
+             ChunkOptions const& options, bool cuts_slices);
     void choose(double ratio);
 
     std::vector<Piece> _slices;

@@ -163,10 +163,7 @@ public:
 
     [[nodiscard]] StatesPlace place(BufferKind kind) const {
         bool in_memory = false;
-        bool in_file = false;
-        if constexpr (Config::Offload::is_any) {
-            in_file = Config::Offload::offloads(kind) && _access.has_tier_bytes();
-        }
+        bool in_file = _access.is_in_tier(kind);
         KindSet moved;
         for (auto const& file : _files) {
             moved = moved | file->in_file();

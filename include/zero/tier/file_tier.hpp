@@ -32,8 +32,9 @@ struct FileTierOptions {
     std::uint64_t chunk_bytes = std::uint64_t{32} << 20U;
     std::size_t depth = 3; ///< chunks in staging memory: one is read, one updated, one written
     double ratio = 1;      ///< the part of the bytes that is offloaded, 0 to 1
-    /// Bytes of offloaded parameters of this rank that stay in memory nevertheless: those that a
-    /// step uses first, whose gathers could not begin earlier. Rounded up to whole chunks.
+    /// Bytes of offloaded parameters of this rank that stay in memory nevertheless: first the
+    /// trainable ones that a step uses first, whose gathers could not begin earlier. Rounded up to
+    /// whole chunks.
     std::uint64_t resident_bytes = 0;
     /// Whether a file system without direct access (O_DIRECT) is used through the page cache, whose
     /// memory the plan does not contain.

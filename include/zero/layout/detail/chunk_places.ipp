@@ -81,6 +81,18 @@ ZERO_COLD_INLINE bool ChunkPlaces::is_staged(std::size_t chunk, std::size_t kind
                                             : _plan.chunks()[chunk].is_offloaded;
 }
 
+ZERO_COLD_INLINE bool ChunkPlaces::is_in_file(BufferKind kind) const noexcept {
+    bool is_any = false;
+    for (std::size_t index = 0; index < ChunkArrays::kinds.size(); ++index) {
+        for (std::size_t const chunk : _chunks) {
+            is_any = is_any
+                     || (ChunkArrays::kinds[index] == kind && is_staged(chunk, index)
+                         && kind_bytes(chunk, index) != 0);
+        }
+    }
+    return is_any;
+}
+
 ZERO_COLD_INLINE std::vector<std::uint64_t> ChunkPlaces::requests() const {
     std::vector<std::uint64_t> sizes(parts() * numbers());
     for (std::size_t number = 0; number < numbers(); ++number) {

@@ -31,14 +31,16 @@ ZERO_COLD_INLINE void ChunkPlan::start(FlatLayout const& layout, ChunkOptions co
 }
 
 ZERO_COLD_INLINE void ChunkPlan::add(FlatLayout const& layout, std::size_t bucket,
-                                     std::span<Piece const> own, std::span<ChunkArray const> arrays,
+                                     std::span<Piece const> own,
+                                     std::span<ChunkArray const> limiting,
+                                     std::span<ChunkArray const> arrays,
                                      ChunkOptions const& options, bool cuts_slices) {
     std::uint64_t block_bytes = 0; // of all arrays
-    for (ChunkArray const& array : arrays) {
+    for (ChunkArray const& array : limiting) {
         block_bytes += array.element_bytes * detail::block_elements + array.block_bytes;
     }
     // Each array may take less than one alignment more.
-    std::uint64_t const gaps = arrays.size() * (array_alignment - 1);
+    std::uint64_t const gaps = limiting.size() * (array_alignment - 1);
     std::uint64_t most_blocks = ~std::uint64_t{0}; // a type may have nothing to offload
     if (block_bytes != 0) {
         most_blocks = options.chunk_bytes > gaps ? (options.chunk_bytes - gaps) / block_bytes : 0;

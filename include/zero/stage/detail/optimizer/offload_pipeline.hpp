@@ -195,6 +195,9 @@ public:
         _begun = 0;
     }
 
+    /// @brief Whether some states of a kind lie in the tier.
+    [[nodiscard]] bool has(BufferKind kind) const noexcept { return _places.is_in_file(kind); }
+
     /// @brief Throws the first failure of a request, if there is one.
     void rethrow_failure() const { _tier->rethrow_failure(); }
 

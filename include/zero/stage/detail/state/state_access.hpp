@@ -182,8 +182,14 @@ public:
         });
     }
 
-    /// @brief Returns whether some states lie in a tier.
-    [[nodiscard]] bool has_tier_bytes() const { return _engine->memory_plan().tier_bytes != 0; }
+    /// @brief Returns whether some states of a kind lie in the tier of `Offload`.
+    [[nodiscard]] bool is_in_tier([[maybe_unused]] BufferKind kind) const noexcept {
+        if constexpr (Config::Offload::is_any) {
+            return _engine->_offload->has(kind);
+        } else {
+            return false;
+        }
+    }
 
     /// @brief Returns whether the caller registered memory for a gradient.
     [[nodiscard]] bool has_callers_gradient(std::size_t parameter) const {
