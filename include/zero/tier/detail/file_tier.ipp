@@ -85,8 +85,8 @@ ZERO_COLD_INLINE FileTier::FileTier(FileTierOptions const& options,
                                       ". Name a folder on a larger disk, or offload less."}),
                         SourceLocation::current(), -result);
     }
-    // Room for the requests of an update and for those of the one before, each after a wait. Gathers
-    // take what is free; where nothing is, the caller waits.
+    // Room for the requests of an update and for those of the one before, each after a wait.
+    // Gathers take what is free; where nothing is, the caller waits.
     std::size_t const most = host::ThreadedQueue::default_capacity;
     std::size_t const pending = detail::smaller(most, 2 * chunks.size() + 16);
     for (std::size_t queue = 0; queue < queues; ++queue) {
