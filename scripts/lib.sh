@@ -39,6 +39,7 @@ is_there() {
         libopenmpi-dev) has mpicxx ;;
         openmpi-bin) has mpirun ;;
         iproute2) has ip ;;
+        lld) has ld.lld ;;
         valgrind | doxygen | clang-format-16 | ccache) has "$1" ;;
         *) stop "the scripts cannot detect the package '$1'" ;;
     esac
@@ -49,6 +50,7 @@ what_it_is() {
         g++) echo "g++, the C++ compiler, version $needed_gxx or later" ;;
         clang) echo "clang++, version $needed_clangxx or later" ;;
         libclang-rt-dev) echo "the sanitizers of clang++" ;;
+        lld) echo "lld, a linker (links tests in a fifth of the time)" ;;
         cmake) echo "CMake, version $needed_cmake or later" ;;
         ninja-build) echo "Ninja or make" ;;
         catch2) echo "Catch2 (tests), version 2 or 3" ;;

@@ -32,7 +32,7 @@ sanitized_asan="$threads_and_failures|^c/|^launch/|^checkpoint/|^stage/oracle_(f
 # optimised libraries too, and checkpoint/many_readers_test is as large as it must be only without a sanitizer.
 only_asan="$threads_and_failures|^launch/|^checkpoint/(checkpoint_|early|exports|groups|initialise|keep|killed|memory|offload|reshard|resume|slow|tiles|update|vanished)"
 # Neither a type of elements, nor a form of a file, nor the translation to C makes another thread.
-sanitized_tsan="$threads_and_failures|^tier/file_tier_test|^stage/offload_(pipeline|states|states_faults)_test|^checkpoint/(checkpoint_saver|many_readers|resume|slow_files|vanished_rank)_test|^stage/oracle_(float|partitioners)_test"
+sanitized_tsan="$threads_and_failures|^tier/file_tier_test|^stage/offload_(pipeline|states|states_faults)_test|^checkpoint/(checkpoint_saver|many_readers|slow_files|vanished_rank)_test|^stage/oracle_(float|partitioners)_test"
 legs=()
 for option in "$@"; do
     case $option in
@@ -57,9 +57,9 @@ for leg in "${legs[@]}"; do
         release)
             packages+=(libbenchmark-dev libeigen3-dev libcli11-dev libopenmpi-dev openmpi-bin)
             optional+=(valgrind doxygen clang-format-16 iproute2)
-            [ -n "${CXX:-}" ] || optional+=(clang)
+            [ -n "${CXX:-}" ] || optional+=(clang lld)
             ;;
-        asan | tsan) [ -n "${CXX:-}" ] || optional+=(clang libclang-rt-dev) ;;
+        asan | tsan) [ -n "${CXX:-}" ] || optional+=(clang libclang-rt-dev lld) ;;
         clang) packages+=(clang libbenchmark-dev libeigen3-dev libcli11-dev libopenmpi-dev openmpi-bin) ;;
     esac
 done
@@ -75,6 +75,8 @@ quick_compiler=$(compiler)
 [ -n "${CXX:-}" ] || ! has clang++ || ! at_least "$(clang++ -dumpversion)" "$needed_clangxx" || quick_compiler=clang++
 sanitizer_compiler=$quick_compiler
 is_there libclang-rt-dev || sanitizer_compiler=$(compiler)
+quick_linker=()
+! has ld.lld || quick_linker=(-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld)
 for leg in "${legs[@]}"; do [ "$leg" != clang ] || check_compiler_version clang++; done
 
 passed_total=0
@@ -237,7 +239,7 @@ for leg in "${legs[@]}"; do
                 leg_tests=(-L behaviour)
                 elsewhere=
                 if [[ " ${legs[*]} " == *" asan "* ]] && [ "$sanitizer_compiler" = "$quick_compiler" ]; then elsewhere=$only_asan; fi
-                run_leg behaviour release "-DCMAKE_CXX_COMPILER=$quick_compiler" "-DZERO_TEST_FILES_ELSEWHERE=$elsewhere" -DZERO_OPTIMIZE_PROGRAMS=OFF -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_C=OFF -DZERO_CUDA=OFF
+                run_leg behaviour release "-DCMAKE_CXX_COMPILER=$quick_compiler" "${quick_linker[@]}" "-DZERO_TEST_FILES_ELSEWHERE=$elsewhere" -DZERO_OPTIMIZE_PROGRAMS=OFF -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_C=OFF -DZERO_CUDA=OFF
                 leg_target=all
                 leg_tests=()
             fi
@@ -279,7 +281,7 @@ for leg in "${legs[@]}"; do
             sanitized=sanitized_$leg
             without_c=()
             [ "$leg" != tsan ] || without_c=(-DZERO_BUILD_C=OFF)
-            ZERO_ORACLE_CONFIGURATIONS=${ZERO_ORACLE_CONFIGURATIONS:-$sanitizer_configurations} run_leg "$leg" "$leg" "-DCMAKE_CXX_COMPILER=$sanitizer_compiler" "-DZERO_TEST_FILES=${!sanitized}" "${without_c[@]}"
+            ZERO_ORACLE_CONFIGURATIONS=${ZERO_ORACLE_CONFIGURATIONS:-$sanitizer_configurations} run_leg "$leg" "$leg" "-DCMAKE_CXX_COMPILER=$sanitizer_compiler" "${quick_linker[@]}" "-DZERO_TEST_FILES=${!sanitized}" "${without_c[@]}"
             ;;
     esac
 done
