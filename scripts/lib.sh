@@ -129,11 +129,11 @@ check_compiler_version() {
     at_least "$version" "$needed" || stop "$1 is version $version, too old: $needed or later is needed"
 }
 
-# Prints the number of parallel jobs: one per processor, and at most one per 1.5 GB of free memory.
+# Prints the number of parallel jobs: one per processor, and at most one per 2 GB of free memory.
 jobs() {
     local processors memory_limit
     processors=$(nproc 2>/dev/null || echo 2)
-    memory_limit=$(awk '/^MemAvailable:/ { n = int($2 / 1500000); print (n < 1 ? 1 : n) }' /proc/meminfo 2>/dev/null)
+    memory_limit=$(awk '/^MemAvailable:/ { n = int($2 / 2000000); print (n < 1 ? 1 : n) }' /proc/meminfo 2>/dev/null)
     memory_limit=${memory_limit:-$processors}
     printf '%s\n' "${ZERO_JOBS:-$((processors < memory_limit ? processors : memory_limit))}"
 }
