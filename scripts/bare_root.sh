@@ -57,12 +57,13 @@ inside() {
 
 report=()
 failed=0
-# attempt WHAT: runs the command in a fresh copy of HEAD.
+# attempt WHAT: runs the command in a fresh copy of HEAD. Objects of an earlier attempt stay, for those that are compiled in the same way; CMake starts anew.
 attempt() {
     local began=$SECONDS result=passed
     say "$1: ${command[*]}"
-    rm -rf "$root/zero"
-    mkdir "$root/zero"
+    mkdir -p "$root/zero"
+    find "$root/zero" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
+    find "$root/zero" -name CMakeCache.txt -delete
     git -c safe.directory='*' -C "$root_dir" archive HEAD | tar -x -C "$root/zero"
     # shellcheck disable=SC2016
     inside bash -c 'cd /zero && exec "$@"' bash "${command[@]}" || result=FAILED

@@ -39,6 +39,7 @@ is_there() {
         libopenmpi-dev) has mpicxx ;;
         openmpi-bin) has mpirun ;;
         iproute2) has ip ;;
+        lld) has ld.lld ;;
         valgrind | doxygen | clang-format-16 | ccache) has "$1" ;;
         *) stop "the scripts cannot detect the package '$1'" ;;
     esac
@@ -49,6 +50,7 @@ what_it_is() {
         g++) echo "g++, the C++ compiler, version $needed_gxx or later" ;;
         clang) echo "clang++, version $needed_clangxx or later" ;;
         libclang-rt-dev) echo "the sanitizers of clang++" ;;
+        lld) echo "lld, a linker (links tests in a fifth of the time)" ;;
         cmake) echo "CMake, version $needed_cmake or later" ;;
         ninja-build) echo "Ninja or make" ;;
         catch2) echo "Catch2 (tests), version 2 or 3" ;;
@@ -127,11 +129,11 @@ check_compiler_version() {
     at_least "$version" "$needed" || stop "$1 is version $version, too old: $needed or later is needed"
 }
 
-# Prints the number of parallel jobs: one per processor, and at most one per 1.5 GB of free memory.
+# Prints the number of parallel jobs: one per processor, and at most one per 2 GB of free memory.
 jobs() {
     local processors memory_limit
     processors=$(nproc 2>/dev/null || echo 2)
-    memory_limit=$(awk '/^MemAvailable:/ { n = int($2 / 1500000); print (n < 1 ? 1 : n) }' /proc/meminfo 2>/dev/null)
+    memory_limit=$(awk '/^MemAvailable:/ { n = int($2 / 2000000); print (n < 1 ? 1 : n) }' /proc/meminfo 2>/dev/null)
     memory_limit=${memory_limit:-$processors}
     printf '%s\n' "${ZERO_JOBS:-$((processors < memory_limit ? processors : memory_limit))}"
 }

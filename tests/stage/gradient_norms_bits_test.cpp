@@ -114,7 +114,7 @@ TEST_CASE("Norms equal those of long-double sums within 1e-14") {
     values[4].clear(); // frozen
     auto const specs = toy_specs();
     std::size_t next = 0;
-    for (auto const kind : all_kinds) {
+    for (auto const kind : all_norm_kinds) {
         for (auto const scope : all_scopes) {
             std::size_t const count = scope == NormScope::global   ? 1
                                       : scope == NormScope::groups ? 2

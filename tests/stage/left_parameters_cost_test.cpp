@@ -96,10 +96,10 @@ TEST_CASE("Leaving parameters costs no collective, and only planned memory") {
             CHECK(zero.is_planned);
             CHECK(leave.is_planned);
             // A row, a count and an integer for each of 8 parameters, and the exchanged integers.
-            using Group = detail::GroupState<AdamW>;
-            std::size_t const integers = detail::ReportedFigures::size_for(0, 8);
+            using Group = ::zero::detail::GroupState<AdamW>;
+            std::size_t const integers = ::zero::detail::ReportedFigures::size_for(0, 8);
             CHECK(leave.control - zero.control
-                  == 8 * (sizeof(Group) + sizeof(detail::UpdateCount)) + 8 * integers);
+                  == 8 * (sizeof(Group) + sizeof(::zero::detail::UpdateCount)) + 8 * integers);
         }
     });
 }

@@ -48,14 +48,14 @@ Values make_values(std::vector<ParameterSpec> const& specs, Make const& make) {
     return values;
 }
 
-inline constexpr std::array all_kinds{NormKind::l1, NormKind::l2, NormKind::infinity};
+inline constexpr std::array all_norm_kinds{NormKind::l1, NormKind::l2, NormKind::infinity};
 inline constexpr std::array all_scopes{NormScope::global, NormScope::groups, NormScope::parameters};
 
 /// Returns all norms, by kind and scope: 1 + groups + parameters numbers for each kind. Collective.
 template <class Engine>
 std::vector<double> all_norms(Engine& engine) {
     std::vector<double> norms;
-    for (auto const kind : all_kinds) {
+    for (auto const kind : all_norm_kinds) {
         for (auto const scope : all_scopes) {
             auto const found = engine.gradient_norms(kind, scope);
             norms.insert(norms.end(), found.begin(), found.end());
