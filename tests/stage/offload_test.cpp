@@ -310,9 +310,8 @@ TEST_CASE("A gather reads the own extent once, and an update that rounds master 
         std::size_t resident; // whole chunks
         bool leaves;          // a parameter without a gradient keeps its weights
     };
-    for (auto const& [resident_bytes, resident, leaves] :
-         {Case{0, 0, false}, Case{0, 0, true}, Case{1, 640, false}, Case{2561, 3200, true},
-          Case{1U << 20U, 3840, false}}) {
+    for (Case const& own : {Case{0, 0, false}, Case{0, 0, true}, Case{1, 640, false},
+                            Case{2561, 3200, true}, Case{1U << 20U, 3840, false}}) {
         TemporaryFolder const folder;
         DelayedFiles files(1, 0);
         files.block = 64;
@@ -321,13 +320,14 @@ TEST_CASE("A gather reads the own extent once, and an update that rounds master 
             on_ranks<std::vector<std::uint64_t>>(1, [&](LoopbackCommunicator& communicator) {
                 auto offload = in_folder(folder, &files);
                 offload.chunk_bytes = 5000; // 320 elements and the gaps
-                offload.resident_bytes = resident_bytes;
-                InFile<3> engine(
-                    communicator, registration<bfloat16>(specs),
-                    {.unused_parameters = leaves ? UnusedParameters::leave : UnusedParameters::zero,
-                     .offload = offload});
+                offload.resident_bytes = own.resident_bytes;
+                InFile<3> engine(communicator, registration<bfloat16>(specs),
+                                 {.unused_parameters =
+                                      own.leaves ? UnusedParameters::leave : UnusedParameters::zero,
+                                  .offload = offload});
                 std::vector<std::uint64_t> bytes{files.bytes_read};
-                CHECK(files.writes == 6 + (3840 - resident) / 640); // each part of 6 chunks once
+                CHECK(files.writes
+                      == 6 + (3840 - own.resident) / 640); // each part of 6 chunks once
                 for (std::size_t const unit : {0U, 1U}) {
                     {
                         auto const weights = engine.acquire(unit);
@@ -335,19 +335,40 @@ TEST_CASE("A gather reads the own extent once, and an update that rounds master 
                     (void)engine.step_count(); // waits
                     bytes.push_back(files.bytes_read);
                 }
-                CHECK(engine.memory_plan()[BufferKind::parameters].bytes() == resident);
+                CHECK(engine.memory_plan()[BufferKind::parameters].bytes() == own.resident);
                 step_with(engine, 1.0F);
                 (void)engine.last_report();
                 bytes.push_back(files.bytes_read);
                 return bytes;
             })[0];
         std::size_t const of_first = 1280 * 2;
-        std::size_t const kept_of_first = resident < of_first ? resident : of_first;
-        CHECK(counts[0] == 3840 - resident); // master weights are made from them
+        std::size_t const kept_of_first = own.resident < of_first ? own.resident : of_first;
+        CHECK(counts[0] == 3840 - own.resident); // master weights are made from them
         CHECK(counts[1] - counts[0] == of_first - kept_of_first);
-        CHECK(counts[2] - counts[1] == 640 * 2 - (resident - kept_of_first));
-        CHECK(counts[3] - counts[2] == 1920 * 12 + (leaves ? 1920 * 2 - resident : 0));
+        CHECK(counts[2] - counts[1] == 640 * 2 - (own.resident - kept_of_first));
+        CHECK(counts[3] - counts[2] == 1920 * 12 + (own.leaves ? 1920 * 2 - own.resident : 0));
     }
+}
+
+TEST_CASE("Frozen parameters in a file need no more staging memory than trained ones") {
+    std::size_t staging[2] = {0, 0};
+    for (bool const is_frozen : {false, true}) {
+        TemporaryFolder const folder;
+        DelayedFiles files(1, 0);
+        std::vector<ParameterSpec> specs{{"first", 100, {0}}, {"second", 20'000, {1}}};
+        specs[1].trainable = !is_frozen;
+        (void)on_ranks<int>(1, [&](LoopbackCommunicator& communicator) {
+            auto offload = in_folder(folder, &files);
+            offload.chunk_bytes = 10'000;
+            InFile<3> const engine(communicator, registration<bfloat16>(specs),
+                                   {.offload = offload});
+            staging[is_frozen ? 1 : 0] = engine.memory_plan()[BufferKind::staging].bytes();
+            return 0;
+        });
+    }
+    CHECK(staging[0] > 10'000);
+    CHECK(staging[1] <= staging[0]);
+    CHECK(staging[0] < 2 * 10'000 * 8 / 7 + 5 * 512); // and what aligning takes
 }
 
 TEST_CASE("A flipped bit of parameters in a file is found by the gather that reads it") {

@@ -54,8 +54,8 @@ public:
         std::vector<std::vector<ChunkArray>> all;
         std::vector<std::vector<ChunkArray>> frozen;
         start(arrays, all, frozen);
-        _plan = ChunkPlan(layout, detail::as_span(all), detail::as_span(frozen), options,
-                          cuts_slices, slices_of);
+        _plan = ChunkPlan(layout, detail::as_span(all), options, cuts_slices, slices_of,
+                          detail::as_span(frozen));
         number_chunks(layout, options.resident_bytes);
     }
 

@@ -52,17 +52,17 @@ public:
     ChunkPlan() = default;
 
     /// @param arrays by parameter type: the arrays that are offloaded
-    /// @param frozen the same for buckets that are not updated; empty leaves these out. Their
-    /// chunks have no more elements than those of `arrays`, for which staging memory is made
     /// @param cuts_slices whether a slice may be cut at a multiple of 64 elements from its begin
     /// @param slices_of `slices_of(bucket, list)` appends the slices that the rank updates in this
     ///     bucket, in ascending order
+    /// @param frozen as `arrays`, for buckets that are not updated; empty leaves these out. Their
+    /// chunks have no more elements than those of `arrays`, for which staging memory is made
     /// @throws InvalidArgument if the ratio is not in [0, 1], or a chunk cannot hold one block, or
     /// one slice that must not be cut
     template <class SlicesOf>
     ChunkPlan(FlatLayout const& layout, std::span<std::vector<ChunkArray> const> arrays,
-              std::span<std::vector<ChunkArray> const> frozen, ChunkOptions const& options,
-              bool cuts_slices, SlicesOf const& slices_of) {
+              ChunkOptions const& options, bool cuts_slices, SlicesOf const& slices_of,
+              std::span<std::vector<ChunkArray> const> frozen = {}) {
         start(layout, options);
         std::vector<Piece> own;
         auto const add_bucket = [&](std::size_t bucket, auto const& offloaded, bool is_cut) {
