@@ -154,10 +154,6 @@ find_conan() {
     conan=("-DZERO_CONAN=$folder/bin/conan")
 }
 
-# Of run_leg: the target that is built, and further arguments of CTest.
-leg_target=all
-leg_tests=()
-
 # count LEG LOG: adds the results that the last line of a log sums up in the words of CTest. Without such a line the leg counts as one failed test.
 count() {
     local leg=$1 log=$2 summary failed total shown
@@ -171,21 +167,6 @@ count() {
         failures+=("$leg: ${shown:-$(tail -n 60 "$log")}")
     fi
     finish "$leg" "$summary"
-}
-
-# run_leg LEG PRESET [CMAKE OPTION...]: configures, builds and tests.
-run_leg() {
-    local leg=$1 preset=$2 log
-    shift 2
-    started=$SECONDS
-    say "$leg: building in $build_root/$leg with $(jobs) jobs"
-    configure "$leg" "$preset" "$@" || { fail "$leg" "CMake could not configure the build"; return 0; }
-    build_target "$leg_target" || { fail "$leg" "the build failed"; return 0; }
-    say "$leg: built in $((SECONDS - started)) s; testing"
-    log=$build_dir/ctest.log
-    # One more than processors, because many tests wait: for time-outs, for slow files, and ranks for one another.
-    ctest --test-dir "$build_dir" --output-on-failure --no-tests=error --parallel "$(($(jobs) + 1))" "${leg_tests[@]}" 2>&1 | tee "$log" || true
-    count "$leg" "$log"
 }
 
 # Most of the time of these two goes to the network and to one core, so they run beside the builds of the legs before them.
@@ -220,6 +201,8 @@ if [[ " ${legs[*]} " == *" release "* && " ${legs[*]} " == *" ptx "* ]] && nvcc=
     ptx_beside=(-DZERO_PTX_TESTS=ON "-DCMAKE_CUDA_COMPILER=$nvcc" "${ptx_options[@]}")
     mapfile -t legs < <(printf '%s\n' "${legs[@]}" | grep -vx ptx)
 fi
+# With clang++ the tests of behaviour are a leg of their own.
+[ "$quick_compiler" = "$(compiler)" ] || mapfile -t legs < <(printf '%s\n' "${legs[@]}" | sed 's/^release$/&\nbehaviour/')
 for leg in "${legs[@]:1}"; do
     case $leg in
         torch) [ -n "${ZERO_TORCH:-}" ] || run_beside torch install_torch ;;
@@ -227,64 +210,87 @@ for leg in "${legs[@]:1}"; do
     esac
 done
 
-for leg in "${legs[@]}"; do
-    case $leg in
+# set_leg LEG: sets how a leg is built and tested: preset, options (of CMake), target, arguments (of CTest) and configurations (of the oracle; empty: its default).
+# Fails, with a reason, if the leg is skipped.
+set_leg() {
+    preset=release options=() target=all arguments=() configurations=${ZERO_ORACLE_CONFIGURATIONS:-} reason=
+    case $1 in
         release)
             find_nvdisasm
             find_conan
-            has_behaviour=ON # said each time as well
-            [ "$quick_compiler" = "$(compiler)" ] || has_behaviour=OFF
-            run_leg release release "-DCMAKE_CXX_COMPILER=$(compiler)" -DZERO_OPTIMIZE_PROGRAMS=OFF "-DZERO_BEHAVIOUR_TESTS=$has_behaviour" "${ptx_beside[@]}" "${nvdisasm[@]}" "${conan[@]}"
-            if [ "$has_behaviour" = OFF ]; then
-                leg_target=behaviour_tests
-                leg_tests=(-L behaviour)
-                elsewhere=
-                if [[ " ${legs[*]} " == *" asan "* ]] && [ "$sanitizer_compiler" = "$quick_compiler" ]; then elsewhere=$only_asan; fi
-                run_leg behaviour release "-DCMAKE_CXX_COMPILER=$quick_compiler" "${quick_linker[@]}" "-DZERO_TEST_FILES_ELSEWHERE=$elsewhere" -DZERO_OPTIMIZE_PROGRAMS=OFF -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_C=OFF -DZERO_CUDA=OFF
-                leg_target=all
-                leg_tests=()
-            fi
+            local has_behaviour=ON # said each time, because a build keeps its options
+            [[ " ${legs[*]} " != *" behaviour "* ]] || has_behaviour=OFF
+            options=("-DCMAKE_CXX_COMPILER=$(compiler)" -DZERO_OPTIMIZE_PROGRAMS=OFF "-DZERO_BEHAVIOUR_TESTS=$has_behaviour" "${ptx_beside[@]}" "${nvdisasm[@]}" "${conan[@]}")
             ;;
-        clang) run_leg clang release-clang -DZERO_OPTIMIZE_PROGRAMS=OFF ;;
+        behaviour)
+            target=behaviour_tests arguments=(-L behaviour)
+            local elsewhere=
+            if [[ " ${legs[*]} " == *" asan "* ]] && [ "$sanitizer_compiler" = "$quick_compiler" ]; then elsewhere=$only_asan; fi
+            options=("-DCMAKE_CXX_COMPILER=$quick_compiler" "${quick_linker[@]}" "-DZERO_TEST_FILES_ELSEWHERE=$elsewhere" -DZERO_OPTIMIZE_PROGRAMS=OFF -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_C=OFF -DZERO_CUDA=OFF)
+            ;;
+        clang) preset=release-clang options=(-DZERO_OPTIMIZE_PROGRAMS=OFF) ;;
         torch)
-            started=$SECONDS
-            if find_torch; then
-                leg_target=torch_tests
-                leg_tests=(-L torch)
-                run_leg torch release "-DCMAKE_CXX_COMPILER=$(compiler)" "-DZERO_TORCH=$ZERO_TORCH" -DZERO_OPTIMIZE_PROGRAMS=OFF -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_COMPILED=OFF -DZERO_BUILD_C=OFF -DZERO_CUDA=OFF -DZERO_MPI=OFF
-                leg_target=all
-                leg_tests=()
-            else
-                finish torch "skipped: no LibTorch, because Python with venv and pip could not install it; set ZERO_TORCH to its folder"
-            fi
+            find_torch || { reason="no LibTorch, because Python with venv and pip could not install it; set ZERO_TORCH to its folder"; return 1; }
+            target=torch_tests arguments=(-L torch)
+            options=("-DCMAKE_CXX_COMPILER=$(compiler)" "-DZERO_TORCH=$ZERO_TORCH" -DZERO_OPTIMIZE_PROGRAMS=OFF -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_COMPILED=OFF -DZERO_BUILD_C=OFF -DZERO_CUDA=OFF -DZERO_MPI=OFF)
             ;;
         ptx)
-            started=$SECONDS
-            if nvcc=$(find_nvcc); then
-                leg_target=ptx_tests
-                leg_tests=(-L ptx)
-                run_leg ptx release "-DCMAKE_CXX_COMPILER=$(compiler)" "-DCMAKE_CUDA_COMPILER=$nvcc" -DZERO_PTX_TESTS=ON -DZERO_BUILD_EXAMPLES=OFF \
-                    -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_COMPILED=OFF -DZERO_BUILD_C=OFF -DZERO_MPI=OFF "${ptx_options[@]}"
-                leg_target=all
-                leg_tests=()
-            else
-                finish ptx "skipped: no nvcc, which compiles kernels to PTX"
-            fi
-            ;;
-        bare)
-            started=$SECONDS
-            [ -n "${beside[bare]:-}" ] || run_beside bare bash "$root_dir/scripts/bare_root.sh"
-            say "bare: waiting for it (its output so far: $build_root/bare.log)"
-            beside_result bare || true
-            count bare "$build_root/bare.log"
+            local nvcc
+            nvcc=$(find_nvcc) || { reason="no nvcc, which compiles kernels to PTX"; return 1; }
+            target=ptx_tests arguments=(-L ptx)
+            options=("-DCMAKE_CXX_COMPILER=$(compiler)" "-DCMAKE_CUDA_COMPILER=$nvcc" -DZERO_PTX_TESTS=ON -DZERO_BUILD_EXAMPLES=OFF -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_COMPILED=OFF -DZERO_BUILD_C=OFF -DZERO_MPI=OFF "${ptx_options[@]}")
             ;;
         asan | tsan)
-            sanitized=sanitized_$leg
+            local sanitized=sanitized_$1
+            preset=$1 configurations=${ZERO_ORACLE_CONFIGURATIONS:-$sanitizer_configurations}
+            options=("-DCMAKE_CXX_COMPILER=$sanitizer_compiler" "${quick_linker[@]}" "-DZERO_TEST_FILES=${!sanitized}")
             # Line numbers take a sixth of the build. A report of asan names functions, and is the same in a build of the preset asan, which has them; a race may not come again.
-            if [ "$leg" = tsan ]; then options=(-DZERO_BUILD_C=OFF); else options=(-DCMAKE_CXX_FLAGS_DEBUG=-O0); fi
-            ZERO_ORACLE_CONFIGURATIONS=${ZERO_ORACLE_CONFIGURATIONS:-$sanitizer_configurations} run_leg "$leg" "$leg" "-DCMAKE_CXX_COMPILER=$sanitizer_compiler" "${quick_linker[@]}" "-DZERO_TEST_FILES=${!sanitized}" "${options[@]}"
+            if [ "$1" = tsan ]; then options+=(-DZERO_BUILD_C=OFF); else options+=(-DCMAKE_CXX_FLAGS_DEBUG=-O0); fi
             ;;
     esac
+}
+
+# build_leg LEG: configures and builds a leg that was set.
+build_leg() {
+    configure "$1" "$preset" "${options[@]}" || { echo "error: CMake could not configure the build"; return 1; }
+    build_target "$target"
+}
+
+# build_ahead LEG: the same, with the processor time that tests leave.
+build_ahead() {
+    renice -n 19 "$BASHPID" >/dev/null 2>&1 || true
+    build_leg "$1"
+}
+
+# run_leg LEG [NEXT]: configures, builds and tests a leg. While it tests, the leg NEXT is built: tests of threads and failures leave half of the processor time.
+run_leg() {
+    local leg=$1 next=${2:-} log=$build_root/$1/ctest.log settings=() tests built=0
+    started=$SECONDS
+    set_leg "$leg" || { finish "$leg" "skipped: $reason"; return 0; }
+    say "$leg: building in $build_root/$leg with $(jobs) jobs"
+    if [ -n "${beside[build_$leg]:-}" ]; then beside_result "build_$leg" || built=$?; else build_leg "$leg" || built=$?; fi
+    [ "$built" -eq 0 ] || { fail "$leg" "the build failed"; return 0; }
+    say "$leg: built in $((SECONDS - started)) s; testing"
+    [ -z "$configurations" ] || settings=("ZERO_ORACLE_CONFIGURATIONS=$configurations")
+    # One more than processors, because many tests wait: for time-outs, for slow files, and ranks for one another.
+    tests=(env "${settings[@]}" ctest --test-dir "$build_root/$leg" --output-on-failure --no-tests=error --parallel "$(($(jobs) + 1))" "${arguments[@]}")
+    # Tests of the release build measure times and memory, so nothing is built beside them.
+    if [ "$leg" != release ] && [[ $next =~ ^(asan|tsan|torch)$ ]] && set_leg "$next"; then run_beside "build_$next" build_ahead "$next"; fi
+    "${tests[@]}" 2>&1 | tee "$log" || true
+    count "$leg" "$log"
+}
+
+for index in "${!legs[@]}"; do
+    leg=${legs[index]}
+    if [ "$leg" != bare ]; then
+        run_leg "$leg" "${legs[index + 1]:-}"
+        continue
+    fi
+    started=$SECONDS
+    [ -n "${beside[bare]:-}" ] || run_beside bare bash "$root_dir/scripts/bare_root.sh"
+    say "bare: waiting for it (its output so far: $build_root/bare.log)"
+    beside_result bare || true
+    count bare "$build_root/bare.log"
 done
 
 # The legs after a failure print thousands of lines, so repeat the failures at the end.
