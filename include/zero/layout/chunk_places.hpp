@@ -59,6 +59,7 @@ public:
         number_chunks(layout, options.resident_bytes);
     }
 
+    /// @brief The slices and the chunks.
     [[nodiscard]] ChunkPlan const& plan() const noexcept { return _plan; }
 
     /// @brief Returns the size of each request, without alignment: of part 0 of every chunk that is
@@ -121,7 +122,6 @@ public:
     [[nodiscard]] std::size_t gather_slots() const noexcept {
         return _gather_slot_bytes == 0 ? 0 : _slots;
     }
-    [[nodiscard]] std::size_t slot_bytes() const noexcept { return _slot_bytes; }
 
     /// @brief The offset of a chunk's slot in staging memory, and of a gather slot.
     [[nodiscard]] std::size_t slot_begin(std::size_t number) const noexcept {
