@@ -120,11 +120,13 @@ install_torch() {
     fi
 }
 
-# find_torch: sets ZERO_TORCH to a folder of LibTorch.
+# find_torch: sets ZERO_TORCH to a folder of LibTorch. A second call does not try again.
+has_no_torch=no
 find_torch() {
     local python=$build_root/torch_packages/bin/python3
     [ -z "${ZERO_TORCH:-}" ] || return 0
-    beside_result torch || install_torch || return 1
+    [ "$has_no_torch" = no ] || return 1
+    beside_result torch || install_torch || { has_no_torch=yes; return 1; }
     ZERO_TORCH=$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/torch
 }
 

@@ -3,12 +3,12 @@
 
 #include "host/queue_kinds.hpp"
 #include "report.hpp"
+#include "support/faulty_backend.hpp"
 
 #include <zero/comm/detail/failure_record.hpp>
 #include <zero/comm/detail/run_threads.hpp>
 #include <zero/comm/run_ranks.hpp>
 
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -27,19 +27,6 @@ namespace {
 
 constexpr LoopbackOptions options{.time_out = std::chrono::seconds(60)};
 
-/// Selects the operation that fails and its queue.
-struct FaultyBackend : HostBackend {
-    inline static std::atomic<host::Queue*> failing_queue{nullptr};
-
-    template <class T>
-    static void sum_ranks(Queue queue, T* out, T const* const* peers, int world,
-                          std::size_t elements) {
-        if (queue == failing_queue) {
-            throw std::runtime_error("the sum failed");
-        }
-        HostBackend::sum_ranks(queue, out, peers, world, elements);
-    }
-};
 using FaultyLoopback = Loopback<FaultyBackend>;
 
 std::vector<std::size_t> even_cuts(int world, std::size_t extent) {

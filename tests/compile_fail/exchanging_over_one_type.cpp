@@ -1,28 +1,9 @@
 // expect: zero: an ExchangingCommunicator needs 'exchange(T const* send, T* receive, std::span<std::size_t const> cuts, Queue, CollectiveTag)' for any T of 1, 2, 4 or 8 bytes
-#include <zero/comm/communicator.hpp>
-#include <zero/host/host_backend.hpp>
+#include "communicator.hpp"
 
-struct Telegraph {
-    using policy_category = zero::CommunicatorCategory;
-    using Backend = zero::HostBackend;
-    int rank() const;
-    int size() const;
-    template <class T>
-    void reduce_scatter(T const*, T*, std::span<std::size_t const>, Backend::Queue,
-                        zero::CollectiveTag);
-    template <class T>
-    void all_gather(T const*, T*, std::span<std::size_t const>, Backend::Queue,
-                    zero::CollectiveTag);
-    template <class T>
-    void all_reduce(T const*, T*, std::span<std::size_t const>, Backend::Queue,
-                    zero::CollectiveTag);
-    template <class T>
-    void broadcast(T*, std::size_t, int, Backend::Queue, zero::CollectiveTag);
-    void all_reduce_integers(std::int64_t*, std::size_t, zero::IntegerReduction, Backend::Queue,
-                             zero::CollectiveTag);
+struct Telegraph : Complete {
     void exchange(float const*, float*, std::span<std::size_t const>, Backend::Queue,
                   zero::CollectiveTag);
-    void abort(std::string_view cause, bool is_provisional) noexcept;
 };
 
 static_assert(zero::diagnose_exchanging_communicator<Telegraph>());

@@ -1,5 +1,6 @@
 #include "comm/conformance.hpp"
 #include "fake_communicator.hpp"
+#include "support/faulty_backend.hpp"
 #include "support/outcome.hpp"
 #include "support/stages.hpp"
 #include "support/toy_model.hpp"
@@ -10,7 +11,6 @@
 #include <zero/stage/zero_stage.hpp>
 
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -66,20 +66,6 @@ bool adds_in_rank_order(std::size_t extent) {
     });
     return is_equal[0] && is_equal[1] && is_equal[2];
 }
-
-/// A backend whose sums fail on one queue.
-struct FaultyBackend : HostBackend {
-    inline static std::atomic<host::Queue*> failing_queue{nullptr};
-
-    template <class T>
-    static void sum_ranks(Queue queue, T* out, T const* const* peers, int world,
-                          std::size_t elements) {
-        if (queue == failing_queue) {
-            throw std::runtime_error("the sum failed");
-        }
-        HostBackend::sum_ranks(queue, out, peers, world, elements);
-    }
-};
 
 /// Makes a communicator of two ranks on each of two threads, and returns what `body` threw there.
 template <class Body>

@@ -81,7 +81,6 @@ TEST_CASE("Chunks of random models hold every own slice once, in order, within t
         require_same_slices(plan.slices(), own.all());
         cut_slices += plan.slices().size() - own.all().size();
 
-        std::uint64_t all = 0;
         std::size_t next = 0;
         for (std::size_t bucket = layout.trainable_buckets(); bucket-- > 0;) {
             REQUIRE(plan.first_chunk(bucket) == next);
@@ -94,13 +93,9 @@ TEST_CASE("Chunks of random models hold every own slice once, in order, within t
         for (ChunkPlan::Chunk const& chunk : plan.chunks()) {
             REQUIRE(chunk.slices > 0);
             REQUIRE(chunk.bytes <= options.chunk_bytes);
-            REQUIRE(chunk.bytes <= plan.slot_bytes());
             REQUIRE(chunk.bytes % ChunkPlan::array_alignment == 0);
             REQUIRE(chunk.is_offloaded);
-            all += chunk.bytes;
         }
-        REQUIRE(all == plan.offloaded_bytes());
-        REQUIRE(plan.resident_bytes() == 0);
     }
     CHECK(cut_slices > 1000); // the sizes were not all too large to cut
 }
@@ -124,12 +119,10 @@ TEST_CASE("The ratio is met within half a chunk, and the chunks that stay are sp
             REQUIRE(std::abs(offloaded - ratio * so_far)
                     <= 1024); // at every point, not only at the end
         }
-        REQUIRE(static_cast<double>(plan.offloaded_bytes()) == offloaded);
-        REQUIRE(static_cast<double>(plan.resident_bytes()) == so_far - offloaded);
         if (ratio == 0) {
-            REQUIRE(plan.offloaded_bytes() == 0);
+            REQUIRE(offloaded == 0);
         } else if (ratio == 1) {
-            REQUIRE(plan.resident_bytes() == 0);
+            REQUIRE(offloaded == so_far);
         }
     }
 }

@@ -105,15 +105,6 @@ public:
     /// @brief The number of chunks that are updated. Those of frozen buckets follow.
     [[nodiscard]] std::size_t updated_chunks() const noexcept { return _first_chunk[_trainable]; }
 
-    /// @brief The size of the largest chunk that is offloaded: of one slot of staging memory.
-    [[nodiscard]] std::uint64_t slot_bytes() const noexcept { return _slot_bytes; }
-
-    /// @brief The bytes of all chunks that stay in memory.
-    [[nodiscard]] std::uint64_t resident_bytes() const noexcept { return _resident_bytes; }
-
-    /// @brief The bytes of all chunks that are offloaded.
-    [[nodiscard]] std::uint64_t offloaded_bytes() const noexcept { return _offloaded_bytes; }
-
     /// @brief Returns the bytes of one array for slices of these lengths, with its alignment.
     [[nodiscard]] static std::uint64_t array_bytes(ChunkArray array,
                                                    std::span<Piece const> slices) noexcept;
@@ -133,9 +124,6 @@ private:
     std::vector<Chunk> _chunks;
     std::size_t _trainable = 0;            ///< number of trainable buckets
     std::vector<std::size_t> _first_chunk; ///< by place of the bucket; then the total
-    std::uint64_t _slot_bytes = 0;
-    std::uint64_t _resident_bytes = 0;
-    std::uint64_t _offloaded_bytes = 0;
 };
 
 } // namespace ZERO_NAMESPACE

@@ -96,20 +96,16 @@ ZERO_COLD_INLINE void ChunkPlan::add(FlatLayout const& layout, std::size_t bucke
 /// for: the chunks that stay are spread evenly, and the bytes are right within one chunk.
 ZERO_COLD_INLINE void ChunkPlan::choose(double ratio) {
     std::uint64_t all = 0;
+    std::uint64_t offloaded = 0;
     for (Chunk& chunk : _chunks) {
         all += chunk.bytes;
         double const wanted = ratio * static_cast<double>(all);
-        auto const with = static_cast<double>(_offloaded_bytes + chunk.bytes);
+        auto const with = static_cast<double>(offloaded + chunk.bytes);
         // offloaded if that is nearer to what is wanted
         chunk.is_offloaded =
             chunk.bytes != 0 && ratio != 0
-            && (ratio == 1 || with - wanted <= wanted - static_cast<double>(_offloaded_bytes));
-        if (chunk.is_offloaded) {
-            _offloaded_bytes += chunk.bytes;
-            _slot_bytes = detail::larger(_slot_bytes, chunk.bytes);
-        } else {
-            _resident_bytes += chunk.bytes;
-        }
+            && (ratio == 1 || with - wanted <= wanted - static_cast<double>(offloaded));
+        offloaded += chunk.is_offloaded ? chunk.bytes : 0;
     }
 }
 

@@ -5,9 +5,6 @@
 #include "../../../core/buffer.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
-#include "../../../core/detail/text.hpp"
-#include "../../../core/detail/throw_error.hpp"
-#include "../../../core/error.hpp"
 #include "../../../core/memory_resource.hpp"
 #include "../../../layout/chunk_places.hpp"
 #include "../../../layout/chunk_plan.hpp"
@@ -19,9 +16,6 @@
 #include "../../../tier/tier_error.hpp"
 #include "../../stage_options.hpp"
 #include "../memory/offloaded_states.hpp"
-#include "master_weight_store.hpp"
-#include "optimizer_state_store.hpp"
-#include "optimizer_store.hpp"
 
 #include <algorithm>
 #include <array>
@@ -47,6 +41,7 @@ template <class Config>
 class OffloadedStates<Config, true> {
 public:
     using Failure = TierError; ///< of a request that failed
+
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
     using Event = typename Backend::Event;
@@ -105,8 +100,9 @@ public:
         }
         std::size_t const number = _places.number(chunk);
         for (Event const& read : slot_of(number).read) {
-            wait_for_read(queue, read);
+            Backend::wait(queue, read, Fence::chunk_read);
         }
+        Backend::run(queue, [tier = _tier.get()] { tier->rethrow_failure(); });
         enqueue();
         write(number, queue, is_left_out);
         std::size_t const numbers = _places.updated_numbers();
@@ -137,7 +133,7 @@ public:
                     TransferSpan<Backend> const span(reader, "read of chunk", number);
                     read = _tier->read(request, memory);
                 }
-                wait_for_read(queue, read);
+                Backend::wait(queue, read, Fence::chunk_read);
                 copy_parameters(chunk, memory, bucket_begin, element_bytes, queue);
                 slot.copied = Backend::record(queue);
             } else {
@@ -268,10 +264,12 @@ private:
         }
     }
 
-    /// One command for all slices: a queue has room for commands of chunks, not of tensors.
+    /// One command for all slices: a queue has room for commands of chunks, not of tensors. It
+    /// fails where a read failed.
     void copy_parameters(std::size_t chunk, std::byte* memory, std::byte* bucket_begin,
                          std::size_t element_bytes, Queue queue) const {
         Backend::run(queue, [this, chunk, memory, bucket_begin, element_bytes] {
+            _tier->rethrow_failure();
             for_parameters(chunk, memory, element_bytes,
                            [&](Piece const& piece, std::byte const* values) {
                                std::copy_n(values, piece.elements * element_bytes,
@@ -297,12 +295,6 @@ private:
             slot.read[part].synchronise();
             slot.written[part].synchronise();
         }
-    }
-
-    /// What was not read must not be used, so its failure is one of the queue.
-    void wait_for_read(Queue queue, Event const& read) const {
-        Backend::wait(queue, read, Fence::chunk_read);
-        Backend::run(queue, [tier = _tier.get()] { tier->rethrow_failure(); });
     }
 
     struct VisitScope {
