@@ -2,6 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/memory_resource.hpp"
+#include "../ops/tree_sum.hpp"
 #include "fence.hpp"
 
 #include <concepts>
@@ -88,6 +89,13 @@ concept BackendAddsSums = requires(typename B::Queue queue, A* sum, T const* con
     B::sum_ranks(queue, sum, peers, 1, std::size_t{}, true);
 };
 
+/// Whether the backend can sum over ranks of `T` as a subtree of micro-batches into `A`.
+template <class B, class A, class T>
+concept BackendSumsTree =
+    requires(typename B::Queue queue, ops::TreeSum<A> const& sum, T const* const* peers) {
+        B::sum_tree(queue, sum, peers, 1, std::size_t{});
+    };
+
 template <class B>
 concept BackendReducesIntegers =
     requires(typename B::Queue queue, std::int64_t* out, std::int64_t const* const* peers) {
@@ -132,6 +140,8 @@ namespace ZERO_NAMESPACE {
 /// - `sum_ranks(Queue, A* sum, T const* const* peers, int world, std::size_t elements, bool
 /// is_added)`: the sum and its accumulation in one pass, with the bits of `sum_ranks`, and
 /// `convert` or `accumulate`.
+/// - `sum_tree(Queue, ops::TreeSum<A> const&, T const* const* peers, int world, std::size_t
+/// elements)`: the sum over ranks as a subtree of micro-batches, for `TreeReduction`.
 /// - `reduce_integers(Queue, std::int64_t* out, std::int64_t const* const* peers, int world,
 /// std::size_t sums, std::size_t minima)`: `sum_integers` of the first `sums` integers and
 /// `min_integers` of the next `minima`.

@@ -3,6 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 #include "../core/storage_types.hpp"
+#include "../ops/tree_sum.hpp"
 #include "collective_tag.hpp"
 
 #include <concepts>
@@ -41,6 +42,13 @@ concept AccumulatesReduceScatter =
     requires(C& communicator, T const* send, A* sum, std::span<std::size_t const> cuts,
              typename C::Backend::Queue queue,
              CollectiveTag tag) { communicator.reduce_scatter(send, sum, cuts, queue, tag, true); };
+
+/// Whether a reduce-scatter of `T` can add as a subtree of micro-batches into `A`. Optional.
+template <class C, class T, class A>
+concept ReduceScattersInTree =
+    requires(C& communicator, T const* send, ops::TreeSum<A> const& sum,
+             std::span<std::size_t const> cuts, typename C::Backend::Queue queue,
+             CollectiveTag tag) { communicator.reduce_scatter(send, sum, cuts, queue, tag); };
 
 template <class C>
 concept HasAllGather =
@@ -144,6 +152,10 @@ namespace ZERO_NAMESPACE {
 /// - optional, `reduce_scatter(send, sum, cuts, queue, tag, is_added)` with `sum` of any storage
 /// type: the sum of this rank's extent, rounded to the type of `send`, replaces the elements of
 /// `sum` or is added to them. The engine then saves one pass over the data per reduction.
+/// - optional, `reduce_scatter(send, sum, cuts, queue, tag)` with an `ops::TreeSum` of any storage
+/// type: `sum.out` gets the sum of this rank's extent as a subtree of micro-batches, plus the sums
+/// that are held; nothing is rounded before. All ranks pass the same `sum.held.count` and
+/// `rank_group`. Compositions with `TreeReduction` need it.
 /// - optional, `all_reduce_integers(values, sums, minima, queue, tag)`: the first `sums` integers
 /// are replaced by their sums over the ranks, and the next `minima` by their minima, in one
 /// collective. A step then sends one message instead of two to decide.

@@ -86,6 +86,16 @@ public:
                      send, sum, cuts, queue, tag);
     }
 
+    /// @brief A reduce-scatter that adds as a subtree of micro-batches. Optional operation of a
+    /// `Communicator`.
+    template <class T, class A>
+        requires detail::BackendSumsTree<B, A, T>
+    void reduce_scatter(T const* send, ops::TreeSum<A> const& sum,
+                        std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
+        scatter_sums(dtype_of<T>(), &Frame::template sum_tree_extent<T, A>, send, sum.out, cuts,
+                     queue, tag, sum.held);
+    }
+
     /// @copydoc reduce_scatter
     template <class T>
     void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
@@ -168,7 +178,7 @@ private:
     using Frame = detail::LoopbackFrame<B>;
 
     /// Enqueues the sum of this rank's extent, in the type of its elements.
-    using SumExtent = void (*)(Frame&, void* out, std::span<std::size_t const> cuts, Queue);
+    using SumExtent = typename Frame::SumExtent;
 
     /// The device memory of `all_reduce_integers`.
     struct Scratch {
@@ -191,7 +201,8 @@ private:
         return {_frame.rank(), _frame.world()};
     }
     void scatter_sums(DType type, SumExtent sum, void const* send, void* receive,
-                      std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag);
+                      std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag,
+                      ops::HeldSums const& held = {});
     void gather(DType type, void const* send, void* receive, std::span<std::size_t const> cuts,
                 Queue queue, CollectiveTag tag);
     void gather_sums(DType type, SumExtent sum, void const* send, void* receive,
@@ -255,9 +266,10 @@ Loopback<B>::Scratch::~Scratch() {
 
 template <class B>
 void Loopback<B>::scatter_sums(DType type, SumExtent sum, void const* send, void* receive,
-                               std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag) {
+                               std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag,
+                               ops::HeldSums const& held) {
     auto const call = place().reduce_scatter(type, send, receive, cuts, tag);
-    _frame.collective(call, send, receive, queue, [&] { sum(_frame, receive, cuts, queue); });
+    _frame.collective(call, send, receive, queue, [&] { sum(_frame, receive, cuts, queue, held); });
     _traffic.add(call.kind, place().own(cuts) * peers(), size_of(type));
 }
 
@@ -279,7 +291,7 @@ void Loopback<B>::gather_sums(DType type, SumExtent sum, void const* send, void*
         call, send, receive, queue,
         [&] {
             std::size_t const begin = cuts[_frame.rank()] * size_of(type);
-            sum(_frame, static_cast<std::byte*>(receive) + begin, cuts, queue);
+            sum(_frame, static_cast<std::byte*>(receive) + begin, cuts, queue, {});
         },
         [&] { _frame.copy_extents(receive, true, cuts, size_of(type), queue); });
     _traffic.add(call.kind, own * peers() + (call.count - own), size_of(type));

@@ -129,6 +129,11 @@ struct HostBackend {
     static void sum_ranks(Queue queue, A* sum, T const* const* peers, int world,
                           std::size_t elements, bool is_added);
 
+    /// @brief Enqueues `host::sum_tree`.
+    template <StorageType A, StorageType T>
+    static void sum_tree(Queue queue, ops::TreeSum<A> const& sum, T const* const* peers, int world,
+                         std::size_t elements);
+
     static void sum_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers,
                              int world, std::size_t elements);
 

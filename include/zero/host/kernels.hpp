@@ -51,6 +51,14 @@ void sum_ranks(T* out, T const* const* peers, int world, std::size_t n) noexcept
 template <StorageType A, StorageType T>
 void sum_ranks(A* sum, T const* const* peers, int world, std::size_t n, bool is_added) noexcept;
 
+/// @brief sum.out[i] = A(h0 + (h1 + ... + x)), where x is the sum of the ranks' elements as a
+/// subtree of micro-batches (ops/tree_sum.hpp), in float, and h0, h1, ... are the sums that are
+/// held, from the oldest to the newest. Nothing is rounded before. A NaN is the canonical one.
+/// @param sum `sum.out` may be the oldest held sum, or one of the peers, if the types are the same
+/// @param world at least 1, and a multiple of `sum.held.rank_group`
+template <StorageType A, StorageType T>
+void sum_tree(ops::TreeSum<A> const& sum, T const* const* peers, int world, std::size_t n) noexcept;
+
 /// @brief Adds the squares of the values to `result`, exactly, so a range may be cut anywhere.
 /// @param first_index index of `values[0]` in the numbering of `result`, for `first_non_finite`
 template <StorageType T>

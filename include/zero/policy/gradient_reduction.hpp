@@ -4,7 +4,9 @@
 #include "../core/policy_category.hpp"
 #include "../core/set_by_name.hpp"
 #include "../layout/placement.hpp"
+#include "../ops/tree_sum.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <type_traits>
@@ -29,12 +31,16 @@ struct GradientReductionOptions {
     std::optional<ReductionSchedule>
         schedule{}; ///< default: `boundary` in stages 0 and 1, `every_micro_step` in 2 and 3
     std::size_t wire_bytes = std::size_t{25}
-                             << 20U;  ///< capacity of the buffer in which gradients are converted
-                                      ///< before they are sent; a larger bucket takes several
-                                      ///< collectives, of at least 64 elements per rank
-    std::optional<float> predivide{}; ///< divisor before communication, positive; a power of two
-                                      ///< divides without rounding. Default: the power of two near
-                                      ///< sqrt(W) if float16 is sent, else 1
+                             << 20U;   ///< capacity of the buffer in which gradients are converted
+                                       ///< before they are sent; a larger bucket takes several
+                                       ///< collectives, of at least 64 elements per rank
+    std::optional<float> predivide{};  ///< divisor before communication, positive; a power of two
+                                       ///< divides without rounding. Default: the power of two near
+                                       ///< sqrt(W) if float16 is sent, else 1
+    std::size_t micro_batches = 0;     ///< `TreeReduction` only: V, all micro-batches of a step
+    std::size_t micro_batch_group = 1; ///< `TreeReduction` only: b, micro-batches that are added
+                                       ///< first; divides V. W is then b times a power of two,
+                                       ///< or a power of two that divides b
     bool one_micro_step = false; ///< whether every step has one micro-step; a second one is then
                                  ///< refused. Sums that have the gradient type, and of which a rank
                                  ///< holds all (stages 0 and 1, and a single rank), then replace
@@ -67,5 +73,35 @@ struct GradientReduction {
     template <class Parameter>
     using AccumulationType = std::conditional_t<std::is_void_v<Accumulation>, float, Accumulation>;
 };
+
+/// @brief The same types, but the gradients of a step's micro-batches are added in one tree, so
+/// that every bit is the same for every admissible number of ranks.
+///
+/// `reduction.micro_batches` is V, for all numbers of ranks; each rank makes V / W micro-steps, and
+/// in micro-step m computes micro-batch m * W + rank (`Engine::micro_batch`). What is sent is the
+/// gradient of each micro-batch; sums are floats, converted once, to the accumulation type. See
+/// ops/tree_sum.hpp for the tree and the admissible W.
+///
+/// Gradients are reduced in every micro-step, in all stages. A rank holds at most log2(V / W) sums
+/// of its shard beside the accumulation buffer. Not possible: a communication type that cannot hold
+/// every gradient, `ReductionSchedule::boundary`, `predivide`, `mean_over_ranks`.
+template <class Gradient = void, class Communication = void, class Accumulation = void>
+struct TreeReduction : GradientReduction<Gradient, Communication, Accumulation> {
+    static constexpr bool adds_in_tree = true; ///< gradients are added as micro-batches
+};
+
+namespace detail {
+
+/// @brief Whether a policy adds gradients as micro-batches.
+template <class Reduction>
+inline constexpr bool adds_in_tree = requires { requires Reduction::adds_in_tree; };
+
+/// @brief Returns the tree of a step, as W ranks see it.
+constexpr ops::MicroBatchTree tree_of(GradientReductionOptions const& options,
+                                      std::size_t world) noexcept {
+    return {options.micro_batches, options.micro_batch_group, world};
+}
+
+} // namespace detail
 
 } // namespace ZERO_NAMESPACE

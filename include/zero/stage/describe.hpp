@@ -57,14 +57,14 @@ template <class Config>
     [&]<std::size_t... Type>(std::index_sequence<Type...>) {
         ((types += text({describe_types<typename Config::template TypesAt<Type>>(), ", "})), ...);
     }(std::make_index_sequence<Config::types>());
-    return text({"ZeroStage<", stage, ">: ", types, sharding,
-                 type_name<typename Config::Communicator>(), ", ",
-                 type_name<typename Config::LossScaler>(), ", ",
-                 type_name<typename Config::Optimizer>(), " with ",
-                 type_name<typename Config::OptimizerState>(),
-                 Config::rounds_states ? " (rounded stochastically)" : "",
-                 describe_offload<Config>(), ", reduced by ", name_of(schedule),
-                 (schedule == default_schedule(stage) ? " (the stage's default)" : "")});
+    return text(
+        {"ZeroStage<", stage, ">: ", types, sharding, type_name<typename Config::Communicator>(),
+         ", ", type_name<typename Config::LossScaler>(), ", ",
+         type_name<typename Config::Optimizer>(), " with ",
+         type_name<typename Config::OptimizerState>(),
+         Config::rounds_states ? " (rounded stochastically)" : "", describe_offload<Config>(),
+         ", reduced ", Config::adds_in_tree ? "in a tree of micro-batches, " : "", "by ",
+         name_of(schedule), (schedule == default_schedule(stage) ? " (the stage's default)" : "")});
 }
 
 /// @brief Returns ", one micro-step per step" for an engine with that restriction; otherwise an

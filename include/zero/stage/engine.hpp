@@ -137,6 +137,21 @@ public:
     /// if count is 0.
     [[nodiscard]] MicroSteps<Engine> micro_steps(std::size_t count);
 
+    /// @brief With `TreeReduction`: the same for all micro-steps of a step, V / W.
+    [[nodiscard]] MicroSteps<Engine> micro_steps()
+        requires(Config::adds_in_tree)
+    {
+        return micro_steps(_options.reduction.micro_batches / _layout.world());
+    }
+
+    /// @brief Returns the number of the micro-batch that this rank computes in a micro-step,
+    /// counted from 0 over the step: micro_step * W + rank. A trainer that chooses data and random
+    /// numbers by it, and not by the rank, trains the same model on any number of ranks, and with
+    /// `TreeReduction` to the same bits.
+    [[nodiscard]] std::size_t micro_batch(std::size_t micro_step) const noexcept {
+        return micro_step * _layout.world() + _rank;
+    }
+
     /// @brief Makes a unit's parameters readable for commands on `reader` (default: the compute
     /// queue). May be called outside of steps. Collective in stage 3. @throws OutOfOrder if stage 3
     /// has no lease left.
@@ -507,6 +522,7 @@ private:
     template <class Update>
     void publish_all(Update const& update);
     StepTicket<Engine> end_step();
+    void require_whole_tree(char const* call) const;
     void compare_call(char const* call);
     template <class Visitor>
     void visit_full(char const* call, Visitor&& visit);

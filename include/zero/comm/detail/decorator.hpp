@@ -69,6 +69,14 @@ public:
                 [&] { _inner->reduce_scatter(send, sum, cuts, queue, tag, is_added); });
     }
 
+    template <class T, class A>
+        requires ReduceScattersInTree<C, T, A>
+    void reduce_scatter(T const* send, ops::TreeSum<A> const& sum,
+                        std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
+        pass<T>(with_cuts(CollectiveKind::reduce_scatter, cuts, tag), queue,
+                [&] { _inner->reduce_scatter(send, sum, cuts, queue, tag); });
+    }
+
     template <class T>
     void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                     CollectiveTag tag = {}) {

@@ -3,6 +3,7 @@
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../host/queue.hpp"
+#include "../../ops/tree_sum.hpp"
 #include "../traffic_count.hpp"
 #include "collective_call.hpp"
 
@@ -12,15 +13,17 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Adds one piece of each rank, in rank order: `out[i]` = the sum of `pieces[rank][i]`, or
-/// `out[i]` plus that sum.
-using SumPieces = void (*)(void* out, void const* const* pieces, int world, std::size_t elements);
+/// @brief Adds one piece of each rank, from element `begin` of the extent on: in rank order, where
+/// `out[i]` gets the sum of `pieces[rank][i]` or that is added to it, or as a subtree.
+using SumPieces = void (*)(void* out, ops::HeldSums const& held, std::size_t begin,
+                           void const* const* pieces, int world, std::size_t elements);
 
 /// @brief How an extent is summed in the type of the caller's elements.
 struct ExtentSum {
     SumPieces add = nullptr;    ///< null for operations that do not add, as an exchange
-    std::size_t out_bytes = 0;  ///< size of an element of the result
+    bool is_tree = false;       ///< `add` adds as a subtree of micro-batches
     bool is_by_library = false; ///< the transport adds, and `add` only stores
+    ops::HeldSums held{};       ///< of a subtree
 };
 
 /// @brief The memory of a collective between processes.

@@ -39,19 +39,30 @@ T const* const* typed_pieces(void const* const* pieces, int world) {
 
 /// @brief `SumPieces` by the kernel of the loopback: the sum of `T`, rounded to `T`.
 template <StorageType T>
-void sum_pieces(void* out, void const* const* pieces, int world, std::size_t elements) {
+void sum_pieces(void* out, ops::HeldSums const& /*none*/, std::size_t begin,
+                void const* const* pieces, int world, std::size_t elements) {
     host::InlineQueue queue;
-    HostBackend::sum_ranks(&queue, static_cast<T*>(out), typed_pieces<T>(pieces, world), world,
-                           elements);
+    HostBackend::sum_ranks(&queue, static_cast<T*>(out) + begin, typed_pieces<T>(pieces, world),
+                           world, elements);
 }
 
 /// @brief `SumPieces` by the kernel of the loopback: the same sum replaces elements of `A`, or is
 /// added to them.
 template <StorageType T, StorageType A, bool is_added>
-void accumulate_pieces(void* out, void const* const* pieces, int world, std::size_t elements) {
+void accumulate_pieces(void* out, ops::HeldSums const& /*none*/, std::size_t begin,
+                       void const* const* pieces, int world, std::size_t elements) {
     host::InlineQueue queue;
-    HostBackend::sum_ranks(&queue, static_cast<A*>(out), typed_pieces<T>(pieces, world), world,
-                           elements, is_added);
+    HostBackend::sum_ranks(&queue, static_cast<A*>(out) + begin, typed_pieces<T>(pieces, world),
+                           world, elements, is_added);
+}
+
+/// @brief `SumPieces` by the kernel of the loopback: a subtree of micro-batches, converted to `A`.
+template <StorageType T, StorageType A>
+void sum_tree_pieces(void* out, ops::HeldSums const& held, std::size_t begin,
+                     void const* const* pieces, int world, std::size_t elements) {
+    host::InlineQueue queue;
+    HostBackend::sum_tree(&queue, ops::TreeSum<A>{static_cast<A*>(out) + begin, held.from(begin)},
+                          typed_pieces<T>(pieces, world), world, elements);
 }
 
 /// @brief The operations of a communicator between processes, for memory on the host: checks the
@@ -81,7 +92,7 @@ public:
     template <class T>
     void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                         CollectiveTag tag = {}) {
-        scatter<T>(send, receive, cuts, queue, tag, sum_of<T>(sum_pieces<T>, sizeof(T)));
+        scatter<T>(send, receive, cuts, queue, tag, sum_of<T>(sum_pieces<T>));
     }
 
     /// @brief A reduce-scatter whose result replaces the elements of `sum` or is added to them.
@@ -91,8 +102,16 @@ public:
                         CollectiveTag tag, bool is_added) {
         scatter<T>(
             send, sum, cuts, queue, tag,
-            sum_of<T>(is_added ? accumulate_pieces<T, A, true> : accumulate_pieces<T, A, false>,
-                      sizeof(A)));
+            sum_of<T>(is_added ? accumulate_pieces<T, A, true> : accumulate_pieces<T, A, false>));
+    }
+
+    /// @brief A reduce-scatter that adds as a subtree of micro-batches. Optional operation of a
+    /// `Communicator`.
+    template <StorageType T, StorageType A>
+    void reduce_scatter(T const* send, ops::TreeSum<A> const& sum,
+                        std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
+        scatter<T>(send, sum.out, cuts, queue, tag,
+                   ExtentSum{sum_tree_pieces<T, A>, true, false, sum.held});
     }
 
     /// @copydoc reduce_scatter
@@ -118,7 +137,7 @@ public:
     void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                     CollectiveTag tag = {}) {
         auto const call = place().all_reduce(dtype_of<T>(), send, receive, cuts, tag);
-        enqueue(call, send, receive, sizeof(T), cuts, queue, sum_of<T>(sum_pieces<T>, sizeof(T)));
+        enqueue(call, send, receive, sizeof(T), cuts, queue, sum_of<T>(sum_pieces<T>));
         std::size_t const own = place().own(cuts);
         _traffic.add(call.kind, own * (place().world - 1) + (call.count - own), sizeof(T));
     }
@@ -180,10 +199,10 @@ private:
     [[nodiscard]] GroupPlace place() const noexcept { return _collectives->place(); }
 
     template <class T>
-    [[nodiscard]] static ExtentSum sum_of(SumPieces add, std::size_t out_bytes) noexcept {
+    [[nodiscard]] static ExtentSum sum_of(SumPieces add) noexcept {
         static_assert(StorageType<T>, "zero: a communicator sums float, bfloat16 and float16; "
                                       "integers go through all_reduce_integers.");
-        return {add, out_bytes};
+        return {.add = add};
     }
 
     template <class T>

@@ -210,17 +210,26 @@ public:
     void copy_extents(void* receive, bool are_reduced, std::span<std::size_t const> cuts,
                       std::size_t element_bytes, Queue queue);
 
-    /// @brief Enqueues the sum of this rank's extent of all `send` into `out`, added in order of
-    /// rank.
+    /// @brief Enqueues a sum of this rank's extent of all `send` into `out`.
+    using SumExtent = void (*)(LoopbackFrame&, void* out, std::span<std::size_t const> cuts, Queue,
+                               ops::HeldSums const&);
+
+    /// @brief A `SumExtent` in order of rank.
     template <StorageType T>
     static void sum_extent(LoopbackFrame& frame, void* out, std::span<std::size_t const> cuts,
-                           Queue queue);
+                           Queue queue, ops::HeldSums const& none);
 
     /// @brief Enqueues the same sum and its conversion to elements of `A`, or their addition to
     /// them.
     template <StorageType T, StorageType A, bool is_added>
     static void accumulate_extent(LoopbackFrame& frame, void* sum,
-                                  std::span<std::size_t const> cuts, Queue queue);
+                                  std::span<std::size_t const> cuts, Queue queue,
+                                  ops::HeldSums const& none);
+
+    /// @brief A `SumExtent` as a subtree of micro-batches, for elements of `A`.
+    template <StorageType T, StorageType A>
+    static void sum_tree_extent(LoopbackFrame& frame, void* out, std::span<std::size_t const> cuts,
+                                Queue queue, ops::HeldSums const& held);
 
     /// @brief Returns a table of the addresses of `send[begin]` on each rank. It is valid until the
     /// commands of the current collective have run.
@@ -400,7 +409,8 @@ void LoopbackFrame<B>::copy_extents(void* receive, bool are_reduced,
 template <class B>
 template <StorageType T>
 void LoopbackFrame<B>::sum_extent(LoopbackFrame& frame, void* out,
-                                  std::span<std::size_t const> cuts, Queue queue) {
+                                  std::span<std::size_t const> cuts, Queue queue,
+                                  ops::HeldSums const& /*none*/) {
     std::size_t const begin = cuts[frame.rank()];
     std::size_t const elements = cuts[frame.rank() + 1] - begin;
     if (elements != 0) {
@@ -412,12 +422,26 @@ void LoopbackFrame<B>::sum_extent(LoopbackFrame& frame, void* out,
 template <class B>
 template <StorageType T, StorageType A, bool is_added>
 void LoopbackFrame<B>::accumulate_extent(LoopbackFrame& frame, void* sum,
-                                         std::span<std::size_t const> cuts, Queue queue) {
+                                         std::span<std::size_t const> cuts, Queue queue,
+                                         ops::HeldSums const& /*none*/) {
     std::size_t const begin = cuts[frame.rank()];
     std::size_t const elements = cuts[frame.rank() + 1] - begin;
     if (elements != 0) {
         B::sum_ranks(queue, static_cast<A*>(sum), frame.template pointers<T>(begin),
                      static_cast<int>(frame.world()), elements, is_added);
+    }
+}
+
+template <class B>
+template <StorageType T, StorageType A>
+void LoopbackFrame<B>::sum_tree_extent(LoopbackFrame& frame, void* out,
+                                       std::span<std::size_t const> cuts, Queue queue,
+                                       ops::HeldSums const& held) {
+    std::size_t const begin = cuts[frame.rank()];
+    std::size_t const elements = cuts[frame.rank() + 1] - begin;
+    if (elements != 0) {
+        B::sum_tree(queue, ops::TreeSum<A>{static_cast<A*>(out), held},
+                    frame.template pointers<T>(begin), static_cast<int>(frame.world()), elements);
     }
 }
 

@@ -9,14 +9,16 @@
 /// The sum of extents of `T`.
 #define ZERO_COMM_INSTANTIATE_LOOPBACK_OF(prefix, T)                                               \
     prefix template void detail::LoopbackFrame<HostBackend>::sum_extent<T>(                        \
-        LoopbackFrame&, void*, std::span<std::size_t const>, Queue);
+        LoopbackFrame&, void*, std::span<std::size_t const>, Queue, ops::HeldSums const&);
 
 /// The accumulation of sums of `T` in elements of `A`.
 #define ZERO_COMM_INSTANTIATE_LOOPBACK_OF_PAIR(prefix, T, A)                                       \
     prefix template void detail::LoopbackFrame<HostBackend>::accumulate_extent<T, A, false>(       \
-        LoopbackFrame&, void*, std::span<std::size_t const>, Queue);                               \
+        LoopbackFrame&, void*, std::span<std::size_t const>, Queue, ops::HeldSums const&);         \
     prefix template void detail::LoopbackFrame<HostBackend>::accumulate_extent<T, A, true>(        \
-        LoopbackFrame&, void*, std::span<std::size_t const>, Queue);
+        LoopbackFrame&, void*, std::span<std::size_t const>, Queue, ops::HeldSums const&);         \
+    prefix template void detail::LoopbackFrame<HostBackend>::sum_tree_extent<T, A>(                \
+        LoopbackFrame&, void*, std::span<std::size_t const>, Queue, ops::HeldSums const&);
 
 #define ZERO_COMM_INSTANTIATE_LOOPBACK(prefix)                                                     \
     prefix template class detail::LoopbackFrame<HostBackend>;                                      \

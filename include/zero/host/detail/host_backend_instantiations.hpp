@@ -22,6 +22,8 @@
     prefix template void HostBackend::accumulate(Queue, T*, U const*, std::size_t);                \
     prefix template void HostBackend::sum_ranks(Queue, T*, U const* const*, int, std::size_t,      \
                                                 bool);                                             \
+    prefix template void HostBackend::sum_tree(Queue, ops::TreeSum<T> const&, U const* const*,     \
+                                               int, std::size_t);                                  \
     prefix template void HostBackend::copy_from_bucket(Queue, std::span<CopySlice<T> const>,       \
                                                        U const*);                                  \
     prefix template void HostBackend::copy_to_bucket(Queue, std::span<CopySlice<T> const>, U*);
@@ -59,7 +61,9 @@
     prefix template void detail::convert(To*, From const*, std::size_t, float,                     \
                                          std::size_t) noexcept;                                    \
     prefix template void accumulate(To*, From const*, std::size_t) noexcept;                       \
-    prefix template void sum_ranks(To*, From const* const*, int, std::size_t, bool) noexcept;
+    prefix template void sum_ranks(To*, From const* const*, int, std::size_t, bool) noexcept;      \
+    prefix template void sum_tree(ops::TreeSum<To> const&, From const* const*, int,                \
+                                  std::size_t) noexcept;
 
 #define ZERO_HOST_INSTANTIATE_KERNELS(prefix)                                                      \
     ZERO_HOST_INSTANTIATE_KERNELS_OF(prefix, float)                                                \

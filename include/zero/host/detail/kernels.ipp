@@ -73,6 +73,17 @@ void sum_ranks(A* sum, T const* const* peers, int world, std::size_t n, bool is_
     }
 }
 
+template <StorageType A, StorageType T>
+void sum_tree(ops::TreeSum<A> const& sum, T const* const* peers, int world,
+              std::size_t n) noexcept {
+    std::size_t const moved = n * (static_cast<std::size_t>(world) * sizeof(T) + sizeof(A));
+    bool streams = sum.held.count == 0 && detail::is_worth_streaming(sum.out, moved);
+    for (int rank = 0; rank < world; ++rank) {
+        streams = streams && static_cast<void const*>(sum.out) != peers[rank];
+    }
+    detail::run(detail::SumTreeLoop<A, T>{sum, peers, world, n, streams});
+}
+
 template <StorageType T>
 void inspect(T const* values, std::size_t n, std::int64_t first_index,
              ops::Inspection& result) noexcept {

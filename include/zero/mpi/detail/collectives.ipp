@@ -92,7 +92,7 @@ ZERO_COLD_INLINE Collectives::~Collectives() {
 ZERO_INLINE void Collectives::enqueue(zero::detail::CollectiveCall const& call,
                                       zero::detail::CollectiveMemory memory, host::Queue* queue) {
     memory.sum.is_by_library = memory.sum.add != nullptr && call.type == DType::float32
-                               && _options.order == Order::library;
+                               && !memory.sum.is_tree && _options.order == Order::library;
     _flights.enqueue(call, memory, queue, [this](Flight const& flight) { run(flight); });
 }
 
@@ -164,9 +164,8 @@ ZERO_INLINE void Collectives::exchange_extents(Flight const& flight, void* out) 
             for (std::size_t peer = 0; peer < world(); ++peer) {
                 _pieces[peer] = peer == rank() ? send + own.offset : arrival(number, peer);
             }
-            flight.sum.add(static_cast<std::byte*>(out)
-                               + number * extents.piece * flight.sum.out_bytes,
-                           _pieces.data(), _peers.world(), own.bytes / flight.element_bytes);
+            flight.sum.add(out, flight.sum.held, number * extents.piece, _pieces.data(),
+                           _peers.world(), own.bytes / flight.element_bytes);
         }
     };
     in_rounds(_peers, extents.rounds, post, take);
@@ -201,9 +200,8 @@ ZERO_INLINE void Collectives::reduce_extents_by_library(Flight const& flight, vo
         Part const own = extents.part(rank(), number);
         if (own.bytes != 0) {
             _pieces[0] = _scratch.data() + number % 2 * half_bytes();
-            flight.sum.add(static_cast<std::byte*>(out)
-                               + number * extents.piece * flight.sum.out_bytes,
-                           _pieces.data(), 1, own.bytes / sizeof(float));
+            flight.sum.add(out, flight.sum.held, number * extents.piece, _pieces.data(), 1,
+                           own.bytes / sizeof(float));
         }
     };
     in_rounds(_peers, extents.rounds, post, store);

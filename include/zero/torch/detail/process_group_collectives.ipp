@@ -124,8 +124,8 @@ ZERO_INLINE void ProcessGroupCollectives::exchange_extents(Flight const& flight,
             }
             return;
         }
-        flight.sum.add(static_cast<std::byte*>(out) + round * extents.piece * flight.sum.out_bytes,
-                       _pieces.data(), static_cast<int>(_place.world), own.bytes / size);
+        flight.sum.add(out, flight.sum.held, round * extents.piece, _pieces.data(),
+                       static_cast<int>(_place.world), own.bytes / size);
     };
     zero::detail::in_rounds(extents.rounds, post, take);
 }

@@ -50,6 +50,9 @@ struct EngineConfig {
     static constexpr bool communicates_float16 =
         (std::is_same_v<typename TypeSets::Communication, float16> || ...);
 
+    /// Whether gradients are added as micro-batches of one tree.
+    static constexpr bool adds_in_tree = (TypeSets::adds_in_tree || ...);
+
     /// Returns the index of the set whose parameters are T; `types` if there is none.
     template <class T>
     static constexpr std::size_t index_of() noexcept {
@@ -104,9 +107,16 @@ struct TypeSet {
     using Communication = C;
     using Accumulation = A;
     using MasterWeights = MasterPolicy;
+    static constexpr bool adds_in_tree = false; ///< gradients are added in rank order
     static constexpr MasterForm master_form = MasterPolicy::form;
     static constexpr bool has_master = master_form == MasterForm::copied; ///< as separate arrays
     using Master = std::conditional_t<has_master, typename MasterPolicy::Type, Parameter>;
+};
+
+/// @brief The same, with gradients that are added as micro-batches of one tree.
+template <class Types>
+struct InTree : Types {
+    static constexpr bool adds_in_tree = true;
 };
 
 } // namespace ZERO_NAMESPACE::detail

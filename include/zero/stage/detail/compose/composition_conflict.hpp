@@ -36,6 +36,10 @@ enum class Conflict {
     split_of_other,
     /// Float parameters are not rounded.
     rounding_of_float,
+    /// A tree of micro-batches, and a communicator that adds in another order.
+    tree_over_communicator,
+    /// A tree of micro-batches, and a communication type that rounds them.
+    tree_rounds,
     /// A tier on the host, and states on a device.
     offload_from_device,
     /// Master weights are offloaded, and the parameters are their own.
@@ -62,11 +66,14 @@ struct Composition {
     bool optimizer_is_whole_tensor = false;         ///< it needs whole parameters
     bool is_on_device = false;                      ///< the backend's memory is not on the host
     bool is_stored_by_block = false;                ///< BlockScaledState or StochasticRounding
-    bool is_offloaded = false;                      ///< states lie in a tier
-    bool offloads_masters = false;                  ///< master weights do
-    bool offloads_parameters = false;               ///< parameters do
-    bool has_masters = true;                        ///< a parameter type has some
-    Conflict master = Conflict::none;               ///< the result of `master_conflict_of_all`
+    bool adds_in_tree = false;                      ///< TreeReduction
+    bool communicator_adds_in_tree = true;          ///< it can, with these types
+    bool sends_exactly = true;     ///< the communication types hold every value of the gradients'
+    bool is_offloaded = false;     ///< states lie in a tier
+    bool offloads_masters = false; ///< master weights do
+    bool offloads_parameters = false; ///< parameters do
+    bool has_masters = true;          ///< a parameter type has some
+    Conflict master = Conflict::none; ///< the result of `master_conflict_of_all`
 };
 
 /// @brief Returns the first reason to refuse a composition, or `none`.
@@ -92,6 +99,12 @@ constexpr Conflict conflict_of(Composition const& composition) noexcept {
     }
     if (composition.optimizer_is_whole_tensor && composition.is_stored_by_block) {
         return Conflict::whole_tensor_storage;
+    }
+    if (composition.adds_in_tree && !composition.sends_exactly) {
+        return Conflict::tree_rounds;
+    }
+    if (composition.adds_in_tree && !composition.communicator_adds_in_tree) {
+        return Conflict::tree_over_communicator;
     }
     if (composition.is_offloaded && composition.is_on_device) {
         return Conflict::offload_from_device;

@@ -88,6 +88,15 @@ consteval bool diagnose_stage() {
                       "zero::ZeroStage: StochasticRounding is for 16-bit parameters, and float "
                       "ones are not rounded at all; leave it out, or write "
                       "zero::Parameters<zero::bfloat16>.");
+        static_assert(conflict != Conflict::tree_over_communicator,
+                      "zero::ZeroStage: TreeReduction needs a communicator that adds in a tree "
+                      "(reduce_scatter with zero::ops::TreeSum), and this one has its own order; "
+                      "use zero::LoopbackCommunicator, zero::mpi::Communicator or "
+                      "zero::torch::ProcessGroupCommunicator, or zero::GradientReduction.");
+        static_assert(conflict != Conflict::tree_rounds,
+                      "zero::ZeroStage: TreeReduction sends the gradient of each micro-batch as it "
+                      "is, and this communication type cannot hold all values of the gradient "
+                      "type; leave it out, or use float.");
         static_assert(conflict != Conflict::offload_from_device,
                       "zero::ZeroStage: a FileTier reads and writes memory of the host, and this "
                       "communicator's backend is a device; leave Offload out, or use a "

@@ -1,6 +1,8 @@
 #pragma once
 
 #include "../../../backend/backend.hpp"
+#include "../../../comm/communicator.hpp"
+#include "../../../core/convert.hpp"
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/policy_category.hpp"
 #include "../../../policy/detail/diagnose_policies.hpp"
@@ -9,6 +11,7 @@
 #include "composition_conflict.hpp"
 #include "stage_config.hpp"
 
+#include <tuple>
 #include <type_traits>
 
 namespace ZERO_NAMESPACE::detail {
@@ -22,6 +25,20 @@ template <class Partitioner, class Bucketer>
 inline constexpr bool accepts_bucketer<Partitioner, Bucketer> =
     std::is_same_v<Bucketer, typename Partitioner::RequiredBucketer>;
 
+/// @brief Whether each communication type holds every value of its gradients' type.
+template <class... Types>
+constexpr bool sends_exactly(std::tuple<Types...> const* /*sets*/) noexcept {
+    return (is_exact_conversion<typename Types::Communication, typename Types::Gradient> && ...);
+}
+
+/// @brief Whether a communicator adds as a subtree of micro-batches, for every type.
+template <class C, class... Types>
+constexpr bool communicator_adds_in_tree(std::tuple<Types...> const* /*sets*/) noexcept {
+    return ((ReduceScattersInTree<C, typename Types::Communication, float>
+             && ReduceScattersInTree<C, typename Types::Communication,
+                                     typename Types::Accumulation>)&&...);
+}
+
 /// @brief Returns the conflict between policies that are each valid on their own.
 template <int N, class... Policies>
 consteval Conflict conflict_in() {
@@ -34,6 +51,7 @@ consteval Conflict conflict_in() {
     using Device = typename Config::EngineConfig::Backend;
     constexpr bool is_on_device = requires { requires Device::is_device; };
     constexpr bool rounds = Config::MasterPolicy::form == MasterForm::stochastic;
+    constexpr typename Config::EngineConfig::TypeSetTuple const* sets = nullptr;
     return conflict_of({
         .stage = N,
         .partitioner_cuts_parameters = Cutter::cuts_parameters,
@@ -43,6 +61,9 @@ consteval Conflict conflict_in() {
         .optimizer_is_whole_tensor = Config::Optimizer::whole_tensor,
         .is_on_device = is_on_device,
         .is_stored_by_block = Config::OptimizerStates::is_block_scaled || rounds,
+        .adds_in_tree = adds_in_tree<typename Config::Reduction>,
+        .communicator_adds_in_tree = communicator_adds_in_tree<typename Config::Communicator>(sets),
+        .sends_exactly = sends_exactly(sets),
         .is_offloaded = Config::OffloadTo::is_any,
         .offloads_masters = Config::OffloadTo::offloads(BufferKind::master_weights),
         .offloads_parameters = Config::OffloadTo::offloads(BufferKind::parameters),

@@ -73,7 +73,8 @@ consteval bool conflicts_in_storage() {
     if constexpr ((is_valid_policy<Policies>() && ...) && are_distinct<Policies...>) {
         constexpr Conflict conflict = conflict_in<N, Policies...>();
         return conflict == Conflict::whole_tensor_storage || conflict == Conflict::split_of_other
-               || conflict == Conflict::offload_from_device;
+               || conflict == Conflict::offload_from_device
+               || conflict == Conflict::tree_over_communicator;
     }
     return false;
 }
@@ -85,7 +86,7 @@ inline constexpr bool is_usable =
     is_valid_policy<Policy>() && !has_bare_backend<Policy>()
     && !(DropsStorage
          && (is_in<MasterWeightsCategory, Policy>() || is_in<OptimizerStateCategory, Policy>()
-             || is_in<OffloadCategory, Policy>()));
+             || is_in<OffloadCategory, Policy>() || is_in<GradientReductionCategory, Policy>()));
 
 /// @brief The stage that remains without the policies that cannot be compiled.
 template <int N, bool DropsStorage, class Usable, class... Rest>

@@ -41,10 +41,15 @@ using master_t = std::conditional_t<std::is_same_v<P, float>, NoMasterWeights, M
 
 /// @brief The types that parameters of type P pass through.
 template <class Reduction, class MasterPolicy, class P>
-using type_set_t =
+using plain_type_set_t =
     TypeSet<P, typename Reduction::template GradientType<P>,
             typename Reduction::template CommunicationType<P>,
             typename Reduction::template AccumulationType<P>, master_t<MasterPolicy, P>>;
+
+template <class Reduction, class MasterPolicy, class P>
+using type_set_t = std::conditional_t<adds_in_tree<Reduction>,
+                                      InTree<plain_type_set_t<Reduction, MasterPolicy, P>>,
+                                      plain_type_set_t<Reduction, MasterPolicy, P>>;
 
 /// @brief Makes the `EngineConfig` of a stage from its policies. `StageConfig` uses it.
 template <class Communicator, class LossScaler, class Optimizer, class OptimizerState,

@@ -64,7 +64,9 @@ template <class Config>
       _layout(make_layout(number, static_cast<std::size_t>(communicator.size()), parameters,
                           options, {})),
       _ready_order(_layout.units(), options.rebuild_buckets != nullptr), _protocol(_layout, _rank),
-      _schedule(options.reduction.schedule.value_or(default_schedule(number))),
+      _schedule(Config::adds_in_tree
+                    ? ReductionSchedule::every_micro_step
+                    : options.reduction.schedule.value_or(default_schedule(number))),
       _offload(detail::make_offload<Config>(_layout, communicator, stage_row(number, _schedule),
                                             _options, *_memory)),
       _own_queue(options.communication_queue
@@ -175,6 +177,14 @@ template <class Config>
             if (Sums::sums_in_block(all)) {
                 own[BufferKind::gradients] = {
                     totals.trainable_content * sizeof(typename Types::Gradient), 0, true};
+            }
+            if constexpr (Config::adds_in_tree) {
+                using Held = detail::HeldSumStore<Config, Types>;
+                std::size_t const bytes = Held::slots(all) * sizeof(float);
+                MemoryRow& sums = own[BufferKind::gradients];
+                sums.content_bytes += bytes * totals.own_trainable_content;
+                sums.padding_bytes +=
+                    bytes * (totals.own_trainable_padded - totals.own_trainable_content);
             }
             plan += own;
         });

@@ -46,6 +46,10 @@ void Engine<Config>::begin_step() {
 template <class Config>
 void Engine<Config>::begin_micro_step(MicroStep announced) {
     _protocol.require_may_begin_micro_step(_gradients.reduces_once(), _options.reduction);
+    if constexpr (Config::adds_in_tree) {
+        _protocol.require_micro_step_of(_options.reduction.micro_batches,
+                                        announced == MicroStep::last);
+    }
     _gradients.begin_micro_step(announced == MicroStep::last);
     _parameters.schedule().begin_micro_step();
     _protocol.begin_micro_step(announced == MicroStep::last);
@@ -80,7 +84,19 @@ auto Engine<Config>::micro_steps(std::size_t count) -> MicroSteps<Engine> {
         detail::throw_error<InvalidArgument>(
             {"zero: micro_steps(0): a step accumulates at least one micro-step."});
     }
+    if constexpr (Config::adds_in_tree) {
+        _protocol.require_micro_steps("micro_steps()", count, _options.reduction.micro_batches);
+    }
     return {*this, count};
+}
+
+/// Refuses to end a step in which micro-batches of the tree are missing.
+template <class Config>
+void Engine<Config>::require_whole_tree([[maybe_unused]] char const* call) const {
+    if constexpr (Config::adds_in_tree) {
+        _protocol.require_micro_steps(call, _protocol.micro_steps(),
+                                      _options.reduction.micro_batches);
+    }
 }
 
 template <class Config>
@@ -163,6 +179,7 @@ void Engine<Config>::gradients_ready(std::size_t unit, std::optional<Queue> writ
 template <class Config>
 auto Engine<Config>::gradient_norms(NormKind kind, NormScope scope) -> std::vector<double> {
     _protocol.require_accumulated("gradient_norms()");
+    require_whole_tree("gradient_norms()");
     // While a graph is captured this throws, before anything is enqueued.
     double const factor = _control.gradient_factor(_protocol.micro_steps(), predivide());
     std::vector<double> norms;
@@ -258,6 +275,7 @@ void Engine<Config>::publish_all(Update const& update) {
 template <class Config>
 void Engine<Config>::decide(double learning_rate, std::optional<std::int64_t> weight) {
     _protocol.require_may_step(learning_rate);
+    require_whole_tree("step()");
     _control.require_finite_rates(learning_rate);
     _protocol.require_weight(weight, _options.reduction.kind == ReductionKind::weighted_mean);
     _protocol.require_nothing_held("step()");
@@ -441,7 +459,8 @@ auto Engine<Config>::usable(std::optional<Queue> queue) const -> Queue {
 
 template <class Config>
 float Engine<Config>::predivide() const {
-    return predivide_factor(_options.reduction, _layout.world(), Config::communicates_float16);
+    return predivide_factor(_options.reduction, _layout.world(),
+                            Config::communicates_float16 && !Config::adds_in_tree);
 }
 
 template <class Config>

@@ -105,6 +105,12 @@ public:
     void require_may_begin_micro_step(bool is_only,
                                       GradientReductionOptions const& reduction) const;
 
+    /// @brief Requires that a step has as many micro-steps as its micro-batches make.
+    void require_micro_steps(char const* call, std::size_t count, std::size_t micro_batches) const;
+
+    /// @brief The same for the micro-step that begins. @param is_last whether it was announced so
+    void require_micro_step_of(std::size_t micro_batches, bool is_last) const;
+
     /// @brief Requires that a micro-step of this step has ended and none is open.
     void require_accumulated(char const* call) const;
 

@@ -90,6 +90,24 @@ Protocol::require_may_begin_micro_step(bool is_only,
             "them as one micro-step, or set ReductionSchedule::every_micro_step");
 }
 
+ZERO_COLD_INLINE void Protocol::require_micro_steps(char const* call, std::size_t count,
+                                                    std::size_t micro_batches) const {
+    std::size_t const steps = micro_batches / _layout->world();
+    if (count != steps) {
+        throw_error<OutOfOrder>({"zero: ", call, " with ", count,
+                                 " micro-steps, but reduction.micro_batches = ", micro_batches,
+                                 " on ", _layout->world(), " ranks are ", steps,
+                                 " in every step; make exactly these (", rank_text(), ")."});
+    }
+}
+
+ZERO_INLINE void Protocol::require_micro_step_of(std::size_t micro_batches, bool is_last) const {
+    std::size_t const steps = micro_batches / _layout->world();
+    if (_micro_steps >= steps || (is_last && _micro_steps + 1 != steps)) {
+        require_micro_steps("begin_micro_step()", _micro_steps + 1, micro_batches);
+    }
+}
+
 ZERO_INLINE void Protocol::require_accumulated(char const* call) const {
     require(is_in_step(), call, " outside a step; call begin_step() first");
     require(_phase == Phase::in_step, call, left_early);

@@ -158,6 +158,9 @@ public:
           _writers(context.queue, context.layout->trainable_buckets()),
           _deliveries(*context.layout, context.options->unused_parameters),
           _is_chosen(context.layout->parameters().size(), false), _claims(*context.layout) {
+        if constexpr (Config::adds_in_tree) {
+            _tree_steps = tree_of(context.options->reduction, _layout->world()).micro_steps();
+        }
         for (AnyParameter const& parameter : context.parameters) {
             _reads_callers = _reads_callers || parameter.gradient != nullptr;
         }
@@ -202,6 +205,9 @@ public:
         _chosen = 0;
         _claims.begin_micro_step();
         _is_last = is_last || _has_one_micro_step; // the only one is the last
+        if constexpr (Config::adds_in_tree) {
+            _is_last = _micro_steps + 1 == _tree_steps;
+        }
         _writers.begin_micro_step();
     }
 
@@ -305,8 +311,8 @@ public:
             return;
         }
         bool const is_boundary = _schedule == ReductionSchedule::boundary;
-        bool const gathers_sums =
-            _is_replicated && !is_boundary && !(_micro_steps == 1 && _is_last);
+        bool const gathers_sums = _is_replicated && !is_boundary
+                                  && (Config::adds_in_tree || !(_micro_steps == 1 && _is_last));
         for (std::size_t bucket = 0; bucket < _layout->trainable_buckets(); ++bucket) {
             _stores.of_bucket(bucket, [&](auto& store) {
                 if (is_boundary && !_is_reduced) {
@@ -471,7 +477,11 @@ private:
         _stores.of_bucket(bucket, [&](auto& store) {
             store.prepare(bucket, PieceIndices(_layout->pieces(bucket).size()),
                           [&](std::size_t parameter) { return is_written(parameter); });
-            store.take(bucket, _micro_steps == 0, _is_last);
+            if constexpr (Config::adds_in_tree) {
+                store.take_in_tree(bucket, _micro_steps);
+            } else {
+                store.take(bucket, _micro_steps == 0, _is_last);
+            }
             if (store.reads_callers(bucket)) {
                 _writers.note(bucket, _queue, Backend::record(_queue));
             }
@@ -487,6 +497,7 @@ private:
     ReductionSchedule _schedule;
     bool _is_replicated;
     bool _has_one_micro_step;    ///< a step has one micro-step
+    std::size_t _tree_steps = 0; ///< micro-steps of a step, with `TreeReduction`
     bool _has_block;             ///< gradients are reduced in the caller's block
     bool _reads_callers;         ///< some gradients are read from caller-owned memory
     bool _is_collective_by_unit; ///< a unit's reduction starts when the unit is ready; otherwise

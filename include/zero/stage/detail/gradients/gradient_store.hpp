@@ -263,6 +263,12 @@ public:
         }
     }
 
+    /// @brief Reduces the source of a bucket in a tree of micro-batches. Collective.
+    void take_in_tree(std::size_t bucket, std::size_t micro_step) {
+        [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
+        _sums.reduce_in_tree(bucket, source(bucket), micro_step);
+    }
+
     /// @brief Reduces the accumulation buffer's bucket.
     void reduce_sum(std::size_t bucket) {
         [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);

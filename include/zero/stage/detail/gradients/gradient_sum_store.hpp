@@ -13,6 +13,8 @@
 #include "../../../layout/piece.hpp"
 #include "../../../layout/placement.hpp"
 #include "../../../layout/wire_chunk.hpp"
+#include "../../../ops/tree_sum.hpp"
+#include "../../../policy/gradient_reduction.hpp"
 #include "../../parameter.hpp"
 #include "../common/bucket_scope.hpp"
 #include "../common/drain.hpp"
@@ -93,6 +95,78 @@ private:
     std::vector<std::size_t> _cuts; ///< cuts of the current chunk
 };
 
+/// @brief Owns the sums that `TreeReduction` holds between the micro-steps of a step, beside the
+/// accumulation buffer. A member of GradientSumStore.
+///
+/// The sums are floats of this rank's extents. The oldest is in the accumulation buffer if that has
+/// floats.
+template <class Config, class Types>
+class HeldSumStore {
+public:
+    using A = typename Types::Accumulation;
+    static constexpr bool is_float = std::is_same_v<A, float>;
+
+    /// @brief Returns how many sums lie beside the accumulation buffer.
+    [[nodiscard]] static std::size_t slots(EngineContext<Config> const& context) {
+        std::size_t const most =
+            tree_of(context.options->reduction, context.layout->world()).most_held();
+        return is_float && most != 0 ? most - 1 : most;
+    }
+
+    [[gnu::cold]] HeldSumStore(TypeContext<Config> const& context, std::size_t buckets)
+        : _tree(tree_of(context.options->reduction, context.layout->world())),
+          _offsets(*context.layout, buckets, context.type, context.rank(), Placement::sharded),
+          _sums(*context.memory, slots(context) * _offsets.elements(), BufferKind::gradients) {}
+
+    /// @brief Calls `reduce(sum)` with the `ops::TreeSum` of a micro-step, of floats or of `A`.
+    /// @param begin index in the bucket of the first element, in this rank's extent
+    /// @param result where the sum of the step goes
+    template <class Reduce>
+    void with_sum(std::size_t bucket, std::size_t begin, A* result, std::size_t micro_step,
+                  Reduce const& reduce) const {
+        ops::TreeWalk walk(_tree.micro_steps(), _tree.step_group(), micro_step);
+        std::size_t const before = walk.held();
+        std::size_t const added = walk.next();
+        std::size_t const place = before - added; // of the oldest
+        float* const oldest = sum(bucket, begin, result, place);
+        ops::HeldSums const held{
+            added == 0 ? nullptr : oldest,
+            added < 2 ? nullptr : sum(bucket, begin, result, place + 1),
+            _offsets.elements(),
+            added,
+            _tree.rank_group(),
+        };
+        if constexpr (is_float) {
+            reduce(ops::TreeSum<float>{oldest, held});
+        } else if (micro_step + 1 == _tree.micro_steps()) {
+            reduce(ops::TreeSum<A>{result, held});
+        } else {
+            reduce(ops::TreeSum<float>{oldest, held});
+        }
+    }
+
+private:
+    /// The address of a held sum, counted from the oldest.
+    float* sum(std::size_t bucket, std::size_t begin, A* result, std::size_t place) const noexcept {
+        if constexpr (is_float) {
+            if (place-- == 0) {
+                return result;
+            }
+        }
+        return _sums.data() + place * _offsets.elements() + _offsets.at(bucket, begin);
+    }
+
+    ops::MicroBatchTree _tree;
+    PlacedOffsets _offsets;
+    Buffer<float> _sums;
+};
+
+/// @brief Nothing is held without `TreeReduction`.
+struct NoHeldSums {
+    template <class Context>
+    NoHeldSums(Context const& /*context*/, std::size_t /*buckets*/) noexcept {}
+};
+
 /// @brief Owns the reduced gradients of one parameter type: the accumulation buffer and the wire
 /// buffer through which gradients are sent. A member of GradientStore, which owns their sources.
 ///
@@ -131,7 +205,7 @@ public:
           _sums_in_sources(sums_in_block(context) || sums_in_leases(context, context.type)),
           _sum(*_layout, _sums_in_sources ? 0 : buckets, context.type, _rank,
                context.row.accumulation_buffer, *context.memory, BufferKind::gradients),
-          _wire(context), _cuts(_layout->world()), _drain(context.queue) {
+          _held(context, buckets), _wire(context), _cuts(_layout->world()), _drain(context.queue) {
         Backend::fill(_queue, _sum.data(), _sum.size(), A{});
     }
 
@@ -204,6 +278,29 @@ public:
         }
     }
 
+    /// @brief Sums `source` over the ranks as a subtree of micro-batches, and adds the sums that
+    /// are held, into this rank's extent. Collective.
+    template <class From>
+    void reduce_in_tree(std::size_t bucket, From* source, std::size_t micro_step) {
+        auto const cuts = _cuts.of(_layout->cuts(bucket));
+        if (cuts.back() == 0) {
+            return;
+        }
+        auto const send = [&](C const* values, std::span<std::size_t const> parts,
+                              std::size_t begin) {
+            _held.with_sum(bucket, begin, at(bucket, begin), micro_step, [&](auto const& sum) {
+                _communicator->reduce_scatter(values, sum, parts, _queue, gradient_tag(bucket));
+            });
+        };
+        if constexpr (!std::is_same_v<From, C>) {
+            _wire.for_chunks(
+                _queue, cuts, source, 1.0F,
+                [&](C* wire, auto chunk, auto const& first) { send(wire, chunk, first(_rank)); });
+        } else {
+            send(source, cuts, cuts[_rank]);
+        }
+    }
+
     /// @brief Gathers the sums of all extents, for replicated gradients. Collective.
     void gather(std::size_t bucket) {
         auto const cuts = _cuts.of(_layout->cuts(bucket));
@@ -267,6 +364,9 @@ private:
     bool _sums_in_sources; ///< see `sums_in_block` and `sums_in_leases`
     List<A*> _sources;     ///< by bucket, if sums replace gradients
     PlacedBuffer<A> _sum;
+    [[no_unique_address]] std::conditional_t<Types::adds_in_tree, HeldSumStore<Config, Types>,
+                                             NoHeldSums>
+        _held;
     GradientWire<Config, Types> _wire;
     CutList _cuts; ///< cuts of the bucket that is sent
     Drain<Backend> _drain;

@@ -128,6 +128,12 @@ template <class Config>
     settings.communicator = options_hash_of(communicator);
     settings.initialisation = initialisation;
     auto hashes = settings.hashes();
+    if constexpr (Config::adds_in_tree) {
+        hashes.push_back({"reduction.micro_batches", Hash()
+                                                         .add(options.reduction.micro_batches)
+                                                         .add(options.reduction.micro_batch_group)
+                                                         .value()});
+    }
     if constexpr (Config::Offload::is_any) {
         hashes.push_back({"offload", hash_of_options<typename Config::Offload>(options.offload)});
     }

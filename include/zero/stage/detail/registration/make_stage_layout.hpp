@@ -100,7 +100,13 @@ template <class Engine, class Partitioner, class Bucketer>
 make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> parameters,
                   StageOptions<Engine> const& options, std::span<std::size_t const> unit_order) {
     validate_options(options, stage);
-    check_unscaling(predivide_factor(options.reduction, world, Engine::communicates_float16),
+    if constexpr (Engine::adds_in_tree) {
+        validate_tree(options.reduction, world);
+    } else {
+        require_no_tree(options.reduction);
+    }
+    check_unscaling(predivide_factor(options.reduction, world,
+                                     Engine::communicates_float16 && !Engine::adds_in_tree),
                     Engine::LossScaler::initial(options.loss_scaler).scale);
     validate_memory(parameters, options.storage, stage);
     require_accessible<typename Engine::Backend>(parameters, options.storage);
@@ -127,6 +133,9 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
             offsets_in_block(parameters, block.data(), block.size(), sizeof(block[0]));
         if constexpr (Engine::OptimizerState::is_block_scaled) {
             require_tiles_of_blocks(parameters, as_span(offsets));
+            if constexpr (Engine::adds_in_tree) {
+                require_aligned_blocks(parameters, as_span(offsets));
+            }
         }
         std::vector<ParameterSpec> specs = specs_of(parameters);
         using Types = typename Engine::template TypesAt<0>;

@@ -73,6 +73,18 @@ namespace ZERO_NAMESPACE::detail {
 /// is zero or infinite as a float.
 [[gnu::cold]] void check_unscaling(float predivide, float loss_scale);
 
+/// @brief Checks the options of a reduction in a tree of micro-batches. @throws InvalidArgument
+[[gnu::cold]] void validate_tree(GradientReductionOptions const& reduction, std::size_t world);
+
+/// @brief Requires that a reduction without a tree names no micro-batches. @throws InvalidArgument
+[[gnu::cold]] void require_no_tree(GradientReductionOptions const& reduction);
+
+/// @brief Requires that every parameter begins at a multiple of 64 elements of the adopted block.
+/// Otherwise the blocks whose states share a scale depend on the number of ranks.
+/// @throws InvalidArgument naming the parameter
+[[gnu::cold]] void require_aligned_blocks(std::span<AnyParameter const> parameters,
+                                          std::span<std::size_t const> offsets);
+
 /// @param rebuilds whether `rebuild_buckets` is given
 /// @param has_block whether `adopted_block` is given
 [[gnu::cold]] void check_storage(int stage, Storage storage, bool rebuilds,

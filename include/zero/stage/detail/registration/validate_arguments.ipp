@@ -200,6 +200,80 @@ ZERO_COLD_INLINE void check_clipped_groups(bool is_clipping, std::size_t groups,
     }
 }
 
+ZERO_COLD_INLINE void validate_tree(GradientReductionOptions const& reduction, std::size_t world) {
+    std::size_t const all = reduction.micro_batches;
+    std::size_t const group = reduction.micro_batch_group;
+    if (all == 0) {
+        throw_error<InvalidArgument>(
+            {"zero: reduction.micro_batches is 0; TreeReduction needs the number of micro-batches "
+             "of a step over all ranks, the same for every number of ranks."});
+    }
+    if (group == 0 || all % group != 0) {
+        throw_error<InvalidArgument>(
+            {"zero: reduction.micro_batch_group is ", group, ", which does not divide the ", all,
+             " micro-batches of a step; leave it at 1, or name a divisor."});
+    }
+    if (!tree_of(reduction, world).is_admissible()) {
+        std::string possible;
+        for (std::size_t ranks = 1; ranks <= all; ++ranks) {
+            if (tree_of(reduction, ranks).is_admissible()) {
+                possible += text({possible.empty() ? "" : ", ", ranks});
+            }
+        }
+        throw_error<InvalidArgument>(
+            {"zero: ", world, " ranks cannot add the tree of ", all, " micro-batches in groups of ",
+             group, "; possible are ", possible,
+             " ranks. Use one of these, or change reduction.micro_batches or "
+             "reduction.micro_batch_group, which changes bits."});
+    }
+    if (reduction.schedule == ReductionSchedule::boundary) {
+        throw_error<InvalidArgument>(
+            {"zero: reduction.schedule is boundary, which adds micro-steps on each rank first, and "
+             "TreeReduction adds them in another order; leave the schedule out."});
+    }
+    if (reduction.predivide && *reduction.predivide != 1.0F) {
+        throw_error<InvalidArgument>(
+            {"zero: reduction.predivide is ", *reduction.predivide,
+             ", and TreeReduction sends gradients as they are, because its sums are floats; leave "
+             "it out."});
+    }
+    if (reduction.kind == ReductionKind::mean_over_ranks) {
+        throw_error<InvalidArgument>(
+            {"zero: reduction.kind is mean_over_ranks, which depends on the number of ranks, and "
+             "TreeReduction must not; use mean, which divides by the ",
+             all, " micro-batches."});
+    }
+    if (reduction.one_micro_step && all != world) {
+        throw_error<InvalidArgument>({"zero: reduction.one_micro_step is set, but ", all,
+                                      " micro-batches are ", all / world, " micro-steps on ", world,
+                                      " ranks; leave it out."});
+    }
+}
+
+ZERO_COLD_INLINE void require_no_tree(GradientReductionOptions const& reduction) {
+    if (reduction.micro_batches != 0 || reduction.micro_batch_group != 1) {
+        throw_error<InvalidArgument>(
+            {"zero: reduction.micro_batches and micro_batch_group are for TreeReduction, and this "
+             "stage adds in rank order; write ZeroStage<N, TreeReduction<>, ...>, or leave them "
+             "out."});
+    }
+}
+
+ZERO_COLD_INLINE void require_aligned_blocks(std::span<AnyParameter const> parameters,
+                                             std::span<std::size_t const> offsets) {
+    for (std::size_t index = 0; index < parameters.size(); ++index) {
+        ParameterSpec const& spec = parameters[index].spec;
+        if (spec.trainable && spec.elements != 0 && offsets[index] % block_elements != 0) {
+            throw_error<InvalidArgument>(
+                {"zero: parameter '", spec.name, "' begins at element ", offsets[index],
+                 " of the adopted block, which is no multiple of the ", block_elements,
+                 " elements whose states share a scale, so TreeReduction could not promise the "
+                 "same bits on other numbers of ranks; use Storage::scattered, or "
+                 "OptimizerState<bfloat16>."});
+        }
+    }
+}
+
 ZERO_COLD_INLINE void check_unscaling(float predivide, float loss_scale) {
     double const factor = static_cast<double>(predivide) / static_cast<double>(loss_scale);
     if (!(factor >= 0x1p-149 && factor <= 0x1.fffffep127)) {

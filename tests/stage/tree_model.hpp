@@ -1,0 +1,181 @@
+#pragma once
+
+#include "support/ranks.hpp"
+#include "support/stages.hpp"
+#include "support/toy_model.hpp"
+#include "support/trained.hpp"
+
+#include <zero/core/convert.hpp>
+#include <zero/zero.hpp>
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+// A model whose data are micro-batches with numbers, for any number of ranks.
+
+namespace zero::test::tree {
+
+/// What does not depend on the number of ranks.
+struct Job {
+    std::size_t micro_batches = 8;
+    std::size_t group = 1;
+    std::uint64_t steps = 3;
+    std::vector<ParameterSpec> specs = toy_specs();
+    bool has_empty_batches = false;              ///< some micro-batches have no data: weight 0
+    std::optional<std::uint64_t> overflows = {}; ///< the step in which a micro-batch overflows
+};
+
+/// Gradients of neighbouring elements differ by up to 2^20, so that the order of a sum shows.
+inline float gradient_of(Job const& job, std::uint64_t step, std::size_t number,
+                         std::size_t parameter, std::size_t element) {
+    if (job.has_empty_batches && number % 3 == 1) {
+        return 0.0F;
+    }
+    if (job.overflows == step && number == job.micro_batches / 2 && parameter == 1
+        && element == 3) {
+        return std::numeric_limits<float>::infinity();
+    }
+    auto const exponent = static_cast<int>((element + number * 7) % 20) - 16;
+    return std::ldexp(noise(step, number, parameter, element), exponent);
+}
+
+/// Whether a micro-batch uses a unit. Some use none.
+inline bool is_used(Job const& job, std::size_t number, std::size_t unit) {
+    return job.micro_batches == 1 || (number % 5 != 3 && (number % 4 != 1 || unit != 2));
+}
+
+inline std::int64_t weight_of(Job const& job, std::size_t number) {
+    return job.has_empty_batches && number % 3 == 1 ? 0 : static_cast<std::int64_t>(number % 4 + 1);
+}
+
+/// What a run shows after a step.
+struct Seen {
+    Trained trained;
+    std::uint64_t norm = 0; ///< bits
+    std::uint64_t figures = 0;
+    friend bool operator==(Seen const& a, Seen const& b) {
+        return a.trained == b.trained && a.norm == b.norm && a.figures == b.figures;
+    }
+};
+
+/// Shows the state of an engine after a step. Collective.
+template <class Engine>
+Seen seen(Engine& engine, StepReport const& report, Job const& job) {
+    Seen result;
+    result.trained.resize(job.specs);
+    result.trained.parameters = full_parameters(engine);
+    engine.for_each_owned_slice([&](auto const& slice) { result.trained.add(slice); });
+    result.norm = std::bit_cast<std::uint64_t>(report.gradient_norm);
+    result.figures =
+        engine.step_count() * 1000 + std::bit_cast<std::uint32_t>(engine.loss_scaler_state().scale);
+    return result;
+}
+
+/// Joins what the ranks saw after each step.
+inline std::vector<Seen> joined(std::vector<std::vector<Seen>> const& ranks) {
+    std::vector<Seen> all = ranks.front();
+    for (std::size_t step = 0; step < all.size(); ++step) {
+        std::vector<Trained> of_step;
+        for (auto const& rank : ranks) {
+            of_step.push_back(rank[step].trained);
+        }
+        all[step].trained = Trained::joined(of_step);
+    }
+    return all;
+}
+
+enum class Delivery : std::uint8_t { leases, handed_over, own_memory };
+
+/// Trains on a communicator and returns what this rank saw.
+template <class Stage, class Communicator>
+std::vector<Seen> train_on(Communicator& communicator, typename Stage::Options options,
+                           Job const& job, Delivery delivery) {
+    using P = typename Stage::ParameterType;
+    using G = typename Stage::GradientType;
+    auto parameters = registration<P, G>(job.specs);
+    std::vector<std::vector<G>> own;
+    for (auto& parameter : parameters) {
+        own.emplace_back(parameter.elements);
+        if (delivery == Delivery::own_memory && parameter.trainable) {
+            parameter.gradient = own.back().data();
+        }
+    }
+    options.reduction.micro_batches = job.micro_batches;
+    options.reduction.micro_batch_group = job.group;
+    Stage engine(communicator, parameters, options);
+    std::vector<Seen> result;
+    for (std::uint64_t step = 0; step < job.steps; ++step) {
+        std::int64_t weight = 0;
+        engine.begin_step();
+        float const scale = engine.loss_scale();
+        for (auto const micro_step : engine.micro_steps()) {
+            std::size_t const number = engine.micro_batch(micro_step);
+            weight += weight_of(job, number);
+            for (std::size_t unit = 0; unit < engine.layout().units(); ++unit) {
+                (void)engine.acquire(unit);
+            }
+            for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
+                auto const weights = engine.acquire(unit);
+                if (!is_used(job, number, unit) && delivery != Delivery::own_memory) {
+                    if (Stage::stage == 3 || number % 5 != 3) { // else the rank reports nothing
+                        engine.gradients_ready(unit);
+                    }
+                    continue;
+                }
+                auto const value = [&](std::size_t parameter, std::size_t i) {
+                    float const here = gradient_of(job, step, number, parameter, i);
+                    return from_float<G>(is_used(job, number, unit) ? here * scale : 0.0F);
+                };
+                if (delivery == Delivery::own_memory) {
+                    engine.begin_gradients(unit);
+                }
+                std::optional<Gradients<typename Stage::EngineType>> leased;
+                if (delivery == Delivery::leases) {
+                    leased.emplace(engine.gradients(unit));
+                }
+                for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {
+                    std::size_t const elements = job.specs[parameter].elements;
+                    if (!job.specs[parameter].trainable) {
+                        continue;
+                    }
+                    std::vector<G> values(elements);
+                    for (std::size_t i = 0; i < elements; ++i) {
+                        values[i] = value(parameter, i);
+                    }
+                    if (delivery == Delivery::handed_over) {
+                        zero::HostBackend::synchronise(
+                            engine.hand_over(unit, parameter, std::span<G const>(values)));
+                        continue;
+                    }
+                    auto const to = leased ? (*leased)[parameter] : std::span<G>(own[parameter]);
+                    for (std::size_t i = 0; i < elements; ++i) {
+                        to[i] = from_float<G>(to_float(to[i]) + to_float(values[i]));
+                    }
+                }
+                engine.gradients_ready(unit);
+            }
+        }
+        bool const is_weighted = options.reduction.kind == ReductionKind::weighted_mean;
+        auto const report = (is_weighted ? engine.step(0.01, weight) : engine.step(0.01)).report();
+        result.push_back(seen(engine, report, job));
+    }
+    return result;
+}
+
+/// The same on threads.
+template <class Stage>
+std::vector<Seen> train(int world, typename Stage::Options const& options, Job const& job,
+                        Delivery delivery = Delivery::leases) {
+    using Communicator = typename Stage::Communicator;
+    return joined(on_ranks<std::vector<Seen>, Communicator>(world, [&](Communicator& communicator) {
+        return train_on<Stage>(communicator, options, job, delivery);
+    }));
+}
+
+} // namespace zero::test::tree

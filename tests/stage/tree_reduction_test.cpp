@@ -1,0 +1,424 @@
+// TreeReduction: the same bits on every admissible number of ranks.
+
+#include "support/catch.hpp"
+#include "support/outcome.hpp"
+
+#include "tree_model.hpp"
+
+#include <zero/stage/describe.hpp>
+#include <zero/zero.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace zero::test::tree_reduction_test {
+
+namespace {
+
+using namespace zero::test::tree; // NOLINT(google-build-using-namespace): one test's model
+
+/// Orders of addition: the tree, and six that differ from it.
+enum class Order : std::uint8_t { tree, swapped, ranks, halves, oldest_first, rounded };
+
+/// Adds floats as the tree is defined: halves at the largest power of two below the number.
+float node(std::vector<float> const& leaves, std::size_t begin, std::size_t end, Order order) {
+    if (end - begin == 1) {
+        return leaves[begin];
+    }
+    std::size_t left = order == Order::halves ? (end - begin) / 2 : 1;
+    while (order != Order::halves && 2 * left < end - begin) {
+        left *= 2;
+    }
+    float const sum =
+        node(leaves, begin, begin + left, order) + node(leaves, begin + left, end, order);
+    return order == Order::rounded && end - begin == 2 ? to_float(from_float<bfloat16>(sum)) : sum;
+}
+
+/// Adds the complete nodes of a number of leaves from the left to the right.
+float oldest_first(std::vector<float> const& leaves) {
+    float sum = 0.0F;
+    for (std::size_t begin = 0, size = std::bit_floor(leaves.size()); begin < leaves.size();
+         size /= 2) {
+        if (leaves.size() - begin >= size) {
+            sum += node(leaves, begin, begin + size, Order::tree);
+            begin += size;
+        }
+    }
+    return sum;
+}
+
+float root(std::vector<float> leaves, std::size_t group, Order order) {
+    if (order == Order::swapped) {
+        std::swap(leaves[1], leaves[2]);
+    }
+    if (order == Order::ranks) {
+        float sum = 0.0F;
+        for (float const leaf : leaves) {
+            sum += leaf;
+        }
+        return sum;
+    }
+    std::vector<float> groups;
+    for (std::size_t begin = 0; begin < leaves.size(); begin += group) {
+        groups.push_back(node(leaves, begin, begin + group, order));
+    }
+    return order == Order::oldest_first ? oldest_first(groups)
+                                        : node(groups, 0, groups.size(), order);
+}
+
+/// Trains one rank with the sums of a tree that is added straight-line, and without a loss scale.
+/// @tparam G the gradients of the micro-batches
+template <class Stage, class G>
+std::vector<Seen> reference(typename Stage::Options const& options, Job const& job,
+                            Order order = Order::tree) {
+    using P = typename Stage::ParameterType;
+    return joined(on_ranks<std::vector<Seen>>(1, [&](LoopbackCommunicator& communicator) {
+        auto const parameters = registration<P, float>(job.specs);
+        Stage engine(communicator, parameters, options);
+        std::vector<Seen> result;
+        for (std::uint64_t step = 0; step < job.steps; ++step) {
+            engine.begin_step();
+            engine.begin_micro_step(MicroStep::last);
+            for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
+                auto const gradients = engine.gradients(unit);
+                for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {
+                    auto const to = gradients[parameter];
+                    auto const& spec = job.specs[parameter];
+                    for (std::size_t i = 0; i < to.size() && unit == spec.units.front(); ++i) {
+                        std::vector<float> leaves;
+                        for (std::size_t number = 0; number < job.micro_batches; ++number) {
+                            G sum{};
+                            for (std::size_t user = engine.layout().units(); user-- > 0;) {
+                                bool const is_user =
+                                    std::find(spec.units.begin(), spec.units.end(), user)
+                                    != spec.units.end();
+                                if (is_user && is_used(job, number, user)) {
+                                    float const own = gradient_of(job, step, number, parameter, i);
+                                    sum =
+                                        from_float<G>(to_float(sum) + to_float(from_float<G>(own)));
+                                }
+                            }
+                            leaves.push_back(to_float(sum));
+                        }
+                        to[i] = root(leaves, job.group, order);
+                    }
+                }
+                engine.gradients_ready(unit);
+            }
+            engine.end_micro_step();
+            result.push_back(seen(engine, engine.step(0.01).report(), job));
+        }
+        return result;
+    }));
+}
+
+std::vector<std::size_t> admissible(Job const& job) {
+    std::vector<std::size_t> worlds;
+    for (std::size_t world = 1; world <= job.micro_batches; ++world) {
+        if (ops::MicroBatchTree{job.micro_batches, job.group, world}.is_admissible()) {
+            worlds.push_back(world);
+        }
+    }
+    return worlds;
+}
+
+/// The options that are compared with those of one rank.
+struct Choice {
+    ReductionKind kind = ReductionKind::mean;
+    std::optional<float> clipping = {};
+};
+
+/// Compares one stage, drawn for each number of ranks, with the run of one rank.
+template <template <int> class Stage>
+void compare_worlds(Job job, Choice const& choice, std::mt19937_64& random, char const* name) {
+    job.has_empty_batches = choice.kind == ReductionKind::weighted_mean;
+    auto const options_of = [&]<int N>() {
+        typename Stage<N>::Options options;
+        options.reduction.kind = choice.kind;
+        options.gradient_clipping = choice.clipping;
+        return options;
+    };
+    auto const expected = train<Stage<2>>(1, options_of.template operator()<2>(), job);
+    for (std::size_t const world : admissible(job)) {
+        auto const stage = static_cast<int>(random() % 4);
+        auto const delivery = static_cast<Delivery>(random() % 3);
+        INFO(name << ", V = " << job.micro_batches << ", b = " << job.group << ", W = " << world
+                  << ", stage " << stage << ", delivery " << static_cast<int>(delivery));
+        with_stage(stage, [&]<int N>() {
+            auto options = options_of.template operator()<N>();
+            options.poison = random() % 2 == 0;
+            options.reduction.wire_bytes = 300 + random() % 3000;
+            if constexpr (requires { options.bucketer.bytes; }) {
+                options.bucketer.bytes = 400 + random() % 4000;
+            }
+            auto const found = train<Stage<N>>(static_cast<int>(world), options, job, delivery);
+            for (std::size_t step = 0; step < found.size(); ++step) {
+                INFO("step " << step);
+                CHECK((found[step] == expected[step]));
+            }
+        });
+    }
+}
+
+template <int N>
+using Float = ZeroStage<N, TreeReduction<>>;
+template <int N>
+using Half = ZeroStage<N, Parameters<bfloat16>, TreeReduction<>>;
+template <int N>
+using HalfSums = ZeroStage<N, Parameters<bfloat16>, TreeReduction<bfloat16, float, bfloat16>>;
+template <int N>
+using Scaled = ZeroStage<N, Parameters<float16>, TreeReduction<>, DynamicLossScaler>;
+template <int N>
+using Whole = ZeroStage<N, TreeReduction<>, Lamb, BalancedPartitioner>;
+template <int N>
+using Blocks = ZeroStage<N, Parameters<bfloat16>, TreeReduction<>, SplitMasterWeights,
+                         BlockScaledState<float16>, RoundRobinPartitioner>;
+
+constexpr std::size_t counts[] = {1, 2, 4, 6, 7, 8, 11, 12, 14, 16, 24};
+
+} // namespace
+
+TEST_CASE("Every admissible number of ranks trains to the same bits, in every stage") {
+    std::mt19937_64 random(36);
+    std::size_t compared = 0;
+    for (std::size_t const count : counts) {
+        for (std::size_t const group : {1, 3}) {
+            if (count % group != 0) {
+                continue;
+            }
+            Job job{.micro_batches = count, .group = group};
+            compare_worlds<Float>(job, {}, random, "float");
+            compare_worlds<Half>(job, {ReductionKind::weighted_mean, 0.5F}, random,
+                                 "bfloat16, weighted");
+            compare_worlds<HalfSums>(job, {}, random, "bfloat16 sums");
+            job.overflows = 1;
+            compare_worlds<Scaled>(job, {}, random, "float16, scaled");
+            job.overflows.reset();
+            compare_worlds<Whole>(job, {}, random, "whole tensors");
+            compare_worlds<Blocks>(job, {}, random, "scaled states");
+            ++compared;
+        }
+    }
+    CHECK(compared == 14);
+}
+
+TEST_CASE("The sum of a step is the tree as it is defined, rounded once") {
+    for (std::size_t const count : counts) {
+        for (std::size_t const group : {1, 3}) {
+            if (count % group != 0) {
+                continue;
+            }
+            INFO("V = " << count << ", b = " << group);
+            Job const job{.micro_batches = count, .group = group, .steps = 2};
+            Half<2>::Options options;
+            options.reduction.kind = ReductionKind::sum;
+            using Straight = ZeroStage<2, Parameters<bfloat16>, GradientReduction<float>>;
+            HalfSums<2>::Options sums;
+            sums.reduction.kind = ReductionKind::sum;
+            Straight::Options straight;
+            straight.reduction.kind = ReductionKind::sum;
+            CHECK(
+                (train<Half<2>>(1, options, job) == reference<Straight, bfloat16>(straight, job)));
+            using Rounded =
+                ZeroStage<2, Parameters<bfloat16>, GradientReduction<float, float, bfloat16>>;
+            Rounded::Options rounded;
+            rounded.reduction.kind = ReductionKind::sum;
+            CHECK((train<HalfSums<2>>(1, sums, job) == reference<Rounded, bfloat16>(rounded, job)));
+        }
+    }
+}
+
+TEST_CASE("Each other order of addition has other bits") {
+    using Straight = ZeroStage<2, GradientReduction<>>;
+    Straight::Options straight;
+    straight.reduction.kind = ReductionKind::sum;
+    for (std::size_t const count : {7, 11, 14}) {
+        INFO("V = " << count);
+        Job const job{.micro_batches = count, .steps = 1};
+        Float<2>::Options options;
+        options.reduction.kind = ReductionKind::sum;
+        auto const found = train<Float<2>>(1, options, job);
+        CHECK((reference<Straight, float>(straight, job) == found));
+        for (Order const order :
+             {Order::swapped, Order::ranks, Order::halves, Order::oldest_first, Order::rounded}) {
+            INFO("order " << static_cast<int>(order));
+            CHECK_FALSE((reference<Straight, float>(straight, job, order) == found));
+        }
+    }
+    // and so has rank order on other numbers of ranks
+    auto const in_rank_order = [](int world) {
+        return trained<ZeroStage<2>>(world, {}, {.steps = 1});
+    };
+    CHECK_FALSE((in_rank_order(1) == in_rank_order(2)));
+}
+
+TEST_CASE("A step with a tree has exactly its micro-steps") {
+    auto const outcome = [](auto const& body) {
+        return run_and_observe(2,
+                               [&](LoopbackCommunicator& communicator) {
+                                   auto const parameters = registration<float>(toy_specs());
+                                   Float<2>::Options options;
+                                   options.reduction.micro_batches = 8;
+                                   Float<2> engine(communicator, parameters, options);
+                                   engine.begin_step();
+                                   body(engine);
+                               })
+            .ranks[1];
+    };
+    auto const other = outcome([](auto& engine) { (void)engine.micro_steps(3); });
+    CHECK(other.type == "OutOfOrder");
+    CHECK(other.message
+          == "zero: micro_steps() with 3 micro-steps, but reduction.micro_batches = 8 on 2 ranks "
+             "are 4 in every step; make exactly these (rank 1).");
+    auto const early = outcome([](auto& engine) { engine.begin_micro_step(MicroStep::last); });
+    CHECK(early.message.find("begin_micro_step() with 1 micro-steps") != std::string::npos);
+    auto const short_step = outcome([](auto& engine) {
+        engine.begin_micro_step();
+        engine.end_micro_step();
+        (void)engine.step(0.1);
+    });
+    CHECK(short_step.message.find("step() with 1 micro-steps") != std::string::npos);
+    auto const norms = outcome([](auto& engine) {
+        engine.begin_micro_step();
+        engine.end_micro_step();
+        (void)engine.gradient_norms();
+    });
+    CHECK(norms.message.find("gradient_norms() with 1 micro-steps") != std::string::npos);
+    auto const long_step = outcome([](auto& engine) {
+        for (int step = 0; step < 5; ++step) {
+            engine.begin_micro_step();
+            engine.end_micro_step();
+        }
+    });
+    CHECK(long_step.message.find("begin_micro_step() with 5 micro-steps") != std::string::npos);
+}
+
+TEST_CASE("Options that a tree cannot have are refused with the numbers") {
+    auto const message = [](int world, GradientReductionOptions const& reduction) {
+        return run_and_observe(world,
+                               [&](LoopbackCommunicator& communicator) {
+                                   Float<2>::Options options;
+                                   options.reduction = reduction;
+                                   Float<2> const engine(communicator,
+                                                         registration<float>(toy_specs()), options);
+                               })
+            .ranks[0]
+            .message;
+    };
+    CHECK(message(2, {}).find("reduction.micro_batches is 0") != std::string::npos);
+    CHECK(message(3, {.micro_batches = 12})
+          == "zero: 3 ranks cannot add the tree of 12 micro-batches in groups of 1; possible are "
+             "1, 2, 4 ranks. Use one of these, or change reduction.micro_batches or "
+             "reduction.micro_batch_group, which changes bits.");
+    CHECK(message(3, {.micro_batches = 12, .micro_batch_group = 3}).empty());
+    CHECK(message(2, {.micro_batches = 8, .micro_batch_group = 3})
+              .find("does not divide the 8 micro-batches")
+          != std::string::npos);
+    CHECK(message(1, {.micro_batches = 8, .micro_batch_group = 0}).find("is 0, which")
+          != std::string::npos);
+    CHECK(message(2, {.schedule = ReductionSchedule::boundary, .micro_batches = 8})
+              .find("reduction.schedule is boundary")
+          != std::string::npos);
+    CHECK(message(2, {.predivide = 2.0F, .micro_batches = 8}).find("predivide is 2")
+          != std::string::npos);
+    CHECK(message(2, {.predivide = 1.0F, .micro_batches = 8}).empty());
+    CHECK(message(2, {.kind = ReductionKind::mean_over_ranks, .micro_batches = 8})
+              .find("mean_over_ranks")
+          != std::string::npos);
+    CHECK(message(2, {.micro_batches = 8, .one_micro_step = true})
+              .find("8 micro-batches are 4 micro-steps on 2 ranks")
+          != std::string::npos);
+    auto const in_rank_order = run_and_observe(1, [](LoopbackCommunicator& communicator) {
+        ZeroStage<2> const engine(communicator, registration<float>(toy_specs()),
+                                  {.reduction = {.micro_batches = 8}});
+    });
+    CHECK(in_rank_order.ranks[0].message.find("are for TreeReduction") != std::string::npos);
+    auto const differing = run_and_observe(2, [](LoopbackCommunicator& communicator) {
+        std::size_t const count = communicator.rank() == 0 ? 8 : 16;
+        Float<2> const engine(communicator, registration<float>(toy_specs()),
+                              {.reduction = {.micro_batches = count}});
+    });
+    for (auto const& rank : differing.ranks) {
+        CHECK(rank.type == "LayoutMismatch");
+        CHECK(rank.message.find("reduction.micro_batches") != std::string::npos);
+    }
+}
+
+TEST_CASE("Scaled blocks of states that would depend on the ranks are refused") {
+    auto const outcome = run_and_observe(1, [](LoopbackCommunicator& communicator) {
+        using Stage = ZeroStage<2, TreeReduction<>, BlockScaledState<float16>>;
+        std::vector<float> block(200);
+        std::vector<Stage::Registration> parameters(2);
+        for (std::size_t index = 0; index < 2; ++index) {
+            parameters[index].name = index == 0 ? "a" : "b";
+            parameters[index].elements = 100;
+            parameters[index].units = {index};
+            parameters[index].data = block.data() + 100 * index;
+        }
+        Stage const engine(communicator, parameters,
+                           {.storage = Storage::adopted,
+                            .adopted_block = block,
+                            .reduction = {.micro_batches = 4}});
+    });
+    CHECK(outcome.ranks[0].message.find("parameter 'b' begins at element 100")
+          != std::string::npos);
+}
+
+TEST_CASE("A tree allocates what is planned, and its plan counts the sums that are held") {
+    in_every_stage([]<int N>() {
+        for (int const world : {1, 2, 4}) {
+            auto const plans = [&]<class Stage>(std::size_t micro_batches) {
+                return on_ranks<MemoryPlan>(world, [&](LoopbackCommunicator& communicator) {
+                    HostMemoryResource memory;
+                    typename Stage::Options options;
+                    options.memory = &memory;
+                    options.reduction.micro_batches = micro_batches;
+                    options.reduction.schedule = ReductionSchedule::every_micro_step;
+                    Stage const engine(communicator,
+                                       registration<typename Stage::ParameterType>(toy_specs()),
+                                       options);
+                    auto const plan = engine.memory_plan();
+                    for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
+                        auto const row = plan.rows[kind];
+                        if (!row.is_callers
+                            && memory.allocated_bytes(static_cast<BufferKind>(kind))
+                                   != row.bytes()) {
+                            throw std::logic_error("the plan differs from the allocations");
+                        }
+                    }
+                    return plan;
+                });
+            };
+            auto const gradients = [&](auto const& of_ranks) {
+                std::size_t bytes = 0;
+                for (MemoryPlan const& plan : of_ranks) {
+                    bytes += plan[BufferKind::gradients].content_bytes;
+                }
+                return bytes;
+            };
+            std::size_t const elements = 1001; // trainable ones of the toy model
+            auto const flat =
+                gradients(plans.template operator()<ZeroStage<N, Parameters<bfloat16>>>(0));
+            auto const of = [&](std::size_t micro_batches) {
+                return gradients(plans.template operator()<Half<N>>(micro_batches)) - flat;
+            };
+            auto const steps = static_cast<std::size_t>(world);
+            CHECK(of(steps) == 0);
+            CHECK(of(2 * steps) == 0); // the sum of the first is in the accumulation buffer
+            CHECK(of(4 * steps) == elements * 4);
+            CHECK(of(8 * steps) == 2 * elements * 4);
+            auto const rounded = gradients(plans.template operator()<HalfSums<N>>(8 * steps));
+            CHECK(rounded - flat / 2 == 3 * elements * 4);
+        }
+    });
+}
+
+} // namespace zero::test::tree_reduction_test
