@@ -18,6 +18,7 @@
 #include <zero/stage/offload.hpp>
 #endif
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -122,7 +123,11 @@ Summary train_stage(Settings const& settings, Text const& text, HostCommunicator
     return summary;
 }
 
-Summary train(Settings const& settings, Text const& text, HostCommunicator* process) {
+Summary train(Settings settings, Text const& text, HostCommunicator* process) {
+    if (settings.micro_batches != 0) {
+        std::size_t const ranks = static_cast<std::size_t>(settings.world);
+        settings.accumulate = std::max<std::size_t>(1, settings.micro_batches / ranks);
+    }
     auto const train_with = [&]<class... Policies>() {
         return [&]<int N, class P, class Partitioner>() {
             return train_stage<
@@ -131,6 +136,10 @@ Summary train(Settings const& settings, Text const& text, HostCommunicator* proc
                                                                              process);
         };
     };
+    if (settings.micro_batches != 0 && settings.offload == "none") {
+        return with_chosen_types<float, zero::bfloat16>(
+            settings, train_with.template operator()<zero::TreeReduction<>>());
+    }
     if (settings.offload == "none") {
         return with_chosen_types<float, zero::bfloat16, zero::float16>(
             settings, train_with.template operator()<>());

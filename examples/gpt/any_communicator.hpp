@@ -80,6 +80,14 @@ public:
                         zero::CollectiveTag tag, bool is_added) {
         visit([&](auto& inner) { inner.reduce_scatter(send, sum, cuts, queue, tag, is_added); });
     }
+    template <class T, class A>
+        requires(zero::detail::ReduceScattersInTree<First, T, A>
+                 && (zero::detail::ReduceScattersInTree<Others, T, A> && ...))
+    void reduce_scatter(T const* send, zero::ops::TreeSum<A> const& sum,
+                        std::span<std::size_t const> cuts, Queue queue,
+                        zero::CollectiveTag tag = {}) {
+        visit([&](auto& inner) { inner.reduce_scatter(send, sum, cuts, queue, tag); });
+    }
     template <class T>
     void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                     zero::CollectiveTag tag = {}) {

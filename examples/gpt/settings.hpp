@@ -26,6 +26,8 @@ struct Settings {
     bool offload_page_cache = false; ///< whether their file system may lack direct access
     std::size_t memory_limit = 0;    ///< most bytes that the engine of a rank holds; 0: no limit
     std::size_t accumulate = 1;      ///< micro-steps per step
+    std::size_t micro_batches = 0;   ///< of all ranks in a step, added in a tree: the same bits for
+                                     ///< each number of ranks; 0: in rank order
     std::size_t steps = 1000;
     std::size_t layers = 2;
     std::size_t width = 64;

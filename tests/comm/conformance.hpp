@@ -16,6 +16,7 @@
 
 #include "host/queue_kinds.hpp"
 #include "report.hpp"
+#include "support/tree_root.hpp"
 #include "values.hpp"
 
 #include <zero/comm/communicator.hpp>
@@ -153,6 +154,53 @@ void check_accumulated_sums(Caller<C>& c, std::vector<std::size_t> const& cuts) 
         c.copy(found.data(), static_cast<float const*>(sum.data()), own);
         c.queue->synchronise();
         c.expect_equal(found, expected, "accumulated reduce-scatter " + to_text(cuts));
+    }
+}
+
+/// @brief Checks the optional reduce-scatter as a subtree of micro-batches into `A`, if the
+/// communicator has it: alone, and with two sums that are held.
+template <class T, class A, class C>
+void check_tree_sums(Caller<C>& c, std::vector<std::size_t> const& cuts) {
+    if constexpr (detail::ReduceScattersInTree<C, T, A>) {
+        std::size_t const begin = cuts[c.index()];
+        std::size_t const own = cuts[c.index() + 1] - begin;
+        auto const world = static_cast<std::size_t>(c.world());
+        std::size_t const group = world % 3 == 0 ? 3 : world;
+        for (std::size_t const held : {0U, 2U}) {
+            std::size_t const salt = ++c.serial;
+            std::vector<T> const source = values_of<T>(c.rank(), cuts.back(), salt);
+            std::vector<float> const sums = values_of<float>(c.rank(), 2 * own, salt + 1000);
+            std::vector<T> send(cuts.back());
+            std::vector<A> out(own);
+            std::vector<A> found(own);
+            std::vector<A> expected(own);
+            std::vector<std::vector<T>> of_ranks;
+            for (int rank = 0; rank < c.world(); ++rank) {
+                of_ranks.push_back(values_of<T>(rank, cuts.back(), salt));
+            }
+            for (std::size_t i = 0; i < own; ++i) {
+                std::vector<float> leaves;
+                for (auto const& values : of_ranks) {
+                    leaves.push_back(to_float(values[begin + i]));
+                }
+                float sum = tree_root(leaves, group);
+                for (std::size_t number = held; number-- > 0;) {
+                    sum = sums[number * own + i] + sum;
+                }
+                expected[i] = from_float<A>(sum);
+            }
+            c.copy(send.data(), source.data(), cuts.back());
+            c.poison(out);
+            ops::TreeSum<A> const sum{out.data(),
+                                      {held == 0 ? nullptr : sums.data(),
+                                       held == 0 ? nullptr : sums.data() + own, own, held, group}};
+            c.communicator->reduce_scatter(static_cast<T const*>(send.data()), sum, cuts, c.queue,
+                                           CollectiveTag{"sums in a tree", salt});
+            c.poison(send);
+            c.copy(found.data(), static_cast<A const*>(out.data()), own);
+            c.queue->synchronise();
+            c.expect_equal(found, expected, "reduce-scatter in a tree " + to_text(cuts));
+        }
     }
 }
 
@@ -345,6 +393,8 @@ void check_sums_of() {
             check_sums<T>(caller, cuts, false);
             check_sums<T>(caller, cuts, true);
             check_accumulated_sums<T>(caller, cuts);
+            check_tree_sums<T, float>(caller, cuts);
+            check_tree_sums<T, bfloat16>(caller, cuts);
         }
     });
 }

@@ -1,4 +1,5 @@
 #include "host/kernel_inputs.hpp"
+#include "support/tree_root.hpp"
 
 #include <zero/host/kernels.hpp>
 #include <zero/host/update.hpp>
@@ -12,6 +13,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 namespace zero::test::equal_bits_kernel_test {
@@ -188,6 +190,70 @@ TEST_CASE("A sum over ranks with its accumulation has the bits of the two for al
     CHECK(sum_and_accumulate<float16, float>(world) == 0);
     CHECK(sum_and_accumulate<float16, bfloat16>(world) == 0);
     CHECK(sum_and_accumulate<float16, float16>(world) == 0);
+}
+
+/// Returns the number of ranges for which a sum as a subtree of micro-batches, with sums that are
+/// held, differs from the one that is added straight-line.
+template <class A, class T>
+int sum_as_subtree(int world, std::size_t group, std::size_t held) {
+    return for_all_ranges([&](std::size_t n, std::size_t offset) {
+        std::vector<std::vector<T>> values;
+        std::vector<T const*> pointers;
+        for (int rank = 0; rank < world; ++rank) {
+            values.push_back(kernel_inputs<T>(n, 20U + static_cast<std::uint32_t>(rank)));
+        }
+        for (auto const& value : values) {
+            pointers.push_back(value.data());
+        }
+        std::size_t const stride = n + 3;
+        auto const oldest = kernel_inputs<float>(n, 3);
+        auto const newer = kernel_inputs<float>(2 * stride, 4);
+        std::vector<A> expected(n);
+        for (std::size_t i = 0; i < n; ++i) {
+            std::vector<float> leaves;
+            for (auto const& value : values) {
+                leaves.push_back(to_float(value[i]));
+            }
+            float sum = tree_root(leaves, group);
+            for (std::size_t number = held; number-- > 0;) {
+                sum = (number == 0 ? oldest[i] : newer[(number - 1) * stride + i]) + sum;
+            }
+            expected[i] = stored<A>(sum);
+        }
+        int wrong = 0;
+        for (bool const is_in_place : {false, true}) { // over the oldest
+            if constexpr (!std::is_same_v<A, float>) {
+                if (is_in_place) {
+                    continue;
+                }
+            }
+            std::vector<A> before(n);
+            for (std::size_t i = 0; i < n; ++i) {
+                before[i] = from_float<A>(oldest[i]);
+            }
+            Guarded<A> out(before, offset);
+            ops::HeldSums sums{oldest.data(), newer.data(), stride, held, group};
+            if constexpr (std::is_same_v<A, float>) {
+                sums.oldest = is_in_place ? out.data() : sums.oldest;
+            }
+            host::sum_tree(ops::TreeSum<A>{out.data(), sums}, pointers.data(), world, n);
+            wrong += out.holds(expected) ? 0 : 1;
+        }
+        return wrong;
+    });
+}
+
+TEST_CASE("A sum as a subtree of micro-batches is added as it is defined, and rounded once",
+          "[host][kernel]") {
+    std::size_t const held = GENERATE(0, 1, 3);
+    auto const [world, group] = GENERATE(table<int, std::size_t>(
+        {{1, 1}, {2, 1}, {2, 2}, {3, 3}, {4, 1}, {6, 3}, {8, 1}, {8, 8}, {12, 3}, {16, 1}}));
+    CAPTURE(world, group, held);
+    CHECK(sum_as_subtree<float, float>(world, group, held) == 0);
+    CHECK(sum_as_subtree<float, bfloat16>(world, group, held) == 0);
+    CHECK(sum_as_subtree<float, float16>(world, group, held) == 0);
+    CHECK(sum_as_subtree<bfloat16, bfloat16>(world, group, held) == 0);
+    CHECK(sum_as_subtree<float16, float>(world, group, held) == 0);
 }
 
 TEST_CASE("A sum over ranks is rounded to their type before it is accumulated", "[host][kernel]") {

@@ -2,6 +2,7 @@
 
 #include "support/catch.hpp"
 #include "support/outcome.hpp"
+#include "support/tree_root.hpp"
 
 #include "tree_model.hpp"
 
@@ -28,17 +29,16 @@ using namespace zero::test::tree; // NOLINT(google-build-using-namespace): one t
 /// Orders of addition: the tree, and six that differ from it.
 enum class Order : std::uint8_t { tree, swapped, ranks, halves, oldest_first, rounded };
 
-/// Adds floats as the tree is defined: halves at the largest power of two below the number.
-float node(std::vector<float> const& leaves, std::size_t begin, std::size_t end, Order order) {
+/// Adds halves, or rounds sums of pairs.
+float other_node(std::vector<float> const& leaves, std::size_t begin, std::size_t end,
+                 Order order) {
     if (end - begin == 1) {
         return leaves[begin];
     }
-    std::size_t left = order == Order::halves ? (end - begin) / 2 : 1;
-    while (order != Order::halves && 2 * left < end - begin) {
-        left *= 2;
-    }
+    std::size_t const middle =
+        begin + (order == Order::halves ? (end - begin) / 2 : std::bit_ceil((end - begin + 1) / 2));
     float const sum =
-        node(leaves, begin, begin + left, order) + node(leaves, begin + left, end, order);
+        other_node(leaves, begin, middle, order) + other_node(leaves, middle, end, order);
     return order == Order::rounded && end - begin == 2 ? to_float(from_float<bfloat16>(sum)) : sum;
 }
 
@@ -48,7 +48,7 @@ float oldest_first(std::vector<float> const& leaves) {
     for (std::size_t begin = 0, size = std::bit_floor(leaves.size()); begin < leaves.size();
          size /= 2) {
         if (leaves.size() - begin >= size) {
-            sum += node(leaves, begin, begin + size, Order::tree);
+            sum += tree_node(leaves, begin, begin + size);
             begin += size;
         }
     }
@@ -66,12 +66,12 @@ float root(std::vector<float> leaves, std::size_t group, Order order) {
         }
         return sum;
     }
-    std::vector<float> groups;
-    for (std::size_t begin = 0; begin < leaves.size(); begin += group) {
-        groups.push_back(node(leaves, begin, begin + group, order));
+    switch (order) {
+    case Order::oldest_first: return oldest_first(leaves);
+    case Order::halves:
+    case Order::rounded: return other_node(leaves, 0, leaves.size(), order);
+    default: return tree_root(leaves, group);
     }
-    return order == Order::oldest_first ? oldest_first(groups)
-                                        : node(groups, 0, groups.size(), order);
 }
 
 /// Trains one rank with the sums of a tree that is added straight-line, and without a loss scale.

@@ -4,6 +4,7 @@
 #include "../core/storage_types.hpp"
 #include "../ops/exact_sum.hpp"
 #include "../ops/norm.hpp"
+#include "../ops/tree_sum.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -76,6 +76,7 @@ struct StepCommunicationOptions {
     std::size_t control_bytes = sizeof(std::int64_t); ///< payload of all of them; stage 3 adds
                                                       ///< 24 that compare the order of units
     GatherOptions gather{};                           ///< as for `step_traffic_of_rank`
+    bool in_tree = false;                             ///< the same
 };
 
 /// @brief Counts the collectives of one optimizer step and the bytes that a rank reads in them:
@@ -243,16 +244,17 @@ struct Traffic {
 /// @param gather the options of the stage. Persistent buckets are gathered once a step, and buckets
 /// that are kept until their next acquisition are not gathered for it. The formula holds from the
 /// second step on, as long as `max_live_elements` leaves room for what is kept.
+/// @param in_tree whether gradients are reduced by `TreeReduction`: stage 0 then never all-reduces
 /// @throws InvalidArgument if there is no such rank
 Traffic step_traffic_of_rank(FlatLayout const& layout, std::size_t rank, int stage,
                              ReductionSchedule schedule, std::size_t micro_steps,
                              std::span<std::size_t const> acquired_units,
-                             GatherOptions const& gather = {});
+                             GatherOptions const& gather = {}, bool in_tree = false);
 
 /// @brief Returns the sum of `step_traffic_of_rank` over all ranks.
 Traffic step_traffic(FlatLayout const& layout, int stage, ReductionSchedule schedule,
                      std::size_t micro_steps, std::span<std::size_t const> acquired_units,
-                     GatherOptions const& gather = {});
+                     GatherOptions const& gather = {}, bool in_tree = false);
 
 } // namespace ZERO_NAMESPACE
 

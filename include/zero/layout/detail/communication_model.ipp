@@ -202,13 +202,13 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
         buckets += is_sent;
     }
     Traffic const traffic = step_traffic_of_rank(layout, rank, stage, schedule, micro_steps,
-                                                 acquired_units, options.gather);
+                                                 acquired_units, options.gather, options.in_tree);
     ElementSizes const& sizes = options.sizes;
     std::uint64_t const reductions = schedule == ReductionSchedule::boundary ? 1 : micro_steps;
     step.reductions = {reductions * sent,
                        sizes.communication * (traffic.reduce_scatter + traffic.all_reduce)};
     if (stage == 0) {
-        bool const is_all_reduce = reductions == 1;
+        bool const is_all_reduce = reductions == 1 && !options.in_tree;
         step.reductions.calls += is_all_reduce ? sent : buckets;
         step.reductions.bytes += sizes.accumulation * traffic.all_gather;
     } else if (stage == 3) {
@@ -228,7 +228,7 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
 ZERO_COLD_INLINE Traffic step_traffic_of_rank(FlatLayout const& layout, std::size_t rank, int stage,
                                               ReductionSchedule schedule, std::size_t micro_steps,
                                               std::span<std::size_t const> acquired_units,
-                                              GatherOptions const& gather) {
+                                              GatherOptions const& gather, bool in_tree) {
     detail::require_rank(layout, rank);
     std::uint64_t reduced = 0;  // this rank's extents, read from each other rank
     std::uint64_t gathered = 0; // the extents of the other ranks
@@ -239,7 +239,7 @@ ZERO_COLD_INLINE Traffic step_traffic_of_rank(FlatLayout const& layout, std::siz
     }
     std::uint64_t const reductions = schedule == ReductionSchedule::boundary ? 1 : micro_steps;
     Traffic traffic;
-    if (stage == 0 && reductions == 1) {
+    if (stage == 0 && reductions == 1 && !in_tree) {
         traffic.all_reduce = reduced + gathered;
         return traffic;
     }
@@ -258,11 +258,11 @@ ZERO_COLD_INLINE Traffic step_traffic_of_rank(FlatLayout const& layout, std::siz
 ZERO_COLD_INLINE Traffic step_traffic(FlatLayout const& layout, int stage,
                                       ReductionSchedule schedule, std::size_t micro_steps,
                                       std::span<std::size_t const> acquired_units,
-                                      GatherOptions const& gather) {
+                                      GatherOptions const& gather, bool in_tree) {
     Traffic sum;
     for (std::size_t rank = 0; rank < layout.world(); ++rank) {
         Traffic const own = step_traffic_of_rank(layout, rank, stage, schedule, micro_steps,
-                                                 acquired_units, gather);
+                                                 acquired_units, gather, in_tree);
         sum.reduce_scatter += own.reduce_scatter;
         sum.all_gather += own.all_gather;
         sum.all_reduce += own.all_reduce;
