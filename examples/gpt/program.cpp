@@ -103,11 +103,13 @@ int verify(Settings settings, Text const& text, Training const& train) {
     settings.steps = settings.verify;
     settings.is_quiet = true;
     settings.schedule =
-        settings.schedule.empty()
+        settings.schedule.empty() && settings.micro_batches == 0
             ? "boundary"
             : settings.schedule; // a schedule is part of the arithmetic, a stage is not
     std::printf("%zu steps under every stage and partitioner, %d ranks, %s, schedule %s\n",
-                settings.steps, settings.world, settings.dtype.c_str(), settings.schedule.c_str());
+                settings.steps, settings.world, settings.dtype.c_str(),
+                settings.schedule.empty() ? "every-micro-step, in a tree"
+                                          : settings.schedule.c_str());
     bool is_identical = true;
     std::uint64_t first = 0;
     for (int stage = 0; stage < 4; ++stage) {

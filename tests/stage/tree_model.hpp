@@ -92,13 +92,69 @@ inline std::vector<Seen> joined(std::vector<std::vector<Seen>> const& ranks) {
 
 enum class Delivery : std::uint8_t { leases, handed_over, own_memory };
 
+/// Runs a step of the model on this rank. Collective.
+/// @param own memory of the gradients, by parameter, for `Delivery::own_memory`
+template <class Engine>
+StepReport run_step(Engine& engine, Job const& job, std::uint64_t step, bool is_weighted = false,
+                    Delivery delivery = Delivery::leases,
+                    std::vector<std::vector<typename Engine::GradientType>> const& own = {}) {
+    using G = typename Engine::GradientType;
+    std::int64_t weight = 0;
+    engine.begin_step();
+    float const scale = engine.loss_scale();
+    for (auto const micro_step : engine.micro_steps()) {
+        std::size_t const number = engine.micro_batch(micro_step);
+        weight += weight_of(job, number);
+        for (std::size_t unit = 0; unit < engine.layout().units(); ++unit) {
+            (void)engine.acquire(unit);
+        }
+        for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
+            auto const weights = engine.acquire(unit);
+            if (!is_used(job, number, unit) && delivery != Delivery::own_memory) {
+                if (engine.stage_number() == 3 || number % 5 != 3) { // else it reports nothing
+                    engine.gradients_ready(unit);
+                }
+                continue;
+            }
+            if (delivery == Delivery::own_memory) {
+                engine.begin_gradients(unit);
+            }
+            std::optional<Gradients<typename Engine::EngineType>> leased;
+            if (delivery == Delivery::leases) {
+                leased.emplace(engine.gradients(unit));
+            }
+            for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {
+                std::vector<G> values(job.specs[parameter].elements);
+                for (std::size_t i = 0; i < values.size(); ++i) {
+                    float const here = gradient_of(job, step, number, parameter, i);
+                    values[i] = from_float<G>(is_used(job, number, unit) ? here * scale : 0.0F);
+                }
+                if (!job.specs[parameter].trainable) {
+                    continue;
+                }
+                if (delivery == Delivery::handed_over) {
+                    HostBackend::synchronise(
+                        engine.hand_over(unit, parameter, std::span<G const>(values)));
+                    continue;
+                }
+                G* const to =
+                    leased ? (*leased)[parameter].data() : const_cast<G*>(own[parameter].data());
+                for (std::size_t i = 0; i < values.size(); ++i) {
+                    to[i] = from_float<G>(to_float(to[i]) + to_float(values[i]));
+                }
+            }
+            engine.gradients_ready(unit);
+        }
+    }
+    return (is_weighted ? engine.step(0.01, weight) : engine.step(0.01)).report();
+}
+
 /// Trains on a communicator and returns what this rank saw.
 template <class Stage, class Communicator>
 std::vector<Seen> train_on(Communicator& communicator, typename Stage::Options options,
                            Job const& job, Delivery delivery) {
-    using P = typename Stage::ParameterType;
     using G = typename Stage::GradientType;
-    auto parameters = registration<P, G>(job.specs);
+    auto parameters = registration<typename Stage::ParameterType, G>(job.specs);
     std::vector<std::vector<G>> own;
     for (auto& parameter : parameters) {
         own.emplace_back(parameter.elements);
@@ -109,61 +165,11 @@ std::vector<Seen> train_on(Communicator& communicator, typename Stage::Options o
     options.reduction.micro_batches = job.micro_batches;
     options.reduction.micro_batch_group = job.group;
     Stage engine(communicator, parameters, options);
+    bool const is_weighted = options.reduction.kind == ReductionKind::weighted_mean;
     std::vector<Seen> result;
     for (std::uint64_t step = 0; step < job.steps; ++step) {
-        std::int64_t weight = 0;
-        engine.begin_step();
-        float const scale = engine.loss_scale();
-        for (auto const micro_step : engine.micro_steps()) {
-            std::size_t const number = engine.micro_batch(micro_step);
-            weight += weight_of(job, number);
-            for (std::size_t unit = 0; unit < engine.layout().units(); ++unit) {
-                (void)engine.acquire(unit);
-            }
-            for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
-                auto const weights = engine.acquire(unit);
-                if (!is_used(job, number, unit) && delivery != Delivery::own_memory) {
-                    if (Stage::stage == 3 || number % 5 != 3) { // else the rank reports nothing
-                        engine.gradients_ready(unit);
-                    }
-                    continue;
-                }
-                auto const value = [&](std::size_t parameter, std::size_t i) {
-                    float const here = gradient_of(job, step, number, parameter, i);
-                    return from_float<G>(is_used(job, number, unit) ? here * scale : 0.0F);
-                };
-                if (delivery == Delivery::own_memory) {
-                    engine.begin_gradients(unit);
-                }
-                std::optional<Gradients<typename Stage::EngineType>> leased;
-                if (delivery == Delivery::leases) {
-                    leased.emplace(engine.gradients(unit));
-                }
-                for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {
-                    std::size_t const elements = job.specs[parameter].elements;
-                    if (!job.specs[parameter].trainable) {
-                        continue;
-                    }
-                    std::vector<G> values(elements);
-                    for (std::size_t i = 0; i < elements; ++i) {
-                        values[i] = value(parameter, i);
-                    }
-                    if (delivery == Delivery::handed_over) {
-                        zero::HostBackend::synchronise(
-                            engine.hand_over(unit, parameter, std::span<G const>(values)));
-                        continue;
-                    }
-                    auto const to = leased ? (*leased)[parameter] : std::span<G>(own[parameter]);
-                    for (std::size_t i = 0; i < elements; ++i) {
-                        to[i] = from_float<G>(to_float(to[i]) + to_float(values[i]));
-                    }
-                }
-                engine.gradients_ready(unit);
-            }
-        }
-        bool const is_weighted = options.reduction.kind == ReductionKind::weighted_mean;
-        auto const report = (is_weighted ? engine.step(0.01, weight) : engine.step(0.01)).report();
-        result.push_back(seen(engine, report, job));
+        result.push_back(
+            seen(engine, run_step(engine, job, step, is_weighted, delivery, own), job));
     }
     return result;
 }

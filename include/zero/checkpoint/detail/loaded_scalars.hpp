@@ -73,6 +73,7 @@ public:
                 require_steps(_updates[parameter], "number of updates of a parameter");
             }
         }
+        compare_tree(access.options().reduction, scalars, source, options.may_differ);
         read_scaler(access, FieldReader{&scalars, "loss_scaler.", source}, options.may_differ);
         _groups.resize(access.control().group_count());
         if (!with_settings) {
@@ -122,6 +123,35 @@ public:
     std::vector<std::string> replaced_settings; ///< as in `LoadReport`
 
 private:
+    /// A run whose micro-batches were added in a tree goes on with the same tree: another one has
+    /// other bits.
+    void compare_tree(GradientReductionOptions const& own, ManifestScalars const& scalars,
+                      std::string const& source, bool may_differ) {
+        auto const stored = scalars.counts.find("micro_batches");
+        if (stored == scalars.counts.end()) {
+            return; // it was added in rank order, and promised less
+        }
+        auto const group = scalars.counts.find("micro_batch_group");
+        std::uint64_t const stored_group = group == scalars.counts.end() ? 1 : group->second;
+        if (stored->second == own.micro_batches && stored_group == own.micro_batch_group) {
+            return;
+        }
+        std::string const difference =
+            text({"gradients were added in a tree of ", stored->second,
+                  " micro-batches in groups of ", stored_group, ", and the engine adds ",
+                  Config::adds_in_tree
+                      ? text({own.micro_batches, " in groups of ", own.micro_batch_group})
+                      : std::string("in rank order")});
+        if (!may_differ) {
+            throw_error<CheckpointError>(
+                {"zero: in ", source, ' ', difference,
+                 ", so the run would go on with other bits; set reduction.micro_batches and "
+                 "micro_batch_group of TreeReduction as they were, or "
+                 "LoadOptions::may_differ."});
+        }
+        differences.push_back(difference);
+    }
+
     /// @param may_differ another loss scaler keeps its state in the engine
     void read_scaler(StateAccess<Config> const& access, FieldReader const& fields,
                      bool may_differ) {

@@ -147,6 +147,10 @@ private:
         add_updates(manifest.scalars, access.layout(), as_span(updates), state.step_count);
         for_each_tracker<Scaler>(std::as_const(state.scaler),
                                  FieldWriter{&manifest.scalars, "loss_scaler."});
+        if constexpr (Config::adds_in_tree) {
+            fields("micro_batches", access.options().reduction.micro_batches);
+            fields("micro_batch_group", access.options().reduction.micro_batch_group);
+        }
         if constexpr (requires { access.options().master_weights.seed; }) {
             fields("master_weights.seed", access.options().master_weights.seed);
         }
