@@ -209,15 +209,31 @@ def table(pairs, others=()):
     return "\n".join([text(head), rule] + [text(line) for line in lines[1:]] + below) + "\n"
 
 
+# What stands side by side in the tables of goals: the last words of a title.
+VARIANTS = [r", (\d+ threads)$", r" (W = \d+)$", r"(?: gathered| replicated)? (stage \d)$"]
+
+
 def goals(pairs):
-    """The rows that have a goal, in few columns; a ratio that misses it is bold."""
-    lines = ["| what | time | ratio | goal |", "|---|---:|---:|---:|"]
+    """The rows that have a goal: one table for each kind of variant, with a column for each variant; a ratio that misses its goal is bold."""
+    tables = {}
     for row, twin in pairs:
         goal, ratio = goal_of(row), row.ratio(twin)
-        if goal is not None:
-            emphasis = "" if ratio >= goal else "**"
-            lines.append(f"| {row.title()} | {time_text(statistics.median(row.seconds))} | {emphasis}{ratio:.2f}{emphasis} | {goal:.2f} |")
-    return "\n".join(lines) + "\n"
+        if goal is None:
+            continue
+        kind, what, variant = 0, row.title(), "1 thread"
+        for number, pattern in enumerate(VARIANTS):
+            if found := re.search(pattern, what):
+                kind, what, variant = number, what[:found.start()], found[1]
+        emphasis = "" if ratio >= goal else "**"
+        tables.setdefault(kind, {}).setdefault((what, f"{goal:.2f}"), {})[variant] = f"{emphasis}{ratio:.2f}{emphasis}"
+    texts = []
+    for lines in tables.values():
+        variants = sorted({variant for cells in lines.values() for variant in cells})
+        text = [f"| ratio | goal | {' | '.join(variants)} |", "|---|" + "---:|" * (1 + len(variants))]
+        for (what, goal), cells in lines.items():
+            text.append(f"| {what} | {goal} | {' | '.join(cells.get(variant, '') for variant in variants)} |")
+        texts.append("\n".join(text) + "\n")
+    return "\n".join(texts)
 
 
 def machine(contexts):

@@ -4,7 +4,6 @@
 
 struct Halves {
     using policy_category = zero::PartitionerCategory;
-    struct Options {};
     struct State {};
     static constexpr bool cuts_parameters = true;
     static constexpr bool cuts_group = false;

@@ -4,7 +4,6 @@
 
 struct Turns {
     using policy_category = zero::PartitionerCategory;
-    struct Options {};
     static constexpr bool cuts_parameters = true;
     static constexpr bool cuts_group = false;
     static constexpr bool is_even = true;

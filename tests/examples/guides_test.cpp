@@ -143,8 +143,8 @@ TEST_CASE("The code of the guides is that of the examples") {
                4);
     CHECK(blocks_of("docs/mpi.md", "cpp").front()
           == body_of(text_of("examples/mpi_minimal.cpp")).substr(1));
-    CHECK(blocks_of("docs/cuda.md", "cpp").front()
-          == body_of(text_of("examples/cuda_minimal.cu")).substr(1)); // the whole of it
+    std::vector<std::string> const cuda = blocks_of("docs/cuda.md", "cpp"); // without its kernels
+    CHECK(is_excerpt(cuda.at(0) + cuda.at(1), text_of("examples/cuda_minimal.cu")));
 }
 
 TEST_CASE("The first guide shows the whole minimal example") {

@@ -167,10 +167,14 @@ std::string farthest(Ratios const& ratios) {
     return ratios[0] == 0.0 ? "refused" : text.data();
 }
 
-std::string row(std::string const& optimizer, std::string const& decay, Lengths const& found) {
-    return "| `" + optimizer + "` | " + decay + " | " + farthest(found.bfloat16) + " | "
-           + farthest(found.scaled) + " | " + farthest(found.bfloat16_to_nearest) + " | "
-           + farthest(found.scaled_to_nearest) + " |\n";
+/// Returns the four cells of a row of the page.
+std::string cells(Lengths const& found) {
+    return farthest(found.bfloat16) + " | " + farthest(found.scaled) + " | "
+           + farthest(found.bfloat16_to_nearest) + " | " + farthest(found.scaled_to_nearest);
+}
+
+std::string row(std::string const& optimizer, std::string const& decay, std::string const& cells) {
+    return "| " + optimizer + " | " + decay + " | " + cells + " |\n";
 }
 
 bool is_near(Ratios const& ratios) {
@@ -181,12 +185,14 @@ bool is_near(Ratios const& ratios) {
     return result;
 }
 
-/// Adds the rows of an optimizer, one for each of the decay rates `rates`, and checks that
-/// stochastic rounding keeps the length of updates.
+/// Returns the rows of an optimizer, of which decay rates with equal cells share one, and checks
+/// that stochastic rounding keeps the length of updates.
 template <class Optimizer>
 std::string rows(std::string const& name, std::string const& option,
                  double Optimizer::Options::*member, std::vector<char const*> const& rates) {
     std::string text;
+    std::string decays;
+    std::string shared;
     for (char const* const rate : rates) {
         typename Optimizer::Options options{};
         options.*member = std::stod(rate);
@@ -194,9 +200,15 @@ std::string rows(std::string const& name, std::string const& option,
         CAPTURE(name, rate);
         CHECK(is_near(found.bfloat16));
         CHECK((Optimizer::whole_tensor || is_near(found.scaled)));
-        text += row(name, option + " " + rate, found);
+        std::string const own = cells(found);
+        if (!decays.empty() && own != shared) {
+            text += row(name, decays, shared);
+            decays.clear();
+        }
+        decays += (decays.empty() ? option + " " : ", ") + rate;
+        shared = own;
     }
-    return text;
+    return text + row(name, decays, shared);
 }
 
 } // namespace
@@ -206,16 +218,16 @@ TEST_CASE("Updates with 16-bit states have 0.98 to 1.02 of the length of those w
           "[host][kernel]") {
     std::string table;
     std::vector<char const*> const rates{"0.95", "0.99", "0.999", "0.9995"};
-    table += rows<AdamW>("AdamW", "beta2", &AdamWOptions::beta2, rates);
-    table += rows<Adam>("Adam", "beta2", &AdamOptions::beta2, rates);
-    table += rows<Lamb>("Lamb", "beta2", &LambOptions::beta2, rates);
+    table += rows<AdamW>("`AdamW`, `Adam`", "beta2", &AdamWOptions::beta2, rates);
+    CHECK(rows<Adam>("`AdamW`, `Adam`", "beta2", &AdamOptions::beta2, rates) == table);
+    table += rows<Lamb>("`Lamb`", "beta2", &LambOptions::beta2, rates);
     Lengths const adagrad = lengths<Adagrad>({});
     CHECK(is_near(adagrad.bfloat16));
     CHECK(is_near(adagrad.scaled));
-    table += row("Adagrad", "none", adagrad);
-    table += rows<Sgd>("Sgd", "momentum", &SgdOptions::momentum, {"0.9", "0.99", "0.999"});
-    table += rows<Lion>("Lion", "beta2", &LionOptions::beta2, {"0.99", "0.999"});
-    table += rows<Muon>("Muon", "momentum", &MuonOptions::momentum, {"0.95", "0.99"});
+    table += row("`Adagrad`", "none", cells(adagrad));
+    table += rows<Sgd>("`Sgd`", "momentum", &SgdOptions::momentum, {"0.9", "0.99", "0.999"});
+    table += rows<Lion>("`Lion`", "beta2", &LionOptions::beta2, {"0.99", "0.999"});
+    table += rows<Muon>("`Muon`", "momentum", &MuonOptions::momentum, {"0.95", "0.99"});
     std::ifstream page(ZERO_SOURCE_DIR "/docs/optimizers.md");
     std::string const text{std::istreambuf_iterator<char>(page), {}};
     INFO(table);

@@ -96,6 +96,15 @@ TEST_CASE("Leases hold what is gathered in advance and kept, and a limit reduces
     CHECK(elements(specs, {.persistence_threshold = 128, .max_live_elements = 896}) == 896);
 }
 
+TEST_CASE("A unit is not kept past a unit that does not fit beside it, and others still overlap") {
+    // Acquired are 0, 1, 2, 1, 2, 0. Units 1 and 2 exceed the limit together, 0 and 2 do not.
+    auto const layout = make_layout<ContiguousPartitioner, UnitBucketer>(
+        chain({64, 192, 320}), {.buckets_inside_units = true, .unit_order = {1, 2, 0}});
+    GatherOptions const gather{.max_reuse_distance = 1000, .max_live_elements = 448};
+    auto const plan = plan_parameter_leases(layout, row, Storage::owned, 0, 0, gather);
+    CHECK(plan.elements == 320 + 64); // one unit at a time would take 320
+}
+
 TEST_CASE("In random models no plan exceeds the limit, and one that is larger than all changes "
           "nothing") {
     std::mt19937_64 random(7);

@@ -84,11 +84,17 @@ inline std::string pieces_problem(FlatLayout const& layout, std::size_t bucket,
     }
     std::size_t padding = 0;
     bool touches_a_piece = false;
-    layout.for_padding(bucket, [&](Range const& gap) {
-        padding += gap.size();
-        touches_a_piece = touches_a_piece || gap.is_empty() || gap.end > layout.elements(bucket)
-                          || layout.content(bucket, gap) != 0;
-    });
+    std::size_t gap_begin = 0;
+    auto const check_gap = [&](std::size_t gap_end) {
+        padding += gap_end - gap_begin;
+        touches_a_piece = touches_a_piece || gap_end < gap_begin
+                          || layout.content(bucket, {gap_begin, gap_end}) != 0;
+    };
+    for (Piece const& piece : layout.pieces(bucket)) {
+        check_gap(piece.bucket_begin);
+        gap_begin = piece.bucket_begin + piece.elements;
+    }
+    check_gap(layout.elements(bucket));
     if (touches_a_piece
         || padding + layout.content(bucket, {0, layout.elements(bucket)})
                != layout.elements(bucket)) {

@@ -33,7 +33,6 @@ enum class Mistake {
 template <Mistake M>
 struct Mistaken {
     using policy_category = PartitionerCategory;
-    struct Options {};
     struct State {};
     static constexpr bool cuts_parameters = M != Mistake::cut_parameter;
     static constexpr bool cuts_group = false;

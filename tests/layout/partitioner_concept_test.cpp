@@ -17,9 +17,6 @@ namespace {
 struct Category {
     using policy_category = PartitionerCategory;
 };
-struct Types {
-    struct Options {};
-};
 struct CarriedState {};
 struct Carries {
     using State = CarriedState;
@@ -108,78 +105,59 @@ TEST_CASE("The shipped partitioners model their concept and have no diagnosis") 
     STATIC_REQUIRE(is_complete<DealtGroupPartitioner>());
 }
 
-TEST_CASE(
-    "A partitioner consists of its category, options, a state, three constants and two functions") {
-    STATIC_REQUIRE(
-        is_complete<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, Function>>());
+TEST_CASE("A partitioner consists of its category, a state, three constants and two functions") {
+    STATIC_REQUIRE(is_complete<Archetype<Category, Carries, Cuts, Group, Even, Begin, Function>>());
 }
 
 TEST_CASE("A type that lacks one part of a partitioner does not model the concept") {
-    STATIC_REQUIRE_FALSE(
-        Partitioner<Archetype<Types, Carries, Cuts, Group, Even, Begin, Function>>);
-    STATIC_REQUIRE_FALSE(
-        Partitioner<Archetype<Category, Carries, Cuts, Group, Even, Begin, Function>>);
-    STATIC_REQUIRE_FALSE(
-        Partitioner<Archetype<Category, Types, Cuts, Group, Even, Begin, Function>>);
-    STATIC_REQUIRE_FALSE(
-        Partitioner<Archetype<Category, Types, Carries, Group, Even, Begin, Function>>);
-    STATIC_REQUIRE_FALSE(
-        Partitioner<Archetype<Category, Types, Carries, Cuts, Even, Begin, Function>>);
-    STATIC_REQUIRE_FALSE(
-        Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Begin, Function>>);
-    STATIC_REQUIRE_FALSE(
-        Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Function>>);
-    STATIC_REQUIRE_FALSE(
-        Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Carries, Cuts, Group, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Cuts, Group, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Carries, Group, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Carries, Cuts, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Carries, Cuts, Group, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Carries, Cuts, Group, Even, Function>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Carries, Cuts, Group, Even, Begin>>);
     STATIC_REQUIRE_FALSE(Partitioner<int>);
 }
 
 TEST_CASE("A type with one wrong part of a partitioner does not model the concept") {
     STATIC_REQUIRE_FALSE(
-        Partitioner<Archetype<OtherCategory, Types, Carries, Cuts, Group, Even, Begin, Function>>);
-    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, Types, CarriesUnique, Cuts, Group, Even>>);
+        Partitioner<Archetype<OtherCategory, Carries, Cuts, Group, Even, Begin, Function>>);
+    STATIC_REQUIRE_FALSE(Partitioner<Archetype<Category, CarriesUnique, Cuts, Group, Even>>);
     STATIC_REQUIRE_FALSE(
-        Partitioner<
-            Archetype<Category, Types, Carries, IntegerCuts, Group, Even, Begin, Function>>);
+        Partitioner<Archetype<Category, Carries, IntegerCuts, Group, Even, Begin, Function>>);
     STATIC_REQUIRE_FALSE(
-        Partitioner<
-            Archetype<Category, Types, Carries, VariableCuts, Group, Even, Begin, Function>>);
+        Partitioner<Archetype<Category, Carries, VariableCuts, Group, Even, Begin, Function>>);
     STATIC_REQUIRE_FALSE(
-        Partitioner<
-            Archetype<Category, Types, Carries, Cuts, IntegerGroup, Even, Begin, Function>>);
+        Partitioner<Archetype<Category, Carries, Cuts, IntegerGroup, Even, Begin, Function>>);
     STATIC_REQUIRE_FALSE(
-        Partitioner<
-            Archetype<Category, Types, Carries, Cuts, Group, IntegerEven, Begin, Function>>);
+        Partitioner<Archetype<Category, Carries, Cuts, Group, IntegerEven, Begin, Function>>);
     STATIC_REQUIRE_FALSE(
-        Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, OtherBegin, Function>>);
+        Partitioner<Archetype<Category, Carries, Cuts, Group, Even, OtherBegin, Function>>);
     STATIC_REQUIRE_FALSE(
-        Partitioner<
-            Archetype<Category, Types, Carries, Cuts, Group, Even, WorldlessBegin, Function>>);
+        Partitioner<Archetype<Category, Carries, Cuts, Group, Even, WorldlessBegin, Function>>);
     STATIC_REQUIRE_FALSE(
-        Partitioner<
-            Archetype<Category, Types, Carries, Cuts, Group, Even, WritingBegin, Function>>);
+        Partitioner<Archetype<Category, Carries, Cuts, Group, Even, WritingBegin, Function>>);
     STATIC_REQUIRE_FALSE(
-        Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, NumberFunction>>);
+        Partitioner<Archetype<Category, Carries, Cuts, Group, Even, Begin, NumberFunction>>);
     STATIC_REQUIRE_FALSE(
-        Partitioner<
-            Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, StatelessFunction>>);
+        Partitioner<Archetype<Category, Carries, Cuts, Group, Even, Begin, StatelessFunction>>);
     STATIC_REQUIRE_FALSE(
-        Partitioner<
-            Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, OtherStateFunction>>);
+        Partitioner<Archetype<Category, Carries, Cuts, Group, Even, Begin, OtherStateFunction>>);
     STATIC_REQUIRE_FALSE(
-        Partitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, MemberFunction>>);
+        Partitioner<Archetype<Category, Carries, Cuts, Group, Even, Begin, MemberFunction>>);
 }
 
 TEST_CASE("An ordering partitioner has one more function") {
     STATIC_REQUIRE(OrderingPartitioner<
-                   Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, Function, Order>>);
-    STATIC_REQUIRE_FALSE(OrderingPartitioner<
-                         Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, Function>>);
+                   Archetype<Category, Carries, Cuts, Group, Even, Begin, Function, Order>>);
+    STATIC_REQUIRE_FALSE(
+        OrderingPartitioner<Archetype<Category, Carries, Cuts, Group, Even, Begin, Function>>);
     STATIC_REQUIRE_FALSE(
         OrderingPartitioner<
-            Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, Function, SpanOrder>>);
+            Archetype<Category, Carries, Cuts, Group, Even, Begin, Function, SpanOrder>>);
     STATIC_REQUIRE_FALSE(
-        OrderingPartitioner<Archetype<Category, Types, Carries, Cuts, Group, Even, Begin, Order>>);
+        OrderingPartitioner<Archetype<Category, Carries, Cuts, Group, Even, Begin, Order>>);
     STATIC_REQUIRE(OrderingPartitioner<DealtGroupPartitioner>);
     STATIC_REQUIRE_FALSE(OrderingPartitioner<WholeGroupPartitioner>);
 }

@@ -165,20 +165,16 @@ TEST_CASE(
     STATIC_REQUIRE_FALSE(OptimizerStatePolicy<BlockScaledState<float16, StochasticRounding>>);
 }
 
-TEST_CASE("An optimizer state policy consists of its category, options and a storage type, with a "
+TEST_CASE("An optimizer state policy consists of its category and a storage type, with a "
           "scale exactly for float16") {
     using State = Category<OptimizerStateCategory>;
-    STATIC_REQUIRE(
-        OptimizerStatePolicy<Archetype<State, AnyOptions, Scaled<false>, Named<bfloat16>>>);
-    STATIC_REQUIRE(
-        OptimizerStatePolicy<Archetype<State, AnyOptions, Scaled<true>, Named<float16>>>);
-    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<Archetype<AnyOptions, Scaled<false>, Named<float>>>);
-    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<Archetype<State, Scaled<false>, Named<float>>>);
-    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<Archetype<State, AnyOptions, Named<float>>>);
-    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<Archetype<State, AnyOptions, Scaled<false>>>);
+    STATIC_REQUIRE(OptimizerStatePolicy<Archetype<State, Scaled<false>, Named<bfloat16>>>);
+    STATIC_REQUIRE(OptimizerStatePolicy<Archetype<State, Scaled<true>, Named<float16>>>);
+    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<Archetype<Scaled<false>, Named<float>>>);
+    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<Archetype<State, Named<float>>>);
+    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<Archetype<State, Scaled<false>>>);
     STATIC_REQUIRE_FALSE(
-        OptimizerStatePolicy<
-            Archetype<Category<OptimizerCategory>, AnyOptions, Scaled<false>, Named<float>>>);
+        OptimizerStatePolicy<Archetype<Category<OptimizerCategory>, Scaled<false>, Named<float>>>);
     STATIC_REQUIRE_FALSE(OptimizerStatePolicy<OptimizerState<float16>>);
     STATIC_REQUIRE_FALSE(OptimizerStatePolicy<OptimizerState<double>>);
     STATIC_REQUIRE_FALSE(OptimizerStatePolicy<BlockScaledState<float>>);

@@ -67,8 +67,8 @@ PartitionNumbers partition_numbers(std::vector<ParameterSpec> const& model, std:
     return numbers;
 }
 
-/// The world sizes of the tables. The column of leases uses the second one.
-inline constexpr std::array<std::size_t, 5> table_worlds{2, 8, 64, 256, 1024};
+/// The world sizes of the tables. The column of leases uses the first one.
+inline constexpr std::array<std::size_t, 3> table_worlds{8, 64, 1024};
 
 namespace detail {
 
@@ -100,19 +100,17 @@ std::string table_row(char const* name, std::vector<ParameterSpec> const& model)
         padding += " | " + number(all.back().padding_percent(), 3);
         imbalance += " | " + number(all.back().imbalance(world), 2);
     }
-    return std::string("| ") + name + " | "
-           + (Partitioner::is_even ? "native even" : "grouped uneven") + " | "
-           + range_of(all, &PartitionNumbers::collectives) + " | "
-           + number(all[1].leased_percent(), 1) + padding + imbalance + " |\n";
+    return std::string("| ") + name + " | " + range_of(all, &PartitionNumbers::collectives) + " | "
+           + number(all.front().leased_percent(), 1) + padding + imbalance + " |\n";
 }
 
 } // namespace detail
 
-/// @brief Returns one row per partitioner: kind and number of collectives, gradient leases
-/// in percent for W = 8, then padding in percent and imbalance for each W.
+/// @brief Returns one row per partitioner: number of collectives, gradient leases in
+/// percent for W = 8, then padding in percent and imbalance for each W.
 inline std::string partition_table(std::vector<ParameterSpec> const& model) {
-    std::string text = "| partitioner | collectives | reductions a step | leases %, W = 8";
-    std::string rule = "|---|---|---|---";
+    std::string text = "| partitioner | reductions a step | leases %, W = 8";
+    std::string rule = "|---|---|---";
     for (char const* column : {"padding %", "fullest / mean"}) {
         for (std::size_t const world : table_worlds) {
             text += std::string(" | ") + column + ", W = " + std::to_string(world);

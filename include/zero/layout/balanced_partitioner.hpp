@@ -11,9 +11,6 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief `BalancedPartitioner` has no options.
-struct BalancedPartitionerOptions {};
-
 /// @brief Assigns whole parameters to ranks by size: the largest first, each to the rank that holds
 /// the least so far. Cuts no parameter.
 ///
@@ -23,7 +20,6 @@ struct BalancedPartitionerOptions {};
 /// the lower rank. O(n log n + n W) once for n parameters.
 struct BalancedPartitioner {
     using policy_category = PartitionerCategory;
-    using Options = BalancedPartitionerOptions;
     struct State {
         std::vector<std::uint64_t> owners; ///< rank of each parameter of the group
         std::size_t next = 0;              ///< first parameter of the next bucket

@@ -10,9 +10,6 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief `ContiguousPartitioner` has no options.
-struct ContiguousPartitionerOptions {};
-
 /// @brief Cuts every bucket into W equal contiguous extents, which native reduce-scatter and
 /// all-gather serve in place. The default. O(items) per bucket.
 ///
@@ -20,7 +17,6 @@ struct ContiguousPartitionerOptions {};
 /// the whole flat group, so that the extents of each bucket are equal.
 struct ContiguousPartitioner {
     using policy_category = PartitionerCategory;
-    using Options = ContiguousPartitionerOptions;
     struct State {};
     static constexpr bool cuts_parameters = true;
     static constexpr bool cuts_group = false;

@@ -11,9 +11,6 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief `DealtGroupPartitioner` has no options.
-struct DealtGroupPartitionerOptions {};
-
 /// @brief Deals the parameters into W lists in turn, concatenates the lists, and cuts the result
 /// like `WholeGroupPartitioner`.
 ///
@@ -23,7 +20,6 @@ struct DealtGroupPartitionerOptions {};
 /// pool of gradient leases is about as large as the gradients. With at least as many ranks as
 /// parameters the order does not change.
 struct DealtGroupPartitioner : WholeGroupPartitioner {
-    using Options = DealtGroupPartitionerOptions;
 
     static std::vector<std::size_t> order(std::span<std::size_t const> elements, std::size_t world);
 };

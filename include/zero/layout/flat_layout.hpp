@@ -167,23 +167,6 @@ public:
         }
     }
 
-    /// @brief Calls `visit(Range)` for each gap between the pieces of a bucket, in ascending order:
-    /// its padding.
-    template <class Visitor>
-    void for_padding(std::size_t bucket, Visitor&& visit) const {
-        std::size_t end = 0;
-        auto const visit_gap = [&](std::size_t next) {
-            if (end < next) {
-                visit(Range{end, next});
-            }
-        };
-        for (Piece const& piece : _buckets[bucket].pieces) {
-            visit_gap(piece.bucket_begin);
-            end = piece.bucket_begin + piece.elements;
-        }
-        visit_gap(elements(bucket));
-    }
-
     /// @brief Returns the number of elements inside `extent` of a bucket, without padding.
     [[nodiscard]] std::size_t content(std::size_t bucket, Range extent) const;
 

@@ -30,9 +30,6 @@ template <class P>
 concept PartitionerHasCategory = std::same_as<typename P::policy_category, PartitionerCategory>;
 
 template <class P>
-concept PartitionerHasOptions = requires { typename P::Options; };
-
-template <class P>
 concept PartitionerHasCutsParameters = std::same_as<decltype(P::cuts_parameters), bool const>;
 
 template <class P>
@@ -76,8 +73,8 @@ namespace ZERO_NAMESPACE {
 ///
 /// `BalancedPartitioner` and `RoundRobinPartitioner` leave every parameter whole; the others cut.
 template <class P>
-concept Partitioner = detail::PartitionerHasCategory<P> && detail::PartitionerHasOptions<P>
-                      && detail::PartitionerHasState<P> && detail::PartitionerHasCutsParameters<P>
+concept Partitioner = detail::PartitionerHasCategory<P> && detail::PartitionerHasState<P>
+                      && detail::PartitionerHasCutsParameters<P>
                       && detail::PartitionerHasCutsGroup<P> && detail::PartitionerHasIsEven<P>
                       && detail::PartitionerHasBegin<P> && detail::PartitionerHasPartition<P>;
 
@@ -91,9 +88,6 @@ concept OrderingPartitioner = Partitioner<P> && detail::PartitionerHasOrder<P>;
 /// @brief Reports each requirement of `Partitioner` that `P` lacks as one error.
 template <class P>
 consteval bool diagnose_partitioner() {
-    static_assert(
-        detail::PartitionerHasOptions<P>,
-        "zero: a Partitioner needs a member type 'Options' (an empty struct if it has none).");
     static_assert(
         detail::PartitionerHasCutsParameters<P>,
         "zero: a Partitioner needs 'static constexpr bool cuts_parameters' (may a parameter lie on "

@@ -7,9 +7,6 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief `PerTensorPartitioner` has no options.
-struct PerTensorPartitionerOptions {};
-
 /// @brief Cuts every parameter into W equal contiguous extents. Each parameter is a bucket of its
 /// own. O(1) per bucket.
 ///
@@ -17,7 +14,6 @@ struct PerTensorPartitionerOptions {};
 /// and padding of each parameter to a multiple of W * 64 elements. A stage uses its
 /// `RequiredBucketer` and rejects any other.
 struct PerTensorPartitioner : ContiguousPartitioner {
-    using Options = PerTensorPartitionerOptions;
     using RequiredBucketer = ParameterBucketer; ///< the only bucketer that a stage accepts with it
 };
 static_assert(Partitioner<PerTensorPartitioner>);

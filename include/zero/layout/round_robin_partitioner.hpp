@@ -12,9 +12,6 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief `RoundRobinPartitioner` has no options.
-struct RoundRobinPartitionerOptions {};
-
 /// @brief Assigns whole parameters to the ranks in turn, in gradient-ready order. Cuts no
 /// parameter. O(items * log(items)) per bucket.
 ///
@@ -23,7 +20,6 @@ struct RoundRobinPartitionerOptions {};
 /// matrices. So does `BalancedPartitioner`, which also considers sizes.
 struct RoundRobinPartitioner {
     using policy_category = PartitionerCategory;
-    using Options = RoundRobinPartitionerOptions;
     struct State {
         std::size_t turn = 0; ///< number of parameters assigned so far
     };

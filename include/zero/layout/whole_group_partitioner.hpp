@@ -9,9 +9,6 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief `WholeGroupPartitioner` has no options.
-struct WholeGroupPartitionerOptions {};
-
 /// @brief Cuts the whole flat group, in gradient-ready order, into W equal contiguous shards,
 /// regardless of the boundaries of buckets and parameters. O(items + W) per bucket.
 ///
@@ -21,7 +18,6 @@ struct WholeGroupPartitionerOptions {};
 /// few ranks receive at a time. It does not serve stage 3, where a unit would be on few ranks.
 struct WholeGroupPartitioner {
     using policy_category = PartitionerCategory;
-    using Options = WholeGroupPartitionerOptions;
     struct State {
         std::size_t shard = 0;      ///< elements of the group on each rank, padding included
         std::size_t items_left = 0; ///< parameters in the remaining buckets

@@ -60,7 +60,10 @@ struct Adagrad {
     }
 
     /// @throws InvalidArgument naming the first option that is NaN or out of range
-    static void validate(Options const& options);
+    [[gnu::cold]] static void validate(Options const& options) {
+        detail::check_epsilon(name, options.epsilon);
+        detail::check_non_negative(name, "weight_decay", options.weight_decay);
+    }
 
     /// @brief Calls `visit(name, option)` for each option, for checkpoints.
     template <class O, class Visitor>
@@ -79,11 +82,5 @@ struct Adagrad {
         parameter = ops::fma(hyper.negative_learning_rate, direction, parameter);
     }
 };
-
-[[gnu::cold]] inline void Adagrad::validate(Options const& options) {
-    detail::check_epsilon(name, options.epsilon);
-    detail::check_option(detail::is_non_negative_float(options.weight_decay), name, "weight_decay",
-                         options.weight_decay, "a finite float of at least 0");
-}
 
 } // namespace ZERO_NAMESPACE

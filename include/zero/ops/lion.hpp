@@ -1,6 +1,5 @@
 #pragma once
 
-#include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 #include "../core/set_by_name.hpp"
@@ -66,7 +65,11 @@ struct Lion {
     }
 
     /// @throws InvalidArgument naming the first option that is NaN or out of range
-    static void validate(Options const& options);
+    [[gnu::cold]] static void validate(Options const& options) {
+        detail::check_rate(name, "beta1", options.beta1);
+        detail::check_rate(name, "beta2", options.beta2);
+        detail::check_non_negative(name, "weight_decay", options.weight_decay);
+    }
 
     /// @brief Calls `visit(name, option)` for each option, for checkpoints.
     template <class O, class Visitor>
@@ -87,14 +90,5 @@ struct Lion {
         parameter = detail::decayed_step(parameter, hyper.learning_rate, sign, hyper.decay);
     }
 };
-
-[[gnu::cold]] inline void Lion::validate(Options const& options) {
-    detail::check_option(detail::is_rate(options.beta1), name, "beta1", options.beta1,
-                         "at least 0 and less than 1");
-    detail::check_option(detail::is_rate(options.beta2), name, "beta2", options.beta2,
-                         "at least 0 and less than 1");
-    detail::check_option(detail::is_non_negative_float(options.weight_decay), name, "weight_decay",
-                         options.weight_decay, "a finite float of at least 0");
-}
 
 } // namespace ZERO_NAMESPACE

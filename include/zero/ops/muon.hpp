@@ -1,6 +1,5 @@
 #pragma once
 
-#include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
 #include "../core/set_by_name.hpp"
@@ -97,7 +96,13 @@ struct Muon {
     }
 
     /// @throws InvalidArgument naming the first option that is NaN or out of range
-    static void validate(Options const& options);
+    [[gnu::cold]] static void validate(Options const& options) {
+        detail::check_rate(name, "momentum", options.momentum);
+        detail::check_non_negative(name, "weight_decay", options.weight_decay);
+        detail::check_non_negative(name, "adamw_learning_rate_factor",
+                                   options.adamw_learning_rate_factor);
+        AdamW::validate(options.adamw);
+    }
 
     /// @brief Calls `visit(name, option)` for each option, for checkpoints.
     template <class O, class Visitor>
@@ -144,16 +149,5 @@ private:
         return rows > columns ? ops::root(rows / columns) : 1.0;
     }
 };
-
-[[gnu::cold]] inline void Muon::validate(Options const& options) {
-    detail::check_option(detail::is_rate(options.momentum), name, "momentum", options.momentum,
-                         "at least 0 and less than 1");
-    detail::check_option(detail::is_non_negative_float(options.weight_decay), name, "weight_decay",
-                         options.weight_decay, "a finite float of at least 0");
-    detail::check_option(detail::is_non_negative_float(options.adamw_learning_rate_factor), name,
-                         "adamw_learning_rate_factor", options.adamw_learning_rate_factor,
-                         "a finite float of at least 0");
-    AdamW::validate(options.adamw);
-}
 
 } // namespace ZERO_NAMESPACE

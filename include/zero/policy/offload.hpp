@@ -8,7 +8,6 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
-#include <type_traits>
 
 namespace ZERO_NAMESPACE {
 

@@ -5,9 +5,6 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Optimizer states have no options.
-struct OptimizerStateOptions {};
-
 /// @brief Second argument of a policy of 16-bit states: they are rounded to nearest even, not
 /// stochastically. A state then changes only if a step changes it by more than half a unit in the
 /// last place.
@@ -31,7 +28,6 @@ struct RoundToNearest {};
 template <class T, class... R>
 struct OptimizerState {
     using policy_category = OptimizerStateCategory;
-    using Options = OptimizerStateOptions;
     using Type = T;
     static constexpr bool is_block_scaled = false;
     /// False with `RoundToNearest`, and for float, which is not rounded.
@@ -55,7 +51,6 @@ struct OptimizerState {
 template <class T, class... R>
 struct BlockScaledState {
     using policy_category = OptimizerStateCategory;
-    using Options = OptimizerStateOptions;
     using Type = T;
     static constexpr bool is_block_scaled = true;
     /// False with `RoundToNearest`.

@@ -15,9 +15,6 @@
 namespace ZERO_NAMESPACE::detail {
 
 template <class P>
-concept OptimizerStateHasOptions = requires { typename P::Options; };
-
-template <class P>
 concept OptimizerStateHasType = requires { typename P::Type; };
 
 template <class P>
@@ -61,16 +58,12 @@ namespace ZERO_NAMESPACE {
 template <class P>
 concept OptimizerStatePolicy =
     std::same_as<typename P::policy_category, OptimizerStateCategory>
-    && detail::OptimizerStateHasOptions<P> && detail::OptimizerStateHasType<P>
-    && detail::OptimizerStateHasScale<P> && detail::StateTypeFitsScale<P>
-    && detail::StateRoundingFits<P>;
+    && detail::OptimizerStateHasType<P> && detail::OptimizerStateHasScale<P>
+    && detail::StateTypeFitsScale<P> && detail::StateRoundingFits<P>;
 
 /// @brief Reports each reason why `P` is not an `OptimizerStatePolicy` as one error.
 template <class P>
 consteval bool diagnose_optimizer_state() {
-    static_assert(detail::OptimizerStateHasOptions<P>,
-                  "zero: an OptimizerState policy needs a member type "
-                  "'Options' (an empty struct if it has none).");
     static_assert(
         detail::OptimizerStateHasType<P>,
         "zero: an OptimizerState policy needs a member type 'Type' (what a state is stored in).");

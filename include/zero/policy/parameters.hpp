@@ -7,23 +7,15 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief `Parameters` has no options.
-struct ParametersOptions {};
-
 /// @brief The types in which parameters are stored, gathered and used. Most models have one. Each
 /// type has its own flat buffers.
 template <class... T>
 struct Parameters {
     using policy_category = ParametersCategory;
-    using Options = ParametersOptions;
 
     /// @brief True if U is one of the types.
     template <class U>
     static constexpr bool contains = (std::same_as<T, U> || ...);
-
-    /// @brief True if U is the only type.
-    template <class U>
-    static constexpr bool contains_only = (std::same_as<T, U> && ...);
 };
 
 } // namespace ZERO_NAMESPACE

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "../core/detail/text.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 #include "parameter.hpp"

@@ -179,7 +179,7 @@ private:
     std::atomic<std::uint64_t> _bytes_read{0};
     std::atomic<std::uint64_t> _bytes_written{0};
     int _file = -1;
-    std::byte* _addresses = nullptr; ///< where the file would lie in memory; of no memory
+    std::byte* _addresses = nullptr; ///< stand for the file; no memory is behind them
     std::unique_ptr<host::WaitingQueue> _reads[queues];
     std::unique_ptr<host::WaitingQueue> _writes[queues];
 };

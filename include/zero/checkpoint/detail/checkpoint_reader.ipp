@@ -11,7 +11,6 @@
 #include "plan_manifest.hpp"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <string>
 #include <utility>

@@ -41,7 +41,6 @@ public:
     /// @brief Opens it again if it was closed. It may be another file by now.
     void reopen();
 
-    /// @brief Returns the size in bytes.
     [[nodiscard]] std::uint64_t size() const;
 
     /// @brief Refuses a file of more than `most` bytes, before memory is allocated for it.

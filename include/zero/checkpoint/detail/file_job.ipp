@@ -3,7 +3,6 @@
 #include "file_job.hpp"
 
 #include <cstdio>
-#include <span>
 #include <utility>
 
 namespace ZERO_NAMESPACE::detail {

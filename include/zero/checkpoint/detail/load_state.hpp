@@ -3,7 +3,6 @@
 #include "../../comm/detail/optional_operations.hpp"
 #include "../../core/buffer.hpp"
 #include "../../core/detail/namespace.hpp"
-#include "../../core/detail/text.hpp"
 #include "../../core/type_name.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../stage/detail/state/add_held_states.hpp"

@@ -3,7 +3,6 @@
 #include "../../core/buffer.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
-#include "../../core/detail/text.hpp"
 #include "../../core/type_name.hpp"
 #include "../../stage/detail/state/add_held_states.hpp"
 #include "../../stage/detail/state/state_access.hpp"

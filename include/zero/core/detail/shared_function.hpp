@@ -34,7 +34,6 @@ public:
               return (*static_cast<F const*>(f))(arguments...);
           }) {}
 
-    /// @brief Returns whether there is a callback.
     explicit operator bool() const noexcept { return _function != nullptr; }
 
     /// @brief Calls the callback; there must be one.

@@ -3,7 +3,6 @@
 #include "../timeline.hpp"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstring>
 #include <utility>

@@ -5,7 +5,6 @@
 #include "../../core/detail/text.hpp"
 #include "variables.hpp"
 
-#include <array>
 #include <cstdlib>
 #include <string>
 #include <string_view>

@@ -10,6 +10,10 @@
 #include <span>
 #include <vector>
 
+namespace ZERO_NAMESPACE {
+struct LeasePlan; // lease_plan.ipp includes this header
+} // namespace ZERO_NAMESPACE
+
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Applies `GatherOptions` to an order of acquisitions: which units are gathered in advance
@@ -73,14 +77,6 @@ private:
                                                      std::span<std::size_t const> acquired_units,
                                                      GatherOptions const& gather);
 
-} // namespace ZERO_NAMESPACE::detail
-
-namespace ZERO_NAMESPACE {
-struct LeasePlan; // lease_plan.ipp includes this header
-} // namespace ZERO_NAMESPACE
-
-namespace ZERO_NAMESPACE::detail {
-
 /// @brief Returns the units that have parameters, in the order for which memory is planned: the
 /// forward pass by number, then the backward pass in the unit order of the layout. Numbers that no
 /// parameter names do not separate their neighbours.
@@ -95,14 +91,6 @@ std::vector<std::size_t> used_units(FlatLayout const& layout);
 /// @throws InvalidArgument if the limit does not hold every unit
 LeasePlan plan_gathered(FlatLayout const& layout, GatherOptions const& gather, std::size_t spares,
                         std::size_t type);
-
-} // namespace ZERO_NAMESPACE::detail
-
-namespace ZERO_NAMESPACE {
-struct LeasePlan; // lease_plan.ipp includes this header
-} // namespace ZERO_NAMESPACE
-
-namespace ZERO_NAMESPACE::detail {
 
 /// @brief Gives buckets places in one buffer, so that buckets with a common step do not overlap.
 ///

@@ -178,19 +178,20 @@ public:
                 ++begin;
             }
             auto const buckets = _layout->unit_buckets(_order.unit(position));
-            for (std::size_t step = position; step-- > begin && has_room(step, buckets);) {
-                for (std::size_t const bucket : buckets) {
-                    add(bucket, {step, step + 1});
-                }
+            std::size_t first = position;
+            while (first > begin && has_room(first - 1, buckets)) {
+                --first;
+            }
+            for (std::size_t const bucket : buckets) {
+                add(bucket, {first, position});
             }
         }
         for (std::size_t position = 0; position < _order.size(); ++position) {
             auto const buckets = _layout->unit_buckets(_order.unit(position));
             for (std::size_t index = 0; index < buckets.size(); ++index) {
-                std::size_t const until = _order.kept_until(position, index);
-                if (until != GatherOrder::none
-                    && has_room(buckets[index], Range{position + 1, until})) {
-                    add(buckets[index], {position, until});
+                Range const kept{position, _order.kept_until(position, index)};
+                if (kept.end != GatherOrder::none && has_room(buckets[index], kept)) {
+                    add(buckets[index], kept);
                 }
             }
         }

@@ -1,12 +1,8 @@
 #pragma once
 
-#include "../lease_plan.hpp"
-
 #include "../gradient_source.hpp"
+#include "../lease_plan.hpp"
 #include "gather_order.hpp"
-
-#include <span>
-#include <utility>
 
 namespace ZERO_NAMESPACE {
 

@@ -158,7 +158,6 @@ private:
         return false;
     }
 
-    /// Calls `visit(step)` for every step of a block.
     template <class Visitor>
     void for_steps(LeaseBlock const& block, Visitor&& visit) const {
         for (Range const& steps : lifetime(block)) {

@@ -26,10 +26,8 @@ public:
 
     [[nodiscard]] Lock lock() { return Lock(*_mutex); }
 
-    /// @brief Adds a communicator.
     void add(Peers* member) { _members.push_back(member); }
 
-    /// @brief Removes a communicator.
     void remove(Peers const* member) noexcept;
 
     /// @brief The communicators of the family in this process; null for those that were removed.

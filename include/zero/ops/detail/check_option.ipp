@@ -9,6 +9,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
+/// Throws unless `holds`. The message names the policy, the option, its value and the range.
 ZERO_COLD_INLINE void check_option(bool holds, char const* policy, char const* field, double value,
                                    char const* range) {
     if (!holds) {
@@ -19,20 +20,28 @@ ZERO_COLD_INLINE void check_option(bool holds, char const* policy, char const* f
     }
 }
 
-ZERO_COLD_INLINE void check_epsilon(char const* policy, double value) {
-    check_option(is_non_negative_float(value), policy, "epsilon", value,
+ZERO_COLD_INLINE void check_rate(char const* policy, char const* field, double value) {
+    check_option(value >= 0.0 && static_cast<float>(value) < 1.0F, policy, field, value,
+                 "at least 0 and less than 1");
+}
+
+ZERO_COLD_INLINE void check_non_negative(char const* policy, char const* field, double value) {
+    check_option(is_non_negative_float(value), policy, field, value,
                  "a finite float of at least 0");
+}
+
+ZERO_COLD_INLINE void check_epsilon(char const* policy, double value) {
+    check_non_negative(policy, "epsilon", value);
     check_option(value == 0.0 || static_cast<float>(value) > 0.0F, policy, "epsilon", value,
                  "0, or above 0 even when it is rounded to float");
 }
 
 ZERO_COLD_INLINE void validate_adam(char const* policy, double beta1, double beta2, double epsilon,
                                     double weight_decay) {
-    check_option(is_rate(beta1), policy, "beta1", beta1, "at least 0 and less than 1");
-    check_option(is_rate(beta2), policy, "beta2", beta2, "at least 0 and less than 1");
+    check_rate(policy, "beta1", beta1);
+    check_rate(policy, "beta2", beta2);
     check_epsilon(policy, epsilon);
-    check_option(is_non_negative_float(weight_decay), policy, "weight_decay", weight_decay,
-                 "a finite float of at least 0");
+    check_non_negative(policy, "weight_decay", weight_decay);
 }
 
 } // namespace ZERO_NAMESPACE::detail

@@ -15,7 +15,6 @@ namespace ZERO_NAMESPACE::detail {
 template <class P>
 concept HasCategory = requires { typename P::policy_category; };
 
-/// @brief True if `P` is a policy of the category.
 template <class Category, class P>
 consteval bool is_in() {
     if constexpr (HasCategory<P>) {

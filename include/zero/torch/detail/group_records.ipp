@@ -8,7 +8,6 @@
 #include "../../core/error.hpp"
 
 #include <chrono>
-#include <exception>
 #include <optional>
 #include <utility>
 

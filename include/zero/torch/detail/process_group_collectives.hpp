@@ -81,7 +81,6 @@ private:
     [[noreturn]] void throw_time_out();
     [[noreturn]] void throw_backend_failure(std::string_view text);
 
-    /// The first bytes of a tensor of bytes.
     [[nodiscard]] static at::Tensor bytes_of(at::Tensor const& buffer, std::size_t begin,
                                              std::size_t bytes) {
         return buffer.narrow(0, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(bytes));

@@ -17,7 +17,6 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
-#include <span>
 #include <utility>
 
 // How the data of each collective move. What a rank does while it waits follows below.

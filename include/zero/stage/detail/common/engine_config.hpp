@@ -28,7 +28,6 @@ struct EngineConfig {
     using Offload = OffloadPolicy;
     using BucketerOptions = BucketerOptionsType;
 
-    /// Whether 16-bit states are rounded stochastically.
     static constexpr bool rounds_states = rounds_states_stochastically<OptimizerState>;
 
     static constexpr std::size_t types = sizeof...(TypeSets);
@@ -71,33 +70,6 @@ struct EngineConfig {
     using ForTypes = std::tuple<Part<EngineConfig, TypeSets>...>;
 };
 
-} // namespace ZERO_NAMESPACE::detail
-
-namespace ZERO_NAMESPACE {
-
-template <class Config>
-class Engine;
-
-namespace detail {
-
-/// @brief The configuration of an engine's type.
-template <class EngineType>
-struct ConfigOf;
-template <class Config>
-struct ConfigOf<Engine<Config>> {
-    using type = Config;
-};
-
-/// @brief The configuration of a stage, or of an engine.
-template <class Stage>
-using config_of_t = typename ConfigOf<typename Stage::EngineType>::type;
-
-} // namespace detail
-
-} // namespace ZERO_NAMESPACE
-
-namespace ZERO_NAMESPACE::detail {
-
 /// @brief The types that one kind of parameters passes through in a step. A model has one set per
 /// parameter type.
 template <class P, class G, class C, class A, class MasterPolicy>
@@ -120,3 +92,23 @@ struct InTree : Types {
 };
 
 } // namespace ZERO_NAMESPACE::detail
+
+namespace ZERO_NAMESPACE {
+
+template <class Config>
+class Engine;
+
+namespace detail {
+
+template <class EngineType>
+struct ConfigOf;
+template <class Config>
+struct ConfigOf<Engine<Config>> {
+    using type = Config;
+};
+
+template <class Stage>
+using config_of_t = typename ConfigOf<typename Stage::EngineType>::type;
+
+} // namespace detail
+} // namespace ZERO_NAMESPACE

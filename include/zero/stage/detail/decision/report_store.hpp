@@ -60,7 +60,6 @@ struct ReportedFigures {
         return exchanged + sums;
     }
 
-    /// @brief The address of one group's sums.
     [[nodiscard]] ZERO_HOST_DEVICE constexpr std::int64_t* of(std::size_t group) const noexcept {
         return exchanged + sums + 1 + group * sums;
     }

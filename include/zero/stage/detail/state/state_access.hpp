@@ -317,7 +317,6 @@ private:
     EngineType* _engine;
 };
 
-/// @brief Returns access to the state of a stage, or of an engine.
 template <class Stage>
 [[nodiscard]] auto access_to(Stage& stage) noexcept {
     return StateAccess<config_of_t<Stage>>(stage);

@@ -169,7 +169,6 @@ template <class T>
     }
 }
 
-/// @brief Sets item `index`.
 template <class T>
 void put_item(std::byte* items, std::size_t index, T item) noexcept {
     std::memcpy(items + index * sizeof(T), &item, sizeof(T));
@@ -184,7 +183,6 @@ inline void encode_item(DType dtype, std::byte* items, std::size_t index, float 
     }
 }
 
-/// @brief Rounds a float to a type and back.
 [[nodiscard]] inline float rounded_to(DType dtype, float value) {
     std::array<std::byte, sizeof(float)> item{};
     encode_item(dtype, item.data(), 0, value);
