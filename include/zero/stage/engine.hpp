@@ -133,21 +133,14 @@ public:
     /// checked communicator it can only be cancelled.
     void end_micro_step();
 
-    /// @brief Returns the range that begins and ends `count` micro-steps. @throws InvalidArgument
-    /// if count is 0.
-    [[nodiscard]] MicroSteps<Engine> micro_steps(std::size_t count);
+    /// @brief Returns the range that begins and ends `count` micro-steps; with `TreeReduction` it
+    /// may be left out: V / W. @throws InvalidArgument if count is 0
+    [[nodiscard]] MicroSteps<Engine> micro_steps(std::size_t count = 0);
 
-    /// @brief With `TreeReduction`: the same for all micro-steps of a step, V / W.
-    [[nodiscard]] MicroSteps<Engine> micro_steps()
-        requires(Config::adds_in_tree)
-    {
-        return micro_steps(_options.reduction.micro_batches / _layout.world());
-    }
-
-    /// @brief Returns the number of the micro-batch that this rank computes in a micro-step,
-    /// counted from 0 over the step: micro_step * W + rank. A trainer that chooses data and random
-    /// numbers by it, and not by the rank, trains the same model on any number of ranks, and with
-    /// `TreeReduction` to the same bits.
+    /// @brief Returns the number of the micro-batch that this rank computes in a micro-step:
+    /// micro_step
+    /// * W + rank. A trainer that chooses data and random numbers by it, and not by the rank,
+    /// trains the same model on any number of ranks, with `TreeReduction` to the same bits.
     [[nodiscard]] std::size_t micro_batch(std::size_t micro_step) const noexcept {
         return micro_step * _layout.world() + _rank;
     }
@@ -522,7 +515,6 @@ private:
     template <class Update>
     void publish_all(Update const& update);
     StepTicket<Engine> end_step();
-    void require_whole_tree(char const* call) const;
     void compare_call(char const* call);
     template <class Visitor>
     void visit_full(char const* call, Visitor&& visit);
@@ -536,10 +528,8 @@ private:
     [[nodiscard]] detail::EngineContext<Config>
     context(std::span<AnyParameter const> parameters) const;
     Queue usable(std::optional<Queue> queue) const;
-
     /// The divisor of all payloads, whatever their type: a power of two by default.
     [[nodiscard]] float predivide() const;
-
     /// Calls `visit` with the type set of that number.
     template <class Visitor>
     static void with_types(std::size_t type, Visitor&& visit) {
@@ -555,23 +545,16 @@ private:
 
     /// Throws what an earlier command threw on one of the queues, and breaks the engine.
     void require_healthy();
-
     /// In a catch block: breaks the engine, releases the other ranks, and rethrows.
     [[noreturn]] void fail();
-
     /// The same for a call that looks for leases first: its OutOfOrder changed nothing.
     [[noreturn]] void fail_unless_refused();
-
     void break_down(char const* cause) noexcept;
-
     [[nodiscard]] bool keeps_sums_in_place() const;
-
     [[nodiscard]] static bool uses_callers_memory(std::span<AnyParameter const> parameters,
                                                   Options const& options) noexcept;
-
     /// Waits, on a host, until no command up to `done` touches memory of the caller.
     void leave_callers_memory(Event const& done);
-
     /// Throws if the collectives waited for were aborted. A broken engine may still be read.
     void require_finished_collectives() const;
     /// @}

@@ -80,23 +80,16 @@ void Engine<Config>::end_micro_step() {
 
 template <class Config>
 auto Engine<Config>::micro_steps(std::size_t count) -> MicroSteps<Engine> {
+    if constexpr (Config::adds_in_tree) {
+        std::size_t const all = _options.reduction.micro_batches;
+        count = count == 0 ? all / _layout.world() : count;
+        _protocol.require_micro_steps("micro_steps()", count, all);
+    }
     if (count == 0) {
         detail::throw_error<InvalidArgument>(
             {"zero: micro_steps(0): a step accumulates at least one micro-step."});
     }
-    if constexpr (Config::adds_in_tree) {
-        _protocol.require_micro_steps("micro_steps()", count, _options.reduction.micro_batches);
-    }
     return {*this, count};
-}
-
-/// Refuses to end a step in which micro-batches of the tree are missing.
-template <class Config>
-void Engine<Config>::require_whole_tree([[maybe_unused]] char const* call) const {
-    if constexpr (Config::adds_in_tree) {
-        _protocol.require_micro_steps(call, _protocol.micro_steps(),
-                                      _options.reduction.micro_batches);
-    }
 }
 
 template <class Config>
@@ -179,7 +172,9 @@ void Engine<Config>::gradients_ready(std::size_t unit, std::optional<Queue> writ
 template <class Config>
 auto Engine<Config>::gradient_norms(NormKind kind, NormScope scope) -> std::vector<double> {
     _protocol.require_accumulated("gradient_norms()");
-    require_whole_tree("gradient_norms()");
+    if constexpr (Config::adds_in_tree) {
+        _protocol.require_whole_tree("gradient_norms()", _options.reduction.micro_batches);
+    }
     // While a graph is captured this throws, before anything is enqueued.
     double const factor = _control.gradient_factor(_protocol.micro_steps(), predivide());
     std::vector<double> norms;
@@ -275,7 +270,9 @@ void Engine<Config>::publish_all(Update const& update) {
 template <class Config>
 void Engine<Config>::decide(double learning_rate, std::optional<std::int64_t> weight) {
     _protocol.require_may_step(learning_rate);
-    require_whole_tree("step()");
+    if constexpr (Config::adds_in_tree) {
+        _protocol.require_whole_tree("step()", _options.reduction.micro_batches);
+    }
     _control.require_finite_rates(learning_rate);
     _protocol.require_weight(weight, _options.reduction.kind == ReductionKind::weighted_mean);
     _protocol.require_nothing_held("step()");

@@ -108,6 +108,11 @@ public:
     /// @brief Requires that a step has as many micro-steps as its micro-batches make.
     void require_micro_steps(char const* call, std::size_t count, std::size_t micro_batches) const;
 
+    /// @brief The same for a call at the end of a step.
+    void require_whole_tree(char const* call, std::size_t micro_batches) const {
+        require_micro_steps(call, _micro_steps, micro_batches);
+    }
+
     /// @brief The same for the micro-step that begins. @param is_last whether it was announced so
     void require_micro_step_of(std::size_t micro_batches, bool is_last) const;
 
