@@ -218,7 +218,11 @@ int sum_as_subtree(int world, std::size_t group, std::size_t held) {
             for (std::size_t number = held; number-- > 0;) {
                 sum = (number == 0 ? oldest[i] : newer[(number - 1) * stride + i]) + sum;
             }
-            expected[i] = stored<A>(sum);
+            bool const is_sum = leaves.size() + held > 1;
+            expected[i] = is_sum ? stored<A>(sum) : from_float<A>(sum);
+            if constexpr (std::is_same_v<A, T>) {
+                expected[i] = is_sum ? expected[i] : values[0][i];
+            }
         }
         int wrong = 0;
         for (bool const is_in_place : {false, true}) { // over the oldest

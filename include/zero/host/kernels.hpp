@@ -54,7 +54,8 @@ void sum_ranks(A* sum, T const* const* peers, int world, std::size_t n, bool is_
 
 /// @brief sum.out[i] = A(h0 + (h1 + ... + x)), where x is the sum of the ranks' elements as a
 /// subtree of micro-batches (ops/tree_sum.hpp), in float, and h0, h1, ... are the sums that are
-/// held, from the oldest to the newest. Nothing is rounded before. A NaN is the canonical one.
+/// held, from the oldest to the newest. Nothing is rounded before. A NaN that is a sum is the
+/// canonical one.
 /// @param sum `sum.out` may be the oldest held sum, or one of the peers, if the types are the same
 /// @param world at least 1, and a multiple of `sum.held.rank_group`
 template <StorageType A, StorageType T>

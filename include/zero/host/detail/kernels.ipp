@@ -76,6 +76,10 @@ void sum_ranks(A* sum, T const* const* peers, int world, std::size_t n, bool is_
 template <StorageType A, StorageType T>
 void sum_tree(ops::TreeSum<A> const& sum, T const* const* peers, int world,
               std::size_t n) noexcept {
+    if (world == 1 && sum.held.count == 0) {
+        convert(sum.out, peers[0], n, 1.0F);
+        return;
+    }
     std::size_t const moved = n * (static_cast<std::size_t>(world) * sizeof(T) + sizeof(A));
     bool streams = sum.held.count == 0 && detail::is_worth_streaming(sum.out, moved);
     for (int rank = 0; rank < world; ++rank) {
