@@ -54,6 +54,25 @@ TEST_CASE("Four processes end with the hash of four threads in 16 bits, with acc
     }
 }
 
+TEST_CASE(
+    "Four processes end with the hash of eight threads, and of one, with a tree of micro-batches") {
+    for (std::string const stage : {"0", "3"}) {
+        std::string const common = "--dtype bfloat16 --micro-batches 8 --stage " + stage;
+        ProgramOutcome const processes = with_processes(common);
+        INFO(processes.output);
+        std::string const expected = processes.after("\nparameters: ");
+        CHECK(expected.size() == 16);
+        for (std::string const world : {"8", "1"}) {
+            auto const threads = run_program(
+                command("--dtype bfloat16 --micro-batches 8 --stage 2 --world " + world));
+            CHECK(threads.after("\nparameters: ") == expected);
+        }
+        // the order of the library concerns other sums
+        CHECK(with_processes(common + " --order library").after("\nparameters: ") == expected);
+        CHECK(with_threads("--dtype bfloat16 --accumulate 2 --stage " + stage) != expected);
+    }
+}
+
 TEST_CASE("Four processes with their states in files end with the hash of memory") {
     if (with_processes("--offload file --dtype bfloat16").contains("needs xxHash")) {
         return;
