@@ -79,7 +79,7 @@ struct MemoryRow {
 struct MemoryPlan {
     std::array<MemoryRow, buffer_kinds> rows{}; ///< indexed by `BufferKind`
     std::uint64_t tier_bytes = 0; ///< size of the file that holds the states that are offloaded,
-                                  ///< which are in no row
+                                  ///< or of all page-locked memory for them; it is in no row
 
     /// @brief Returns the row of one kind of buffer.
     [[nodiscard]] constexpr MemoryRow& operator[](BufferKind kind) noexcept {

@@ -41,7 +41,11 @@ enum class Conflict {
     /// Master weights are offloaded, and the parameters are their own.
     offload_of_own_master,
     /// Parameters are offloaded, and the stage does not shard them.
-    offload_of_replicas
+    offload_of_replicas,
+    /// States are updated on the host, and the backend is the host.
+    host_memory_of_host,
+    /// The host updates states, of which some lie on the device.
+    host_update_of_part
 };
 
 } // namespace ZERO_NAMESPACE::detail
@@ -66,6 +70,8 @@ struct Composition {
     bool offloads_masters = false;                  ///< master weights do
     bool offloads_parameters = false;               ///< parameters do
     bool has_masters = true;                        ///< a parameter type has some
+    bool updates_on_host = false;                   ///< states lie in `HostMemory`
+    bool names_all_for_host = true;                 ///< it holds all that the host updates
     Conflict master = Conflict::none;               ///< the result of `master_conflict_of_all`
 };
 
@@ -102,6 +108,12 @@ constexpr Conflict conflict_of(Composition const& composition) noexcept {
     }
     if (composition.offloads_parameters && composition.stage != 3) {
         return Conflict::offload_of_replicas;
+    }
+    if (composition.updates_on_host && !composition.is_on_device) {
+        return Conflict::host_memory_of_host;
+    }
+    if (!composition.names_all_for_host) {
+        return Conflict::host_update_of_part;
     }
     return composition.master;
 }

@@ -2,6 +2,7 @@
 
 #include "../../../backend/backend.hpp"
 #include "../../../core/detail/namespace.hpp"
+#include "../../../core/memory_resource.hpp"
 #include "../../../core/policy_category.hpp"
 #include "../../../policy/detail/diagnose_policies.hpp"
 #include "../../../policy/detail/policy_list.hpp"
@@ -9,6 +10,7 @@
 #include "composition_conflict.hpp"
 #include "stage_config.hpp"
 
+#include <cstddef>
 #include <type_traits>
 
 namespace ZERO_NAMESPACE::detail {
@@ -21,6 +23,34 @@ template <class Partitioner, class Bucketer>
     requires requires { typename Partitioner::RequiredBucketer; }
 inline constexpr bool accepts_bucketer<Partitioner, Bucketer> =
     std::is_same_v<Bucketer, typename Partitioner::RequiredBucketer>;
+
+/// @brief Whether `HostMemory` holds states.
+template <class Offload>
+inline constexpr bool is_on_host = requires { requires Offload::updates_on_host; };
+
+/// @brief Returns whether a kind is named in `Offload`, for a tier or for `HostMemory`.
+template <class Offload>
+consteval bool is_offloaded(BufferKind kind) {
+    if constexpr (is_on_host<Offload>) {
+        return Offload::keeps(kind);
+    } else {
+        return Offload::offloads(kind);
+    }
+}
+
+/// @brief Returns whether `HostMemory`, if it is used, holds all states and nothing else.
+template <class Offload>
+consteval bool names_all_for_host(bool has_masters) {
+    for (std::size_t index = 0; is_on_host<Offload> && index < buffer_kinds; ++index) {
+        auto const kind = static_cast<BufferKind>(index);
+        bool const is_needed = kind == BufferKind::optimizer_state
+                               || (kind == BufferKind::master_weights && has_masters);
+        if (is_offloaded<Offload>(kind) != is_needed) {
+            return false;
+        }
+    }
+    return true;
+}
 
 /// @brief Returns the conflict between policies that are each valid on their own.
 template <int N, class... Policies>
@@ -44,9 +74,12 @@ consteval Conflict conflict_in() {
         .is_on_device = is_on_device,
         .is_stored_by_block = Config::OptimizerStates::is_block_scaled || rounds,
         .is_offloaded = Config::OffloadTo::is_any,
-        .offloads_masters = Config::OffloadTo::offloads(BufferKind::master_weights),
+        .offloads_masters = is_offloaded<typename Config::OffloadTo>(BufferKind::master_weights),
         .offloads_parameters = Config::OffloadTo::offloads(BufferKind::parameters),
         .has_masters = Config::EngineConfig::has_masters,
+        .updates_on_host = is_on_host<typename Config::OffloadTo>,
+        .names_all_for_host =
+            names_all_for_host<typename Config::OffloadTo>(Config::EngineConfig::has_masters),
         .master = Config::master_conflict,
     });
 }

@@ -24,6 +24,7 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 namespace ZERO_NAMESPACE {
 
@@ -190,6 +191,11 @@ template <class Config>
     plan[BufferKind::scratch].content_bytes = _update_scratch.size_bytes();
     if constexpr (Config::Offload::is_any) {
         _offload->add_to(plan);
+    } else if constexpr (detail::updates_on_host<Config>) {
+        for (BufferKind const kind : {BufferKind::master_weights, BufferKind::optimizer_state}) {
+            plan.tier_bytes += std::exchange(plan[kind], {}).bytes();
+        }
+        _optimizer.each([&](auto const& store) { plan.tier_bytes += store.on_host().bytes(); });
     }
     return plan;
 }
