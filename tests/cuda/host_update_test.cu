@@ -239,6 +239,8 @@ TEST_CASE("With states on the host the memory plan equals what an engine allocat
                 pages.of(BufferKind::optimizer_state) + pages.of(BufferKind::master_weights);
             std::size_t const all = states + pages.of(BufferKind::staging);
             found += plan.tier_bytes == all && states != 0 ? 0 : 1;
+            std::string const line = "page-locked: " + std::to_string(all) + " bytes";
+            found += engine.describe_memory().find(line) != std::string::npos ? 0 : 1;
             (void)run_device_step(engine, stream.get(), 0, 0, 2, 0.01, 8);
             (void)engine.step_count();
             found += states + pages.of(BufferKind::staging) == all ? 0 : 1;
@@ -345,7 +347,20 @@ TEST_CASE("An engine that ends while the host updates waits for it", "[cuda]") {
     CHECK(ended == std::vector{1, 1});
 }
 
-TEST_CASE("A description says that the host updates", "[cuda]") {
+TEST_CASE("A description says that the host updates, and that tiles are not used", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    auto const unused = on_ranks<std::vector<std::string>, DeviceLoopback>(1, [](auto& group) {
+        using Zero = ZeroStage<0, Parameters<bfloat16>, DeviceLoopback, AllStates>;
+        cuda::OwnedStream const stream;
+        Zero::Options options;
+        options.compute_queue = stream.get();
+        options.update_tile_elements = 64;
+        return Zero(group, registration<bfloat16>(toy_specs()), options).unused_options();
+    });
+    CHECK(unused[0]
+          == std::vector<std::string>{"update_tile_elements (the host updates bucket by bucket)"});
     using Stage = ZeroStage<2, Parameters<bfloat16>, DeviceLoopback>;
     CHECK(describe<Stage::with<AllStates>>().find(", updates on the host") != std::string::npos);
     CHECK(describe<Stage>().find("on the host") == std::string::npos);

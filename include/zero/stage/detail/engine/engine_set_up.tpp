@@ -192,6 +192,7 @@ template <class Config>
     if constexpr (Config::Offload::is_any) {
         _offload->add_to(plan);
     } else if constexpr (detail::updates_on_host<Config>) {
+        plan.is_on_host = true;
         for (BufferKind const kind : {BufferKind::master_weights, BufferKind::optimizer_state}) {
             plan.tier_bytes += std::exchange(plan[kind], {}).bytes();
         }
@@ -236,8 +237,12 @@ template <class Config>
 
 template <class Config>
 [[gnu::cold]] std::vector<std::string> Engine<Config>::unused_options() const {
+    constexpr bool has_tiles = !detail::updates_on_host<Config>;
     std::vector<std::string> unused = detail::unused_options(
-        _number, _layout.world(), _options.gather, _options.update_tile_elements);
+        _number, _layout.world(), _options.gather, has_tiles ? _options.update_tile_elements : 0);
+    if (!has_tiles && _options.update_tile_elements != 0) {
+        unused.emplace_back("update_tile_elements (the host updates bucket by bucket)");
+    }
     if (_options.reduction.one_micro_step && !keeps_sums_in_place()) {
         unused.emplace_back("reduction.one_micro_step (it saves memory where sums have the type of "
                             "the gradients, in stages 0 and 1, and with a single rank in every "
