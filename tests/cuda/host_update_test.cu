@@ -1,5 +1,6 @@
 #include "cuda/captured_steps.cuh"
 
+#include "support/outcome.hpp"
 #include "support/stages.hpp"
 
 #include <zero/ops/sgd.hpp>
@@ -12,6 +13,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -200,7 +202,7 @@ TEST_CASE("The host updates after 1, 2 and 5 micro-steps with the bits and the n
                 return result;
             }));
         };
-        for (std::size_t const micro_steps : {1, 2, 5}) {
+        for (std::size_t const micro_steps : std::vector<std::size_t>{1, 2, 5}) {
             std::vector<double> expected;
             std::vector<double> norms;
             Trained const in_memory = run(static_cast<Stage*>(nullptr), micro_steps, expected);
@@ -345,6 +347,33 @@ TEST_CASE("An engine that ends while the host updates waits for it", "[cuda]") {
         return 1;
     });
     CHECK(ended == std::vector{1, 1});
+}
+
+TEST_CASE("A rank that fails while the hosts update ends the others, and every engine ends",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    auto const outcomes = on_ranks<Outcome, Loopback<LateBackend>>(3, [&](auto& communicator) {
+        return outcome_of([&] {
+            cuda::OwnedStream const stream;
+            LateStage<2>::Options options;
+            options.compute_queue = stream.get();
+            options.bucketer.bucket_bytes = 64;
+            LateStage<2> engine(communicator, registration<bfloat16>(toy_specs()), options);
+            auto const rank = static_cast<std::uint64_t>(communicator.rank());
+            for (std::uint64_t step = 0; step < 50; ++step) {
+                if (rank == 1 && step == 2) {
+                    communicator.abort("rank 1 has had enough");
+                    throw std::runtime_error("enough");
+                }
+                (void)run_device_step(engine, stream.get(), rank, step, 2, 0.01, 8);
+            }
+        });
+    });
+    CHECK(outcomes[0].type == "Aborted");
+    CHECK(outcomes[1].type == "other");
+    CHECK(outcomes[2].type == "Aborted");
 }
 
 TEST_CASE("A description says that the host updates, and that tiles are not used", "[cuda]") {

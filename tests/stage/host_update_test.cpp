@@ -46,7 +46,41 @@ std::vector<Values> train() {
     });
 }
 
+/// Trains by an update of the caller, which reads and writes master weights and a state.
+template <class Stage>
+std::vector<Values> train_by_hand() {
+    return on_ranks<Values, Group>(2, [](Group& group) {
+        Stage engine(group, registration<bfloat16>(toy_specs()));
+        auto const rank = static_cast<std::uint64_t>(group.rank());
+        for (std::uint64_t step = 0; step < 4; ++step) {
+            engine.begin_step();
+            float const scale = engine.loss_scale();
+            for (auto const micro_step : engine.micro_steps(2)) {
+                run_micro_step(engine, rank, step, micro_step, scale, 8);
+            }
+            if (step % 2 == 0) {
+                (void)engine.step(0.01);
+                continue;
+            }
+            (void)engine.step(0.01, [](auto const& slice) {
+                for (std::size_t i = 0; i < slice.master.size(); ++i) {
+                    slice.states[0][i] += slice.factor * slice.gradient[i];
+                    slice.master[i] -= static_cast<float>(slice.learning_rate) * slice.states[0][i];
+                }
+            });
+        }
+        return full_parameters(engine);
+    });
+}
+
 } // namespace
+
+TEST_CASE("Updates of the caller between those of the host change no bit") {
+    using InMemory = ZeroStage<2, Parameters<bfloat16>, Group>;
+    auto const expected = train_by_hand<InMemory>();
+    CHECK((train_by_hand<InMemory::with<AllStates>>() == expected));
+    CHECK_FALSE((expected == train<InMemory>()));
+}
 
 TEST_CASE("Queues of two backends in one step are in order, and change no bit, in every stage") {
     in_every_stage([&]<int N>() {
