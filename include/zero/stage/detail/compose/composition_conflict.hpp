@@ -45,7 +45,9 @@ enum class Conflict {
     /// States are updated on the host, and the backend is the host.
     host_memory_of_host,
     /// The host updates states, of which some lie on the device.
-    host_update_of_part
+    host_update_of_part,
+    /// The backend cannot call the host.
+    host_update_without_call
 };
 
 } // namespace ZERO_NAMESPACE::detail
@@ -71,6 +73,7 @@ struct Composition {
     bool offloads_parameters = false;               ///< parameters do
     bool has_masters = true;                        ///< a parameter type has some
     bool updates_on_host = false;                   ///< states lie in `HostMemory`
+    bool can_call_host = true;                      ///< the backend has `run_on_host`
     bool names_all_for_host = true;                 ///< it holds all that the host updates
     Conflict master = Conflict::none;               ///< the result of `master_conflict_of_all`
 };
@@ -114,6 +117,9 @@ constexpr Conflict conflict_of(Composition const& composition) noexcept {
     }
     if (!composition.names_all_for_host) {
         return Conflict::host_update_of_part;
+    }
+    if (composition.updates_on_host && !composition.can_call_host) {
+        return Conflict::host_update_without_call;
     }
     return composition.master;
 }

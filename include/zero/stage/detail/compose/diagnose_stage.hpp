@@ -108,6 +108,10 @@ consteval bool diagnose_stage() {
                       "must lie there; name zero::BufferKind::optimizer_state, and "
                       "zero::BufferKind::master_weights if the parameters are not their own, and "
                       "nothing else.");
+        static_assert(conflict != Conflict::host_update_without_call,
+                      "zero::ZeroStage: HostMemory needs a backend that can call the host; give it "
+                      "'static void run_on_host(Queue, void (*)(void*), void*)', as "
+                      "zero::cuda::Backend has it.");
         return conflict == Conflict::none;
     }
 }

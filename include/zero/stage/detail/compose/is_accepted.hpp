@@ -63,6 +63,10 @@ consteval Conflict conflict_in() {
     using Grouper = typename Config::Bucketer;
     using Device = typename Config::EngineConfig::Backend;
     constexpr bool is_on_device = requires { requires Device::is_device; };
+    constexpr bool can_call_host =
+        requires(typename Device::Queue queue, void (*call)(void*), void* argument) {
+            Device::run_on_host(queue, call, argument);
+        };
     constexpr bool rounds = Config::MasterPolicy::form == MasterForm::stochastic;
     return conflict_of({
         .stage = N,
@@ -78,6 +82,7 @@ consteval Conflict conflict_in() {
         .offloads_parameters = Config::OffloadTo::offloads(BufferKind::parameters),
         .has_masters = Config::EngineConfig::has_masters,
         .updates_on_host = is_on_host<typename Config::OffloadTo>,
+        .can_call_host = can_call_host,
         .names_all_for_host =
             names_all_for_host<typename Config::OffloadTo>(Config::EngineConfig::has_masters),
         .master = Config::master_conflict,
