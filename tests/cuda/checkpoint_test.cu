@@ -4,6 +4,7 @@
 
 #include <zero/checkpoint/checkpoint_saver.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/stage/update_on_host.hpp>
 
 #include <filesystem>
 #include <optional>
@@ -99,6 +100,30 @@ TEST_CASE("Split master weights and scaled states of a device are loaded on the 
         return;
     }
     check_forms<Parameters<bfloat16>, SplitMasterWeights, BlockScaledState<float16>>();
+}
+
+TEST_CASE(
+    "Engines whose states lie on the device, in memory of the host beside it, and on the host "
+    "load each other's checkpoints and go on with the same bits",
+    "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    using States = To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>;
+    using Device = ZeroStage<2, Parameters<bfloat16>, DeviceLoopback>;
+    using OnHost = ZeroStage<1, Parameters<bfloat16>, DeviceLoopback, Offload<States>>;
+    using OtherOnHost = ZeroStage<3, Parameters<bfloat16>, DeviceLoopback, Offload<States>>;
+    TemporaryFolder const device;
+    TemporaryFolder const host;
+    Bits const saved = run<Device>(3, device.path(), 0, 2, Save::at_once);
+    CHECK(run<OnHost>(3, host.path(), 0, 2, Save::in_background) == saved);
+
+    Bits const expected = run<ZeroStage<1, Parameters<bfloat16>>>(3, host.path(), 0, 4);
+    CHECK(run<OnHost>(3, device.path(), 0, 4) == expected);
+    CHECK(run<OtherOnHost>(3, device.path(), 2, 4) == expected);
+    CHECK(run<OtherOnHost>(3, host.path(), 2, 4) == expected);
+    CHECK(run<Device>(3, host.path(), 2, 4) == expected);
+    CHECK(run<OnHost>(4, host.path(), 2, 2) == saved);
 }
 
 TEST_CASE("A checkpoint of a device that is written in the background holds the state of its start",

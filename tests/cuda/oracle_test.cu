@@ -1,6 +1,8 @@
 #include "cuda/device.hpp"
 #include "cuda/oracle_side.cuh"
 
+#include <zero/stage/update_on_host.hpp>
+
 // Random configurations of the engine on a device, with ranks as threads, against the oracle of the
 // host's tests. The variables ZERO_ORACLE_... change them, as on the host.
 
@@ -81,6 +83,17 @@ TEST_CASE("Random configurations with stochastic rounding and bfloat16 states on
         return;
     }
     run_row<21, DeviceLoopback>(part);
+}
+
+TEST_CASE("Random configurations whose states lie on the host, which updates them, give the bits "
+          "of the oracle in every stage",
+          "[cuda][oracle]") {
+    if (skips_without_shared_memory()) {
+        return;
+    }
+    using States = To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>;
+    run_row<25, DeviceLoopback, Offload<States>>(part); // two types, one is its own master
+    run_row<22, DeviceLoopback, Offload<States>>(part);
 }
 
 #endif

@@ -135,6 +135,9 @@ namespace ZERO_NAMESPACE {
 /// - `copies_arguments`: tables of pointers may be freed when an operation returns.
 /// - `staging_memory()`: a `MemoryResource&` of host memory that the device copies quickly;
 ///   checkpoints pass through a buffer from it.
+/// - `run_on_host(Queue, void (*function)(void*), void* argument)`: enqueues a call on the host,
+/// for
+///   `HostMemory`; the function throws nothing and waits for no queue.
 /// - `rethrow_failure(Event)`: for queues that fail independently.
 /// - `drain(Queue)`: for queues where waiting for a recorded event does not suffice.
 /// - `sum_ranks(Queue, A* sum, T const* const* peers, int world, std::size_t elements, bool

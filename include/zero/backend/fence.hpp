@@ -26,8 +26,9 @@ enum class Fence : std::uint8_t {
     peers_ready,           ///< a transport waits until its peers' data is written
     peers_reduced,         ///< second half of an all-reduce waits for the peers' first half
     peers_done,            ///< reuse of a buffer waits until the peers have read it
-    chunk_read,            ///< update waits until the offloaded states are in staging memory
-    chunk_updated,         ///< their write waits for the update
+    chunk_read,            ///< update waits until the offloaded states, or the gradients for an
+                           ///< update on the host, are in staging memory
+    chunk_updated,         ///< their write, or the copies back to the device, wait for the update
     chunk_written, ///< the next read to that staging memory waits for the write, and so does the
                    ///< next decision, which the write reads
     chunk_copied   ///< the next read of parameters to that staging memory waits until they were

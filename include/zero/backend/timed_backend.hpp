@@ -201,6 +201,12 @@ struct TimedBackend : B {
         B::template update<Optimizer>(queue, slices, groups, decision);
     }
 
+    /// @brief Records a span of the phase `update`: the host runs nothing else for an engine.
+    static void run_on_host(Queue queue, void (*function)(void*), void* argument) {
+        Region const region(queue, TimelinePhase::update, "update on the host");
+        B::run_on_host(queue, function, argument);
+    }
+
     /// @brief Records a span of the phase `copy`.
     template <class Slices, class InBucket>
     static void copy_from_bucket(Queue queue, Slices const& slices, InBucket const* bucket) {

@@ -23,7 +23,7 @@ enum class BufferKind : std::uint8_t {
     communicator,     ///< scratch space of a communicator, which allocates it itself
     commands,         ///< ring of the queue that an engine on a host creates for communication,
                       ///< and those of the queues of a tier
-    staging           ///< memory through which offloaded states pass
+    staging           ///< memory through which offloaded states pass, and what the host updates
 };
 
 /// @brief Number of enumerators of `BufferKind`.

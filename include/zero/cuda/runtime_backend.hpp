@@ -176,6 +176,13 @@ struct RuntimeBackend {
         }
     }
 
+    /// @brief Enqueues a call of `function` on the host, which must not call CUDA, throw or wait
+    /// for work of a stream. Later work of the stream waits for it. @throws CudaError
+    static void run_on_host(Queue queue, void (*function)(void*), void* argument) {
+        CaptureLock const lock(queue);
+        detail::check(cudaLaunchHostFunc(queue, function, argument), "cudaLaunchHostFunc");
+    }
+
 private:
     static void require_set(Queue queue) {
         if (queue == unset_stream()) {

@@ -79,7 +79,8 @@ struct MemoryRow {
 struct MemoryPlan {
     std::array<MemoryRow, buffer_kinds> rows{}; ///< indexed by `BufferKind`
     std::uint64_t tier_bytes = 0; ///< size of the file that holds the states that are offloaded,
-                                  ///< which are in no row
+                                  ///< or of all memory of the host for them; it is in no row
+    bool is_on_host = false;      ///< it is page-locked memory of the host (`HostMemory`)
 
     /// @brief Returns the row of one kind of buffer.
     [[nodiscard]] constexpr MemoryRow& operator[](BufferKind kind) noexcept {
@@ -99,6 +100,7 @@ struct MemoryPlan {
             rows[kind].is_callers = rows[kind].is_callers || other.rows[kind].is_callers;
         }
         tier_bytes += other.tier_bytes;
+        is_on_host = is_on_host || other.is_on_host;
         return *this;
     }
 

@@ -43,6 +43,8 @@ template <class Config>
             kinds += text({kinds.empty() ? ", " : " and ", name_of(kind)});
         }
         kinds += " in " + type_name<typename Config::Offload::Tier>();
+    } else if constexpr (requires { requires Config::Offload::updates_on_host; }) {
+        kinds = ", updates on the host";
     }
     return kinds;
 }

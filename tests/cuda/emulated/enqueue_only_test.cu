@@ -5,6 +5,7 @@
 
 #include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/stage/detail/common/drain.hpp>
+#include <zero/stage/update_on_host.hpp>
 
 #include <atomic>
 #include <string>
@@ -29,13 +30,11 @@ Counts counts() {
     return {emulated::waits, emulated::allocations, emulated::events_made};
 }
 
-} // namespace
-
-TEST_CASE("Between begin_step and step the host does not wait for a device, allocate memory or "
-          "create an event",
-          "[cuda]") {
+/// Checks one step in every stage. @tparam More policies beside bfloat16 parameters
+template <class... More>
+void check_calls_of_a_step() {
     in_every_stage([&]<int N>() {
-        using Stage = ZeroStage<N, Parameters<bfloat16>, Loopback<cuda::Backend>>;
+        using Stage = ZeroStage<N, Parameters<bfloat16>, Loopback<cuda::Backend>, More...>;
         for (int const world : {1, 3}) {
             auto const ranks =
                 on_ranks<Counts, typename Stage::Communicator>(world, [&](auto& communicator) {
@@ -72,6 +71,21 @@ TEST_CASE("Between begin_step and step the host does not wait for a device, allo
             }
         }
     });
+}
+
+} // namespace
+
+TEST_CASE("Between begin_step and step the host does not wait for a device, allocate memory or "
+          "create an event",
+          "[cuda]") {
+    check_calls_of_a_step<>();
+}
+
+TEST_CASE("A step whose update runs on the host neither waits for a device, allocates memory nor "
+          "creates an event",
+          "[cuda]") {
+    using States = To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>;
+    check_calls_of_a_step<Offload<States>>();
 }
 
 TEST_CASE("Reading a report enqueues nothing, and nothing that an engine does waits for the legacy "

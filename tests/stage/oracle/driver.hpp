@@ -118,12 +118,12 @@ void run_stage(Run const& run) {
                        });
 }
 
-template <int N, std::size_t R, class Communicator>
+template <int N, std::size_t R, class Communicator, class... More>
 void run_if_legal(Configuration const& c, History const& history, std::size_t& runs) {
     if constexpr (is_stage<N, R>) {
         if (is_legal(N, c)) {
             Failures failures;
-            run_stage<stage_t<N, R, Communicator>>({&c, &history, N, &failures});
+            run_stage<stage_t<N, R, Communicator, More...>>({&c, &history, N, &failures});
             ++runs;
             if (failures.count() != 0) {
                 FAIL_CHECK(describe(c)
@@ -136,8 +136,9 @@ void run_if_legal(Configuration const& c, History const& history, std::size_t& r
 }
 
 /// Runs all configurations of one row of the table, in all stages.
+/// @tparam More policies beside those of the row
 /// @param part percentage of the planned configurations to run
-template <std::size_t R, class Communicator = LoopbackCommunicator>
+template <std::size_t R, class Communicator = LoopbackCommunicator, class... More>
 void run_row(std::size_t part = 100) {
     Plan plan = Plan::from_environment();
     plan.configurations = plan.configurations * part / 100;
@@ -149,10 +150,10 @@ void run_row(std::size_t part = 100) {
         if (plan.includes(index)) {
             Configuration const c = make_configuration(plan.seed, index);
             History const history = compute_history(c);
-            run_if_legal<0, R, Communicator>(c, history, runs);
-            run_if_legal<1, R, Communicator>(c, history, runs);
-            run_if_legal<2, R, Communicator>(c, history, runs);
-            run_if_legal<3, R, Communicator>(c, history, runs);
+            run_if_legal<0, R, Communicator, More...>(c, history, runs);
+            run_if_legal<1, R, Communicator, More...>(c, history, runs);
+            run_if_legal<2, R, Communicator, More...>(c, history, runs);
+            run_if_legal<3, R, Communicator, More...>(c, history, runs);
             expected += 3 + (is_legal(3, c) ? 1 : 0);
             ++configurations;
         }

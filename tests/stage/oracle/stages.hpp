@@ -73,11 +73,12 @@ struct Policies {
                             BlockScaledState<float16>, BlockScaledState<float16, RoundToNearest>>;
 };
 
-template <int N, std::size_t R, class Communicator = LoopbackCommunicator>
-using stage_t = ZeroStage<N, typename Policies<R>::Types, typename Policies<R>::Partitioner,
-                          typename Policies<R>::Bucketer, typename Policies<R>::LossScaler,
-                          typename Policies<R>::Optimizer, typename Policies<R>::Reduction,
-                          typename Policies<R>::Master, typename Policies<R>::States, Communicator>;
+template <int N, std::size_t R, class Communicator = LoopbackCommunicator, class... More>
+using stage_t =
+    ZeroStage<N, typename Policies<R>::Types, typename Policies<R>::Partitioner,
+              typename Policies<R>::Bucketer, typename Policies<R>::LossScaler,
+              typename Policies<R>::Optimizer, typename Policies<R>::Reduction,
+              typename Policies<R>::Master, typename Policies<R>::States, Communicator, More...>;
 
 /// Returns whether the policies of a row form a valid stage.
 constexpr bool is_composition(int stage, Row const& row) {

@@ -28,7 +28,8 @@ ZERO_COLD_INLINE std::string to_string(MemoryPlan const& plan) {
     }
     text += detail::text({"allocated by the engine: ", plan.engine_bytes(), " bytes\n"});
     if (plan.tier_bytes != 0) {
-        text += detail::text({"in a file: ", plan.tier_bytes, " bytes\n"});
+        text += detail::text(
+            {plan.is_on_host ? "page-locked: " : "in a file: ", plan.tier_bytes, " bytes\n"});
     }
     return text;
 }

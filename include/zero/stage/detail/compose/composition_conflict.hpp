@@ -45,7 +45,13 @@ enum class Conflict {
     /// Master weights are offloaded, and the parameters are their own.
     offload_of_own_master,
     /// Parameters are offloaded, and the stage does not shard them.
-    offload_of_replicas
+    offload_of_replicas,
+    /// States are updated on the host, and the backend is the host.
+    host_memory_of_host,
+    /// The host updates states, of which some lie on the device.
+    host_update_of_part,
+    /// The backend cannot call the host.
+    host_update_without_call
 };
 
 } // namespace ZERO_NAMESPACE::detail
@@ -68,12 +74,15 @@ struct Composition {
     bool is_stored_by_block = false;                ///< BlockScaledState or StochasticRounding
     bool adds_in_tree = false;                      ///< TreeReduction
     bool communicator_adds_in_tree = true;          ///< it can, with these types
-    bool sends_exactly = true;     ///< the communication types hold every value of the gradients'
-    bool is_offloaded = false;     ///< states lie in a tier
-    bool offloads_masters = false; ///< master weights do
-    bool offloads_parameters = false; ///< parameters do
-    bool has_masters = true;          ///< a parameter type has some
-    Conflict master = Conflict::none; ///< the result of `master_conflict_of_all`
+    bool sends_exactly = true;                      ///< no communication type rounds gradients
+    bool is_offloaded = false;                      ///< states lie in a tier
+    bool offloads_masters = false;                  ///< master weights do
+    bool offloads_parameters = false;               ///< parameters do
+    bool has_masters = true;                        ///< a parameter type has some
+    bool updates_on_host = false;                   ///< states lie in `HostMemory`
+    bool can_call_host = true;                      ///< the backend has `run_on_host`
+    bool names_all_for_host = true;                 ///< it holds all that the host updates
+    Conflict master = Conflict::none;               ///< the result of `master_conflict_of_all`
 };
 
 /// @brief Returns the first reason to refuse a composition, or `none`.
@@ -115,6 +124,15 @@ constexpr Conflict conflict_of(Composition const& composition) noexcept {
     }
     if (composition.offloads_parameters && composition.stage != 3) {
         return Conflict::offload_of_replicas;
+    }
+    if (composition.updates_on_host && !composition.is_on_device) {
+        return Conflict::host_memory_of_host;
+    }
+    if (!composition.names_all_for_host) {
+        return Conflict::host_update_of_part;
+    }
+    if (composition.updates_on_host && !composition.can_call_host) {
+        return Conflict::host_update_without_call;
     }
     return composition.master;
 }

@@ -108,6 +108,19 @@ consteval bool diagnose_stage() {
                       "zero::ZeroStage: below stage 3 every rank reads all parameters in every "
                       "pass, so they stay in memory; use stage 3, or leave "
                       "zero::BufferKind::parameters out of Offload.");
+        static_assert(conflict != Conflict::host_memory_of_host,
+                      "zero::ZeroStage: HostMemory is for states of a device, and this "
+                      "communicator's backend keeps them in memory of the host anyway; leave "
+                      "Offload out, or use zero::FileTier.");
+        static_assert(conflict != Conflict::host_update_of_part,
+                      "zero::ZeroStage: the host updates what lies in HostMemory, so all of it "
+                      "must lie there; name zero::BufferKind::optimizer_state, and "
+                      "zero::BufferKind::master_weights if the parameters are not their own, and "
+                      "nothing else.");
+        static_assert(conflict != Conflict::host_update_without_call,
+                      "zero::ZeroStage: HostMemory needs a backend that can call the host; give it "
+                      "'static void run_on_host(Queue, void (*)(void*), void*)', as "
+                      "zero::cuda::Backend has it.");
         return conflict == Conflict::none;
     }
 }

@@ -4,6 +4,7 @@
 #include "../../../comm/communicator.hpp"
 #include "../../../core/convert.hpp"
 #include "../../../core/detail/namespace.hpp"
+#include "../../../core/memory_resource.hpp"
 #include "../../../core/policy_category.hpp"
 #include "../../../policy/detail/diagnose_policies.hpp"
 #include "../../../policy/detail/policy_list.hpp"
@@ -11,6 +12,7 @@
 #include "composition_conflict.hpp"
 #include "stage_config.hpp"
 
+#include <cstddef>
 #include <tuple>
 #include <type_traits>
 
@@ -39,6 +41,34 @@ constexpr bool communicator_adds_in_tree(std::tuple<Types...> const* /*sets*/) n
                                      typename Types::Accumulation>)&&...);
 }
 
+/// @brief Whether `HostMemory` holds states.
+template <class Offload>
+inline constexpr bool is_on_host = requires { requires Offload::updates_on_host; };
+
+/// @brief Returns whether a kind is named in `Offload`, for a tier or for `HostMemory`.
+template <class Offload>
+consteval bool is_offloaded(BufferKind kind) {
+    if constexpr (is_on_host<Offload>) {
+        return Offload::keeps(kind);
+    } else {
+        return Offload::offloads(kind);
+    }
+}
+
+/// @brief Returns whether `HostMemory`, if it is used, holds all states and nothing else.
+template <class Offload>
+consteval bool names_all_for_host(bool has_masters) {
+    for (std::size_t index = 0; is_on_host<Offload> && index < buffer_kinds; ++index) {
+        auto const kind = static_cast<BufferKind>(index);
+        bool const is_needed = kind == BufferKind::optimizer_state
+                               || (kind == BufferKind::master_weights && has_masters);
+        if (is_offloaded<Offload>(kind) != is_needed) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /// @brief Returns the conflict between policies that are each valid on their own.
 template <int N, class... Policies>
 consteval Conflict conflict_in() {
@@ -50,6 +80,10 @@ consteval Conflict conflict_in() {
     using Grouper = typename Config::Bucketer;
     using Device = typename Config::EngineConfig::Backend;
     constexpr bool is_on_device = requires { requires Device::is_device; };
+    constexpr bool can_call_host =
+        requires(typename Device::Queue queue, void (*call)(void*), void* argument) {
+            Device::run_on_host(queue, call, argument);
+        };
     constexpr bool rounds = Config::MasterPolicy::form == MasterForm::stochastic;
     constexpr typename Config::EngineConfig::TypeSetTuple const* sets = nullptr;
     return conflict_of({
@@ -65,9 +99,13 @@ consteval Conflict conflict_in() {
         .communicator_adds_in_tree = communicator_adds_in_tree<typename Config::Communicator>(sets),
         .sends_exactly = sends_exactly(sets),
         .is_offloaded = Config::OffloadTo::is_any,
-        .offloads_masters = Config::OffloadTo::offloads(BufferKind::master_weights),
+        .offloads_masters = is_offloaded<typename Config::OffloadTo>(BufferKind::master_weights),
         .offloads_parameters = Config::OffloadTo::offloads(BufferKind::parameters),
         .has_masters = Config::EngineConfig::has_masters,
+        .updates_on_host = is_on_host<typename Config::OffloadTo>,
+        .can_call_host = can_call_host,
+        .names_all_for_host =
+            names_all_for_host<typename Config::OffloadTo>(Config::EngineConfig::has_masters),
         .master = Config::master_conflict,
     });
 }

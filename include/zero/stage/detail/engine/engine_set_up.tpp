@@ -24,6 +24,7 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 namespace ZERO_NAMESPACE {
 
@@ -200,6 +201,12 @@ template <class Config>
     plan[BufferKind::scratch].content_bytes = _update_scratch.size_bytes();
     if constexpr (Config::Offload::is_any) {
         _offload->add_to(plan);
+    } else if constexpr (detail::updates_on_host<Config>) {
+        plan.is_on_host = true;
+        for (BufferKind const kind : {BufferKind::master_weights, BufferKind::optimizer_state}) {
+            plan.tier_bytes += std::exchange(plan[kind], {}).bytes();
+        }
+        _optimizer.each([&](auto const& store) { plan.tier_bytes += store.on_host().bytes(); });
     }
     return plan;
 }
@@ -240,8 +247,12 @@ template <class Config>
 
 template <class Config>
 [[gnu::cold]] std::vector<std::string> Engine<Config>::unused_options() const {
+    constexpr bool has_tiles = !detail::updates_on_host<Config>;
     std::vector<std::string> unused = detail::unused_options(
-        _number, _layout.world(), _options.gather, _options.update_tile_elements);
+        _number, _layout.world(), _options.gather, has_tiles ? _options.update_tile_elements : 0);
+    if (!has_tiles && _options.update_tile_elements != 0) {
+        unused.emplace_back("update_tile_elements (the host updates bucket by bucket)");
+    }
     if (_options.reduction.one_micro_step && !keeps_sums_in_place()) {
         unused.emplace_back("reduction.one_micro_step (it saves memory where sums have the type of "
                             "the gradients, in stages 0 and 1, and with a single rank in every "

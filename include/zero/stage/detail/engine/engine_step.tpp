@@ -204,7 +204,7 @@ auto Engine<Config>::step(double learning_rate, std::optional<std::int64_t> weig
         if (_parameters.sends_updates()) { // in order of use by the next forward pass
             publish_all(update);
         } else {
-            if constexpr (Config::Offload::is_any) {
+            if constexpr (Config::Offload::is_any || detail::updates_on_host<Config>) {
                 for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) {
                     update(bucket);
                 }

@@ -58,6 +58,26 @@ struct OffloadedSlices<Config, true> {
         : states(context.offload.states), type(context.type) {}
 };
 
+/// @brief Whether the states of an engine lie in memory of the host, and the host updates them,
+/// while the backend is a device (`Offload<To<HostMemory, kinds...>>`).
+template <class Config>
+inline constexpr bool updates_on_host = requires { requires Config::Offload::updates_on_host; };
+
+/// @brief The update of one parameter type by the host. Empty unless `updates_on_host`; see
+/// host_update.hpp.
+template <class Config, class Types, class Slice, bool IsAny = updates_on_host<Config>>
+class HostUpdate {};
+
+/// @brief Returns the memory of master weights and optimizer states that are no `OffloadedArray`.
+template <class Config>
+[[nodiscard]] MemoryResource& memory_of_states(EngineContext<Config> const& context) {
+    if constexpr (updates_on_host<Config>) {
+        return Config::Backend::staging_memory();
+    } else {
+        return *context.memory;
+    }
+}
+
 /// @brief An array of the states that are offloaded: its addresses in staging memory, or where it
 /// stays in memory. Owns nothing. It takes the place of `PlacedBuffer` and `PerBlockBuffer`.
 ///
@@ -108,7 +128,7 @@ template <BufferKind kind, class T, class Config>
     if constexpr (Config::Offload::offloads(kind)) {
         return {*context.offload.states, array};
     } else {
-        return placed_for_optimizer<T>(context, kind);
+        return placed_for_optimizer<T>(context, memory_of_states(context), kind);
     }
 }
 
@@ -120,8 +140,13 @@ template <BufferKind kind, class T, class Config>
     if constexpr (Config::Offload::offloads(kind)) {
         return {*context.offload.states, array};
     } else {
-        return {*context.layout, context.type, context.rank(), context.row.optimizer_state, numbers,
-                *context.memory, kind};
+        return {*context.layout,
+                context.type,
+                context.rank(),
+                context.row.optimizer_state,
+                numbers,
+                memory_of_states(context),
+                kind};
     }
 }
 

@@ -103,16 +103,23 @@ private:
     std::size_t _taken = 0;
 };
 
+/// @brief Returns the range of a bucket that a rank updates.
+inline Range updated_range(FlatLayout const& layout, std::size_t bucket, std::size_t rank,
+                           StageRow const& row) {
+    return row.shards_optimizer() ? layout.extent(bucket, rank) : Range{0, layout.elements(bucket)};
+}
+
 /// @brief Allocates one T per element of a parameter type that this rank updates.
 template <class T, class Config>
-PlacedBuffer<T> placed_for_optimizer(TypeContext<Config> const& context, BufferKind kind) {
+PlacedBuffer<T> placed_for_optimizer(TypeContext<Config> const& context, MemoryResource& memory,
+                                     BufferKind kind) {
     FlatLayout const& layout = *context.layout;
     return {layout,
             layout.trainable_buckets(),
             context.type,
             context.rank(),
             context.row.optimizer_state,
-            *context.memory,
+            memory,
             kind};
 }
 

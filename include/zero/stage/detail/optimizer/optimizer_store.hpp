@@ -37,12 +37,6 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Returns the range of a bucket that a rank updates.
-inline Range updated_range(FlatLayout const& layout, std::size_t bucket, std::size_t rank,
-                           StageRow const& row) {
-    return row.shards_optimizer() ? layout.extent(bucket, rank) : Range{0, layout.elements(bucket)};
-}
-
 /// @brief Calls `visit(Piece)` for each slice of a bucket that a rank updates.
 template <class Config, class Visitor>
 [[gnu::cold]] void for_updated_slices(FlatLayout const& layout, std::size_t bucket,
@@ -240,6 +234,9 @@ public:
         _master.complete(*context.memory);
         find_tiles(as_span(slices), context.options->update_tile_elements);
         _slices = UpdateTable(_queue, *context.memory, std::move(slices));
+        if constexpr (updates_on_host<Config>) {
+            _on_host = {context, _slices.slices(), _first_slice};
+        }
         _inspected = InspectTable(_queue, *context.memory, std::move(inspected));
         if (measures_groups) {
             _grouped = GroupTable(_queue, *context.memory, std::move(grouped));
@@ -295,7 +292,9 @@ public:
     void update(std::size_t bucket, GroupState<Optimizer> const* groups,
                 UpdateDecision const* decision) const {
         std::size_t const first = _first_slice[bucket];
-        if constexpr (is_offloaded) {
+        if constexpr (updates_on_host<Config>) {
+            _on_host.update(bucket, groups, decision);
+        } else if constexpr (is_offloaded) {
             auto& states = *_offload.states;
             for (std::size_t chunk = states.plan().first_chunk(bucket);
                  chunk < states.plan().end_chunk(bucket); ++chunk) {
@@ -361,6 +360,9 @@ public:
         for (std::size_t index = 0; index < slices.size(); ++index) {
             slices[index].group = _origins[index].parameter;
         }
+        if constexpr (updates_on_host<Config>) {
+            _on_host.count_by_parameter(slices);
+        }
         _slices = UpdateTable(_queue, memory, std::move(slices));
     }
 
@@ -420,6 +422,9 @@ public:
         return _slices.size_bytes() + _inspected.size_bytes() + _grouped.size_bytes()
                + _master.table_bytes();
     }
+
+    /// @brief Empty unless `updates_on_host`.
+    [[nodiscard]] auto const& on_host() const noexcept { return _on_host; }
 
     /// @brief A slice of the table in the form that a caller may read and change.
     template <class Value = typename Types::Parameter>
@@ -529,9 +534,9 @@ private:
     GroupTable
         _grouped; ///< the inspected slices with their groups; empty unless groups are measured
     std::vector<std::size_t> _first_slice; ///< per bucket: index of its first slice; then the total
-    std::vector<std::size_t> _tiles; ///< index of the first slice of each tile of `update_all`;
-                                     ///< then the total
+    std::vector<std::size_t> _tiles; ///< first slice of each tile of `update_all`; then the total
     [[no_unique_address]] OffloadedSlices<Config> _offload;
+    [[no_unique_address]] mutable HostUpdate<Config, Types, Slice> _on_host;
     Drain<Backend> _drain;
 };
 

@@ -1,0 +1,398 @@
+#include "cuda/captured_steps.cuh"
+
+#include "support/outcome.hpp"
+#include "support/stages.hpp"
+
+#include <zero/ops/sgd.hpp>
+#include <zero/stage/describe.hpp>
+#include <zero/stage/update_on_host.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+// States in memory of the host, which updates them: every stage gives the bits of an engine that
+// has its states on the device.
+
+namespace zero::test::host_update_test {
+
+namespace {
+
+using DeviceLoopback = Loopback<cuda::Backend>;
+
+using AllStates = Offload<To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>>;
+using OwnMasters = Offload<To<HostMemory, BufferKind::optimizer_state>>;
+
+/// Trains with the states on the host, in every stage and several worlds, and compares with the
+/// engine of the host.
+template <class States, class... Policies, class Configure>
+void compare_all_stages(Configure const& configure, std::vector<std::uint64_t> const& steps = {4}) {
+    for (int const world : {1, 2, 3}) {
+        for (std::uint64_t const count : steps) {
+            CAPTURE(world, count);
+            using Host = ZeroStage<2, Policies..., SizeCappedBucketer>;
+            typename Host::Options host_options;
+            configure(host_options);
+            Trained const expected = trained<Host>(world, host_options, {.steps = count});
+            in_every_stage([&]<int N>() {
+                using Stage = ZeroStage<N, Policies..., SizeCappedBucketer, DeviceLoopback, States>;
+                typename Stage::Options options;
+                configure(options);
+                CHECK(trained_on_device<Stage>(world, options, count) == expected);
+            });
+        }
+    }
+}
+
+/// More buckets than places, so that a bucket waits for the place of an earlier one.
+auto const with_small_buckets = [](auto& options) {
+    options.gradient_clipping = 0.5F;
+    options.bucketer.bucket_bytes = 64;
+};
+
+/// Page-locked memory, counted.
+class CountedPages final : public MemoryResource {
+public:
+    void* allocate(std::size_t bytes, BufferKind kind) override {
+        _bytes[static_cast<std::size_t>(kind)] += bytes;
+        return cuda::RuntimeBackend::staging_memory().allocate(bytes, kind);
+    }
+    void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override {
+        _bytes[static_cast<std::size_t>(kind)] -= bytes;
+        cuda::RuntimeBackend::staging_memory().deallocate(memory, bytes, kind);
+    }
+    [[nodiscard]] std::size_t of(BufferKind kind) const {
+        return _bytes[static_cast<std::size_t>(kind)];
+    }
+
+private:
+    std::array<std::size_t, buffer_kinds> _bytes{};
+};
+
+struct CountingBackend : cuda::Backend {
+    inline static CountedPages pages;
+    static CountedPages& staging_memory() noexcept { return pages; }
+};
+
+/// Functions on the host are late by up to a millisecond, at random. May leave out a fence.
+struct LateBackend : cuda::Backend {
+    inline static std::atomic<int> left_out{-1};
+    inline static std::atomic<std::size_t> calls{0};
+
+    static void wait(Queue queue, Event const& event, Fence fence) {
+        if (static_cast<int>(fence) != left_out) {
+            cuda::Backend::wait(queue, event, fence);
+        }
+    }
+    static void run_on_host(Queue queue, void (*function)(void*), void* argument) {
+        auto const sleep = [](void* pause) {
+            std::this_thread::sleep_for(
+                std::chrono::microseconds(reinterpret_cast<std::uintptr_t>(pause)));
+        };
+        std::uintptr_t const random = ++calls * 2654435761U % 1000;
+        cuda::Backend::run_on_host(queue, sleep, reinterpret_cast<void*>(random));
+        cuda::Backend::run_on_host(queue, function, argument);
+    }
+};
+
+template <int N>
+using LateStage =
+    ZeroStage<N, Parameters<bfloat16>, SizeCappedBucketer, Loopback<LateBackend>, AllStates>;
+
+} // namespace
+
+TEST_CASE("The host updates copied master weights with the bits of the device after each step",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    compare_all_stages<AllStates, Parameters<bfloat16>>(with_small_buckets, {1, 2, 3, 4});
+}
+
+TEST_CASE("The host updates parameters that are their own master weights, split ones and "
+          "stochastically rounded ones with the bits of the device",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    compare_all_stages<OwnMasters>(with_small_buckets);
+    compare_all_stages<OwnMasters, Sgd>([](auto& options) { options.optimizer.momentum = 0.9F; });
+    compare_all_stages<AllStates, Parameters<bfloat16>, SplitMasterWeights,
+                       BlockScaledState<float16>>(with_small_buckets);
+    compare_all_stages<OwnMasters, Parameters<bfloat16>, StochasticRounding,
+                       OptimizerState<bfloat16>>(with_small_buckets);
+}
+
+TEST_CASE("The host updates caller-owned parameters, and poisoned memory, with the bits of the "
+          "device",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    Trained const expected = trained<ZeroStage<2, Parameters<bfloat16>>>(3);
+    for (Storage const storage : {Storage::owned, Storage::scattered, Storage::adopted}) {
+        using Stage = ZeroStage<2, Parameters<bfloat16>, DeviceLoopback, AllStates>;
+        Stage::Options options;
+        options.storage = storage;
+        options.poison = storage == Storage::owned;
+        options.bucketer.bucket_bytes = 64;
+        CHECK(trained_on_device<Stage>(3, options) == expected);
+    }
+}
+
+TEST_CASE("Changed learning rates, a skipped step and parameters that a step leaves reach the host "
+          "in eager steps and in graphs",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    in_every_stage([&]<int N>() {
+        using Stage = ZeroStage<N, Parameters<float16>, DeviceLoopback>;
+        using OnHost = typename Stage::template with<AllStates>;
+        auto const run = []<class S>(S*, int world, bool captures, bool leaves) {
+            GroupGraph graph(world);
+            return on_ranks<CapturedResult, DeviceLoopback>(world, [&](auto& communicator) {
+                return run_captured_steps<S>(communicator, captures ? &graph : nullptr,
+                                             static_cast<std::size_t>(communicator.rank()), leaves);
+            });
+        };
+        for (int const world : {1, 2}) {
+            for (bool const leaves : {false, true}) {
+                CAPTURE(world, leaves);
+                auto const expected = run(static_cast<Stage*>(nullptr), world, false, leaves);
+                CHECK(expected[0].was_skipped);
+                CHECK(run(static_cast<OnHost*>(nullptr), world, false, leaves) == expected);
+                CHECK(run(static_cast<OnHost*>(nullptr), world, true, leaves) == expected);
+            }
+        }
+    });
+}
+
+TEST_CASE("The host updates after 1, 2 and 5 micro-steps with the bits and the norm of the device",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    in_every_stage([&]<int N>() {
+        using Stage = ZeroStage<N, Parameters<bfloat16>, DeviceLoopback>;
+        auto const run = []<class S>(S*, std::size_t micro_steps, std::vector<double>& norms) {
+            return merged(on_ranks<Trained, DeviceLoopback>(2, [&](auto& communicator) {
+                cuda::OwnedStream const stream;
+                typename S::Options options;
+                options.gradient_clipping = 0.5F;
+                options.compute_queue = stream.get();
+                S engine(communicator, registration<bfloat16>(toy_specs()), options);
+                auto const rank = static_cast<std::uint64_t>(communicator.rank());
+                for (std::uint64_t step = 0; step < 3; ++step) {
+                    auto const ticket =
+                        run_device_step(engine, stream.get(), rank, step, micro_steps, 0.01, 8);
+                    if (rank == 0) {
+                        norms.push_back(ticket.report().gradient_norm);
+                    }
+                }
+                Trained result;
+                collect(engine, toy_specs(), result);
+                return result;
+            }));
+        };
+        for (std::size_t const micro_steps : std::vector<std::size_t>{1, 2, 5}) {
+            std::vector<double> expected;
+            std::vector<double> norms;
+            Trained const in_memory = run(static_cast<Stage*>(nullptr), micro_steps, expected);
+            using OnHost = typename Stage::template with<AllStates>;
+            CHECK(run(static_cast<OnHost*>(nullptr), micro_steps, norms) == in_memory);
+            CHECK(norms == expected);
+            CHECK(norms.size() == 3);
+        }
+    });
+}
+
+TEST_CASE("With states on the host the memory plan equals what an engine allocates on the device "
+          "and in page-locked memory",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    in_every_stage([&]<int N>() {
+        using Stage = ZeroStage<N, Parameters<bfloat16>, BlockScaledState<float16>,
+                                Loopback<CountingBackend>, AllStates>;
+        auto const wrong = on_ranks<int, Loopback<CountingBackend>>(1, [&](auto& communicator) {
+            CountedPages& pages = CountingBackend::pages;
+            cuda::OwnedStream const stream;
+            CountingMemory memory;
+            typename Stage::Options options;
+            options.compute_queue = stream.get();
+            options.memory = &memory;
+            Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
+            auto plan = engine.memory_plan();
+            int found = 0;
+            for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
+                auto const of = static_cast<BufferKind>(kind);
+                found += memory.bytes(of) == (plan[of].is_callers ? 0 : plan[of].bytes()) ? 0 : 1;
+            }
+            std::size_t const states =
+                pages.of(BufferKind::optimizer_state) + pages.of(BufferKind::master_weights);
+            std::size_t const all = states + pages.of(BufferKind::staging);
+            found += plan.tier_bytes == all && states != 0 ? 0 : 1;
+            std::string const line = "page-locked: " + std::to_string(all) + " bytes";
+            found += engine.describe_memory().find(line) != std::string::npos ? 0 : 1;
+            (void)run_device_step(engine, stream.get(), 0, 0, 2, 0.01, 8);
+            (void)engine.step_count();
+            found += states + pages.of(BufferKind::staging) == all ? 0 : 1;
+            return found;
+        });
+        CHECK(wrong == std::vector{0});
+        for (BufferKind const kind :
+             {BufferKind::optimizer_state, BufferKind::master_weights, BufferKind::staging}) {
+            CHECK(CountingBackend::pages.of(kind) == 0);
+        }
+    });
+}
+
+TEST_CASE("Updates of the host that are late change no bit in any stage", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    Trained const expected = trained<ZeroStage<2, Parameters<bfloat16>>>(2);
+    for (int round = 0; round < 3; ++round) {
+        in_every_stage([&]<int N>() {
+            typename LateStage<N>::Options options;
+            options.bucketer.bucket_bytes = 64;
+            std::size_t const before = LateBackend::calls;
+            CHECK(trained_on_device<LateStage<N>>(2, options) == expected);
+            CHECK(LateBackend::calls - before >= 4 * 2 * 3); // a step has three buckets at least
+        });
+    }
+}
+
+TEST_CASE("An update of the host that does not wait for its gradients, or is not waited for, is "
+          "found",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    Trained const expected = trained<ZeroStage<2, Parameters<bfloat16>>>(2);
+    for (Fence const fence : {Fence::chunk_read, Fence::chunk_updated}) {
+        LateBackend::left_out = static_cast<int>(fence);
+        bool is_found = false;
+        for (int round = 0; round < 20 && !is_found; ++round) {
+            LateStage<2>::Options options;
+            options.bucketer.bucket_bytes = 64;
+            is_found = !(trained_on_device<LateStage<2>>(2, options) == expected);
+        }
+        LateBackend::left_out = -1;
+        INFO(name_of(fence));
+        CHECK(is_found);
+    }
+}
+
+TEST_CASE("Values that are written between steps are what the host updates next", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    using Stage = ZeroStage<2, Parameters<bfloat16>, DeviceLoopback>;
+    auto const run = []<class S>(S*) {
+        return merged(on_ranks<Trained, DeviceLoopback>(2, [&](auto& communicator) {
+            cuda::OwnedStream const stream;
+            typename S::Options options;
+            options.compute_queue = stream.get();
+            S engine(communicator, registration<bfloat16>(toy_specs()), options);
+            auto const rank = static_cast<std::uint64_t>(communicator.rank());
+            for (std::uint64_t step = 0; step < 4; ++step) {
+                (void)run_device_step(engine, stream.get(), rank, step, 2, 0.01, 8);
+                if (step == 1) { // masters and parameters become 2, and then 0.5
+                    engine.for_each_owned_slice([&](auto const& slice) {
+                        std::vector<bfloat16> const twos(slice.values.size(),
+                                                         from_float<bfloat16>(2.0F));
+                        copy_to_device(slice.values.data(), twos.data(), twos.size());
+                    });
+                    engine.parameters_changed();
+                }
+                if (step == 2) {
+                    engine.for_each_owned_slice([&](auto const& slice) {
+                        std::vector<float> const halves(slice.master.size(), 0.5F);
+                        copy_to_device(slice.master.data(), halves.data(), halves.size());
+                    });
+                }
+            }
+            Trained result;
+            collect(engine, toy_specs(), result);
+            return result;
+        }));
+    };
+    Trained const expected = run(static_cast<Stage*>(nullptr));
+    CHECK(run(static_cast<Stage::with<AllStates>*>(nullptr)) == expected);
+    CHECK_FALSE(expected == trained<ZeroStage<2, Parameters<bfloat16>>>(2));
+}
+
+TEST_CASE("An engine that ends while the host updates waits for it", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    auto const ended = on_ranks<int, Loopback<LateBackend>>(2, [&](auto& communicator) {
+        cuda::OwnedStream const stream;
+        LateStage<2>::Options options;
+        options.compute_queue = stream.get();
+        options.bucketer.bucket_bytes = 64;
+        LateStage<2> engine(communicator, registration<bfloat16>(toy_specs()), options);
+        (void)run_device_step(engine, stream.get(), static_cast<std::uint64_t>(communicator.rank()),
+                              0, 2, 0.01, 8);
+        return 1;
+    });
+    CHECK(ended == std::vector{1, 1});
+}
+
+TEST_CASE("A rank that fails while the hosts update ends the others, and every engine ends",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    auto const outcomes = on_ranks<Outcome, Loopback<LateBackend>>(3, [&](auto& communicator) {
+        return outcome_of([&] {
+            cuda::OwnedStream const stream;
+            LateStage<2>::Options options;
+            options.compute_queue = stream.get();
+            options.bucketer.bucket_bytes = 64;
+            LateStage<2> engine(communicator, registration<bfloat16>(toy_specs()), options);
+            auto const rank = static_cast<std::uint64_t>(communicator.rank());
+            for (std::uint64_t step = 0; step < 50; ++step) {
+                if (rank == 1 && step == 2) {
+                    communicator.abort("rank 1 has had enough");
+                    throw std::runtime_error("enough");
+                }
+                (void)run_device_step(engine, stream.get(), rank, step, 2, 0.01, 8);
+            }
+        });
+    });
+    CHECK(outcomes[0].type == "Aborted");
+    CHECK(outcomes[1].type == "other");
+    CHECK(outcomes[2].type == "Aborted");
+}
+
+TEST_CASE("A description says that the host updates, and that tiles are not used", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    auto const unused = on_ranks<std::vector<std::string>, DeviceLoopback>(1, [](auto& group) {
+        using Zero = ZeroStage<0, Parameters<bfloat16>, DeviceLoopback, AllStates>;
+        cuda::OwnedStream const stream;
+        Zero::Options options;
+        options.compute_queue = stream.get();
+        options.update_tile_elements = 64;
+        return Zero(group, registration<bfloat16>(toy_specs()), options).unused_options();
+    });
+    CHECK(unused[0]
+          == std::vector<std::string>{"update_tile_elements (the host updates bucket by bucket)"});
+    using Stage = ZeroStage<2, Parameters<bfloat16>, DeviceLoopback>;
+    CHECK(describe<Stage::with<AllStates>>().find(", updates on the host") != std::string::npos);
+    CHECK(describe<Stage>().find("on the host") == std::string::npos);
+}
+
+} // namespace zero::test::host_update_test
