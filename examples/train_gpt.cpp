@@ -136,8 +136,13 @@ Summary train(Settings settings, Text const& text, HostCommunicator* process) {
                                                                              process);
         };
     };
-    if (settings.micro_batches != 0 && settings.offload == "none") {
-        return with_chosen_types<float, zero::bfloat16>(
+    // Trees and files for one type only, because each takes the compiler a further engine.
+    if (settings.micro_batches != 0) {
+        if (settings.offload != "none") {
+            throw std::invalid_argument("this program was built without --micro-batches together "
+                                        "with --offload");
+        }
+        return with_chosen_types<zero::bfloat16>(
             settings, train_with.template operator()<zero::TreeReduction<>>());
     }
     if (settings.offload == "none") {
@@ -145,7 +150,6 @@ Summary train(Settings settings, Text const& text, HostCommunicator* process) {
             settings, train_with.template operator()<>());
     }
 #if defined(GPT_HAS_TIER)
-    // One type only, because each takes the compiler a further engine.
     return with_chosen_types<zero::bfloat16>(settings, [&]<int N, class P, class Partitioner>() {
         using States = zero::To<zero::FileTier, zero::BufferKind::optimizer_state,
                                 zero::BufferKind::master_weights>;

@@ -160,7 +160,7 @@ int run_program(int argc, char** argv, char const* name, char const* description
         ->capture_default_str();
     app.add_option("--micro-batches", settings.micro_batches,
                    "batches of all ranks per step, added in a tree, so that each number of ranks "
-                   "has the same bits; instead of --accumulate (float32 and bfloat16)");
+                   "has the same bits; instead of --accumulate (with --dtype bfloat16)");
     app.add_option("--schedule", settings.schedule,
                    "when gradients are reduced (default: that of the stage)")
         ->check(CLI::IsMember({"boundary", "every-micro-step"}));
