@@ -138,9 +138,9 @@ Summary train(Settings settings, Text const& text, HostCommunicator* process) {
     };
     // Trees and files for one type only, because each takes the compiler a further engine.
     if (settings.micro_batches != 0) {
-        if (settings.offload != "none") {
-            throw std::invalid_argument("this program was built without --micro-batches together "
-                                        "with --offload");
+        if (settings.offload != "none" || settings.dtype != "bfloat16") {
+            throw std::invalid_argument("--micro-batches needs --dtype bfloat16 and states in "
+                                        "memory: this program was built without the others");
         }
         return with_chosen_types<zero::bfloat16>(
             settings, train_with.template operator()<zero::TreeReduction<>>());

@@ -155,12 +155,14 @@ int run_program(int argc, char** argv, char const* name, char const* description
     app.add_option("--bucket-bytes", settings.bucket_bytes, "cap of a bucket")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
-    app.add_option("--accumulate", settings.accumulate, "micro-steps per step")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
+    auto* const accumulate =
+        app.add_option("--accumulate", settings.accumulate, "micro-steps per step")
+            ->check(CLI::PositiveNumber)
+            ->capture_default_str();
     app.add_option("--micro-batches", settings.micro_batches,
                    "batches of all ranks per step, added in a tree, so that each number of ranks "
-                   "has the same bits; instead of --accumulate (with --dtype bfloat16)");
+                   "has the same bits; instead of --accumulate (with --dtype bfloat16)")
+        ->excludes(accumulate);
     app.add_option("--schedule", settings.schedule,
                    "when gradients are reduced (default: that of the stage)")
         ->check(CLI::IsMember({"boundary", "every-micro-step"}));

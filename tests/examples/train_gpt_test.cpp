@@ -104,6 +104,27 @@ TEST_CASE("The example train_gpt writes a trace of its last steps and shows how 
     CHECK(train_gpt("--verify 1 --world 1 --timeline '" + file + "'").status != 0);
 }
 
+TEST_CASE("The example train_gpt with a tree of micro-batches ends with one hash on 1, 2, 4 and 8 "
+          "ranks",
+          "[train_gpt]") {
+    std::string const label = "\nparameters: ";
+    std::string const common = "--steps 4 --dtype bfloat16 --micro-batches 8 ";
+    std::string const expected = train_gpt(common + "--world 1 --stage 2").after(label);
+    CHECK(expected.size() == 16);
+    for (std::string const arguments : {"--world 2 --stage 3", "--world 4 --stage 0",
+                                        "--world 8 --stage 1 --partitioner round-robin"}) {
+        auto const found = train_gpt(common + arguments);
+        INFO(found.output);
+        CHECK(found.status == 0);
+        CHECK(found.after(label) == expected);
+    }
+    CHECK(train_gpt("--steps 4 --dtype bfloat16 --world 8").after(label) != expected);
+    CHECK(train_gpt(common + "--verify 1 --world 2").contains("bit-identical"));
+    CHECK(train_gpt(common + "--world 3").contains("possible are 1, 2, 4, 8 ranks"));
+    CHECK(train_gpt("--micro-batches 8").contains("needs --dtype bfloat16"));
+    CHECK(train_gpt(common + "--accumulate 2").contains("--accumulate excludes --micro-batches"));
+}
+
 TEST_CASE("The example train_gpt shows what stage 3 gathered, and no limit changes a bit",
           "[train_gpt]") {
     std::string const label = "\nparameters: ";
