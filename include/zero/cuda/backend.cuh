@@ -114,8 +114,8 @@ struct Backend : RuntimeBackend {
                                            std::size_t elements);
 
     /// @brief Enqueues the sum of peers[r][i] over all ranks r, as a subtree of micro-batches, plus
-    /// the sums that are held, rounded once. Without a sum, one rank, it converts. Always
-    /// instantiated where it is used: only `TreeReduction` uses it.
+    /// the sums that are held, rounded once. One rank without held sums converts. Instantiated
+    /// where it is used, even with `zero::cuda_compiled`: only `TreeReduction` uses it.
     /// @param peers `world` pointers, copied before the call returns
     /// @throws InvalidArgument for more than 256 ranks; CudaError
     template <class A, class T>

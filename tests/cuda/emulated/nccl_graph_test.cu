@@ -111,6 +111,28 @@ TEMPLATE_TEST_CASE(
     });
 }
 
+TEST_CASE(
+    "A replayed step whose micro-batches are added in a tree has the bits of eager steps, and "
+    "of the loopback, in every stage",
+    "[cuda]") {
+    constexpr int world = 2;
+    in_every_stage([]<int N>() {
+        CAPTURE(N);
+        using Types = ZeroStage<N, Parameters<float16>, TreeReduction<>, DynamicLossScaler>;
+        using OverNccl = typename Types::template with<
+            FakeNcclCommunicator<cuda::NcclMode::blocking, cuda::Backend, EmulatedWorld>>;
+        using OnLoopback = typename Types::template with<Loopback<cuda::Backend>>;
+        FakeSumsScope const sums({cuda::NcclOrder::rank, world * 1024, true});
+        auto const captured = run<OverNccl>(world, true);
+        CHECK(captured == run<OverNccl>(world, false));
+        CHECK(captured
+              == on_ranks<CapturedResult, Loopback<cuda::Backend>>(world, [](auto& communicator) {
+                     return run_captured_steps<OnLoopback>(communicator, nullptr, 0);
+                 }));
+        CHECK(captured[0].was_skipped);
+    });
+}
+
 TEST_CASE("An exchange and sums in rank order and in a tree over NCCL on devices are those of the "
           "loopback",
           "[cuda]") {
