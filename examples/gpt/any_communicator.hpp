@@ -67,6 +67,9 @@ public:
             return zero::detail::scratch_bytes_of(inner, largest_bucket_bytes);
         });
     }
+    [[nodiscard]] std::string_view reason_against_tree() const noexcept {
+        return visit([](auto& inner) { return zero::detail::reason_against_tree(inner); });
+    }
 
     template <class T>
     void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,

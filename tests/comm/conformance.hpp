@@ -20,6 +20,7 @@
 #include "values.hpp"
 
 #include <zero/comm/communicator.hpp>
+#include <zero/comm/detail/optional_operations.hpp>
 #include <zero/comm/sum_over_ranks.hpp>
 #include <zero/core/convert.hpp>
 #include <zero/core/dtype.hpp>
@@ -162,6 +163,9 @@ void check_accumulated_sums(Caller<C>& c, std::vector<std::size_t> const& cuts) 
 template <class T, class A, class C>
 void check_tree_sums(Caller<C>& c, std::vector<std::size_t> const& cuts) {
     if constexpr (detail::ReduceScattersInTree<C, T, A>) {
+        if (!detail::reason_against_tree(*c.communicator).empty()) {
+            return;
+        }
         std::size_t const begin = cuts[c.index()];
         std::size_t const own = cuts[c.index() + 1] - begin;
         auto const world = static_cast<std::size_t>(c.world());

@@ -35,6 +35,12 @@ public:
         add(kernels::copy_table_kernel<false, To, From const>);
     }
 
+    template <class A, class T>
+    void add_tree() {
+        add(kernels::sum_tree_kernel<A, T, kernels::few_peers>);
+        add(kernels::sum_tree_kernel<A, T, kernels::most_peers>);
+    }
+
     template <class T>
     void add_reductions() {
         add(kernels::sum_ranks_kernel<T, kernels::few_peers>);
@@ -81,6 +87,10 @@ inline std::vector<void const*> all_kernels() {
     list.add_casts<bfloat16, bfloat16>();
     list.add_casts<float16, float>();
     list.add_casts<float16, float16>();
+    list.add_tree<float, float>();
+    list.add_tree<float, bfloat16>();
+    list.add_tree<float, float16>();
+    list.add_tree<bfloat16, bfloat16>();
     list.add_reductions<float>();
     list.add_reductions<bfloat16>();
     list.add_reductions<float16>();

@@ -164,6 +164,10 @@ CapturedResult run_captured_steps(typename Stage::Communicator& communicator, Gr
     options.loss_scaler.growth_interval = 2;
     options.loss_scaler.hysteresis = 1;
     options.reduction.one_micro_step = one_micro_step;
+    if constexpr (detail::config_of_t<Stage>::adds_in_tree) {
+        options.reduction.micro_batches =
+            (one_micro_step ? 1U : 2U) * static_cast<std::size_t>(communicator.size());
+    }
     options.compute_queue = stream.get();
     options.unused_parameters = leaves ? UnusedParameters::leave : UnusedParameters::zero;
     DeviceArray<int> const is_overflow(1); // freed when the engine has waited for its readers

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 // Element-wise operations: the device gives the bits of the host's loops at any length and
@@ -85,6 +86,39 @@ int wrong_sums(int world) {
         Device::sum_ranks(stream.get(), sum.device(offset), on_device.data(), world, n);
         on_device.assign(on_device.size(), nullptr); // the table was copied
         return sum.agrees();
+    });
+}
+
+/// A sum as a subtree of micro-batches; if it has floats, over the oldest of the held sums.
+template <class A, class T>
+int wrong_trees(int world, std::size_t group, std::size_t held) {
+    cuda::OwnedStream const stream;
+    return wrong_ranges([&](std::size_t n, std::size_t offset) {
+        std::vector<Mirror<T>> peers;
+        std::vector<T const*> on_host;
+        std::vector<T const*> on_device;
+        for (int rank = 0; rank < world; ++rank) {
+            peers.emplace_back(kernel_inputs<T>(n + 16, static_cast<std::uint32_t>(rank)));
+        }
+        for (auto& peer : peers) {
+            on_host.push_back(peer.host(offset));
+            on_device.push_back(peer.device(offset));
+        }
+        std::size_t const stride = (n + 16) / 4 * 4 + offset % 2;
+        Mirror<float> sums(kernel_inputs<float>(3 * stride + 16, 99));
+        Mirror<A> out(std::vector<A>(n + 16));
+        auto const with_sums = [&](A* to, float* from) {
+            float* oldest = from;
+            if constexpr (std::is_same_v<A, float>) {
+                oldest = to;
+            }
+            return ops::TreeSum<A>{to, {oldest, from + stride, stride, held, group}};
+        };
+        host::sum_tree(with_sums(out.host(offset), sums.host(offset)), on_host.data(), world, n);
+        Device::sum_tree(stream.get(), with_sums(out.device(offset), sums.device(offset)),
+                         on_device.data(), world, n);
+        on_device.assign(on_device.size(), nullptr); // the table was copied
+        return out.agrees() && sums.agrees();
     });
 }
 
@@ -246,11 +280,68 @@ TEST_CASE("A device sums ranks in rank order to the bits of the host, also more 
     }
 }
 
+TEST_CASE("A device sums ranks as a subtree of micro-batches to the bits of the host, with sums "
+          "that are held",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    struct Case {
+        int world;
+        std::size_t group;
+        std::size_t held;
+    };
+    for (auto const& [world, group, held] : {Case{1, 1, 0}, Case{1, 1, 2}, Case{2, 1, 1},
+                                             Case{4, 4, 0}, Case{6, 3, 0}, Case{7, 7, 3}}) {
+        INFO("world " << world << ", groups of " << group << ", held " << held);
+        CHECK(wrong_trees<float, float>(world, group, held) == 0);
+        CHECK(wrong_trees<float, float16>(world, group, held) == 0);
+        CHECK(wrong_trees<bfloat16, bfloat16>(world, group, held) == 0);
+    }
+    for (auto const& [world, group, held] :
+         {Case{8, 1, 0}, Case{8, 8, 2}, Case{9, 9, 1}, Case{12, 3, 0}, Case{16, 1, 0}}) {
+        INFO("world " << world << ", groups of " << group << ", held " << held);
+        CHECK(wrong_trees<float, bfloat16>(world, group, held) == 0);
+    }
+}
+
+TEST_CASE("A device sums a subtree of as many ranks as it supports", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    constexpr std::size_t n = 77;
+    for (std::size_t const group : {1U, 85U, 256U}) {
+        int const world = group == 85 ? 255 : 256;
+        INFO("world " << world << ", groups of " << group);
+        cuda::OwnedStream const stream;
+        std::vector<Mirror<float>> peers;
+        std::vector<float const*> on_host;
+        std::vector<float const*> on_device;
+        for (int rank = 0; rank < world; ++rank) {
+            peers.emplace_back(kernel_inputs<float>(n, static_cast<std::uint32_t>(rank)));
+        }
+        for (auto& peer : peers) {
+            on_host.push_back(peer.host());
+            on_device.push_back(peer.device());
+        }
+        Mirror<float> out(std::vector<float>(n + 1));
+        ops::HeldSums held;
+        held.rank_group = group;
+        host::sum_tree(ops::TreeSum<float>{out.host(), held}, on_host.data(), world, n);
+        Device::sum_tree(stream.get(), ops::TreeSum<float>{out.device(), held}, on_device.data(),
+                         world, n);
+        CHECK(out.agrees());
+    }
+}
+
 TEST_CASE("A sum over more ranks than one device supports is refused, and nothing is enqueued",
           "[cuda]") {
     std::vector<float const*> const peers(257, nullptr);
     CHECK_THROWS_AS(Device::sum_ranks(nullptr, static_cast<float*>(nullptr), peers.data(), 257, 1),
                     InvalidArgument);
+    CHECK_THROWS_AS(
+        Device::sum_tree(nullptr, ops::TreeSum<float>{nullptr, {}}, peers.data(), 257, 1),
+        InvalidArgument);
 }
 
 TEST_CASE("Sums and minima of integers over ranks are exact", "[cuda]") {

@@ -5,6 +5,7 @@
 
 #include <zero/comm/sum_over_ranks.hpp>
 #include <zero/cuda/backend.cuh>
+#include <zero/ops/tree_sum.hpp>
 
 #include <cstdint>
 #include <numeric>
@@ -34,7 +35,7 @@ std::vector<std::vector<std::size_t>> families_of_cuts(int world) {
 
 /// Everything that a rank receives from the collectives on some cuts. `Place` puts a vector into
 /// the communicator's memory and reads it back.
-template <class T, class Place, class Communicator>
+template <class T, template <class> class Place, class Communicator>
 std::vector<std::vector<T>> collect(Communicator& communicator, typename Communicator::Queue queue,
                                     std::vector<std::size_t> const& cuts) {
     auto const rank = static_cast<std::size_t>(communicator.rank());
@@ -43,21 +44,29 @@ std::vector<std::vector<T>> collect(Communicator& communicator, typename Communi
     std::vector<std::vector<T>> results;
     auto const source = values_of<T>(communicator.rank(), cuts.back(), 1);
     {
-        Place const send(source);
-        Place const receive(std::vector<T>(own + 1));
+        Place<T> const send(source);
+        Place<T> const receive(std::vector<T>(own + 1));
         communicator.reduce_scatter(static_cast<T const*>(send.data()), receive.data(), cuts, queue,
                                     {"apart", 0});
         results.push_back(receive.read(queue));
-        Place const pieces(std::vector<T>(own * static_cast<std::size_t>(communicator.size()) + 1));
+        Place<T> const pieces(
+            std::vector<T>(own * static_cast<std::size_t>(communicator.size()) + 1));
         communicator.exchange(static_cast<T const*>(send.data()), pieces.data(), cuts, queue,
                               {"exchange", 0});
         results.push_back(pieces.read(queue));
+        Place<float> const held(values_of<float>(communicator.rank(), 2 * own, 2));
+        auto const world = static_cast<std::size_t>(communicator.size());
+        ops::TreeSum<T> const tree{
+            receive.data(), {held.data(), held.data() + own, own, 2, world % 3 == 0 ? 3 : world}};
+        communicator.reduce_scatter(static_cast<T const*>(send.data()), tree, cuts, queue,
+                                    {"in a tree", 0});
+        results.push_back(receive.read(queue));
         communicator.all_reduce(static_cast<T const*>(send.data()), send.data(), cuts, queue,
                                 {"in place", 0});
         results.push_back(send.read(queue));
     }
     {
-        Place const all(source);
+        Place<T> const all(source);
         communicator.all_gather(static_cast<T const*>(all.data() + begin), all.data(), cuts, queue,
                                 {"gather", 0});
         results.push_back(all.read(queue));
@@ -111,12 +120,12 @@ TEMPLATE_TEST_CASE("The loopback on a device gives the bits of the loopback on t
             using Results = std::vector<std::vector<TestType>>;
             auto const expected = on_ranks<Results>(world, [&](LoopbackCommunicator& communicator) {
                 host::InlineQueue queue;
-                return collect<TestType, OnHost<TestType>>(communicator, &queue, cuts);
+                return collect<TestType, OnHost>(communicator, &queue, cuts);
             });
             auto const found =
                 on_ranks<Results, DeviceLoopback>(world, [&](DeviceLoopback& communicator) {
                     cuda::OwnedStream const stream;
-                    return collect<TestType, OnDevice<TestType>>(communicator, stream.get(), cuts);
+                    return collect<TestType, OnDevice>(communicator, stream.get(), cuts);
                 });
             for (std::size_t rank = 0; rank < expected.size(); ++rank) {
                 INFO("rank " << rank << " of " << world);

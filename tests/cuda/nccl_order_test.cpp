@@ -5,8 +5,11 @@
 #include "support/stages.hpp"
 #include "support/toy_model.hpp"
 
+#include <zero/comm/checked.hpp>
 #include <zero/core/host_memory_resource.hpp>
+#include <zero/ops/tree_sum.hpp>
 #include <zero/policy/detail/policy_list.hpp>
+#include <zero/policy/gradient_reduction.hpp>
 #include <zero/stage/detail/compose/stage_base.hpp>
 #include <zero/stage/zero_stage.hpp>
 
@@ -15,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <tuple>
 #include <vector>
@@ -66,6 +70,16 @@ bool adds_in_rank_order(std::size_t extent) {
     });
     return is_equal[0] && is_equal[1] && is_equal[2];
 }
+
+/// Memory of an engine that allocates nothing.
+class UnusedMemory final : public MemoryResource {
+public:
+    void* allocate(std::size_t /*bytes*/, BufferKind /*kind*/) override {
+        throw std::runtime_error("an engine allocated");
+    }
+    void deallocate(void* /*memory*/, std::size_t /*bytes*/,
+                    BufferKind /*kind*/) noexcept override {}
+};
 
 /// Makes a communicator of two ranks on each of two threads, and returns what `body` threw there.
 template <class Body>
@@ -175,6 +189,55 @@ TEST_CASE("Ranks with another order, or other rounds, get a LayoutMismatch in ev
             CHECK(outcome == Outcome{});
         }
     });
+}
+
+TEST_CASE("In NCCL's own order a tree is refused before anything is allocated or sent, also by a "
+          "decorator") {
+    using Communicator = cuda::BasicNcclCommunicator<HostBackend>;
+    using Compared = Checked<Communicator>;
+    cuda::NcclOptions const library{.time_out = std::chrono::seconds(60)};
+    std::string const reason =
+        "NCCL adds in an order of its own; set NcclOptions::order = NcclOrder::rank";
+    UnusedMemory memory;
+    auto const make = [&]<class Stage>(auto& communicator) {
+        typename Stage::Options options;
+        options.reduction.micro_batches = 4;
+        options.memory = &memory;
+        Stage const engine(communicator, registration<float>(toy_specs()), options);
+    };
+    auto const outcomes = outcomes_of({library, library}, [&](auto& communicator) {
+        make.template operator()<ZeroStage<2, TreeReduction<>, Communicator>>(communicator);
+    });
+    auto const decorated = outcomes_of({library, library}, [&](auto& communicator) {
+        Compared compared(communicator);
+        make.template operator()<ZeroStage<0, TreeReduction<>, Compared>>(compared);
+    });
+    for (std::size_t const rank : {0U, 1U}) {
+        CHECK(outcomes[rank].type == "InvalidArgument");
+        CHECK(outcomes[rank].message
+              == "zero: TreeReduction on rank " + std::to_string(rank)
+                     + ": this communicator cannot add in a tree: " + reason
+                     + ", or use zero::GradientReduction.");
+        CHECK(decorated[rank].message == outcomes[rank].message);
+    }
+    std::vector<float> values(4, 1.0F);
+    ops::TreeSum<float> const sum{values.data(), {}};
+    std::vector<std::size_t> const cuts{0, 2, 4};
+    for (Outcome const& outcome : outcomes_of({library, library}, [&](auto& communicator) {
+             host::InlineQueue queue;
+             std::string message;
+             try {
+                 communicator.reduce_scatter(static_cast<float const*>(values.data()), sum, cuts,
+                                             &queue, {"tree", 0});
+             } catch (InvalidArgument const& error) {
+                 message = error.what();
+             }
+             if (message.find(reason) == std::string::npos || communicator.is_aborted()) {
+                 throw std::runtime_error(message);
+             }
+         })) {
+        CHECK(outcome == Outcome{});
+    }
 }
 
 TEST_CASE("A sum that fails aborts the communicator, and the peers learn why") {

@@ -34,6 +34,7 @@ struct Counting : zero::Recording<LoopbackCommunicator> {
     [[nodiscard]] std::size_t scratch_bytes(std::size_t largest) const noexcept {
         return largest + 1;
     }
+    [[nodiscard]] std::string_view reason_against_tree() const noexcept { return "no tree"; }
     void rethrow_failure() { throw zero::TimedOut("zero: the transport noticed it later"); }
     void synchronise() { ++synchronised; }
     void forget_events() noexcept { ++forgotten; }
@@ -94,14 +95,17 @@ struct Group {
 
 } // namespace
 
-TEST_CASE("The chosen communicator forwards the hash of options and the scratch memory") {
+TEST_CASE("The chosen communicator forwards the hash of options, the scratch memory and the reason "
+          "against a tree") {
     Group group;
     Any const chosen(&group.counting);
     CHECK(chosen.options_hash() == 41);
     CHECK(chosen.scratch_bytes(1000) == 1001);
+    CHECK(chosen.reason_against_tree() == "no tree");
     Any const other(&group.plain);
     CHECK(other.options_hash() == 0);
     CHECK(other.scratch_bytes(1000) == 0);
+    CHECK(other.reason_against_tree().empty());
 }
 
 TEST_CASE("The chosen communicator forwards a failure that was noticed later") {

@@ -156,6 +156,9 @@ namespace ZERO_NAMESPACE {
 /// type: `sum.out` gets the sum of this rank's extent as a subtree of micro-batches, plus the sums
 /// that are held; nothing is rounded before. All ranks pass the same `sum.held.count` and
 /// `rank_group`. Compositions with `TreeReduction` need it.
+/// - optional, `reason_against_tree()`, const and noexcept: a `std::string_view` that says why the
+/// options forbid such a reduce-scatter, and the remedy, without a full stop; empty if they allow
+/// it. Engines with `TreeReduction` ask on construction.
 /// - optional, `all_reduce_integers(values, sums, minima, queue, tag)`: the first `sums` integers
 /// are replaced by their sums over the ranks, and the next `minima` by their minima, in one
 /// collective. A step then sends one message instead of two to decide.

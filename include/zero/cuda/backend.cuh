@@ -11,6 +11,7 @@
 #include "../core/memory_resource.hpp"
 #include "../ops/exact_sum.hpp"
 #include "../ops/norm.hpp"
+#include "../ops/tree_sum.hpp"
 #include "allocator_memory.hpp"
 #include "capture_lock.hpp"
 #include "detail/check.hpp"
@@ -18,6 +19,7 @@
 #include "detail/config.cuh"
 #include "detail/element_kernels.cuh"
 #include "detail/launch.cuh"
+#include "detail/sum_kernels.cuh"
 #include "detail/update_kernels.cuh"
 #include "runtime_backend.hpp"
 #include "table_range.hpp"
@@ -110,6 +112,23 @@ struct Backend : RuntimeBackend {
     template <class T>
     ZERO_CUDA_HIDDEN static void sum_ranks(Queue queue, T* out, T const* const* peers, int world,
                                            std::size_t elements);
+
+    /// @brief Enqueues the sum of peers[r][i] over all ranks r, as a subtree of micro-batches, plus
+    /// the sums that are held, rounded once. One rank without held sums converts. Instantiated
+    /// where it is used, even with `zero::cuda_compiled`: only `TreeReduction` uses it.
+    /// @param peers `world` pointers, copied before the call returns
+    /// @throws InvalidArgument for more than 256 ranks; CudaError
+    template <class A, class T>
+    ZERO_CUDA_HIDDEN static void sum_tree(Queue queue, ops::TreeSum<A> const& sum,
+                                          T const* const* peers, int world, std::size_t elements) {
+        if (world == 1 && sum.held.count == 0) {
+            convert(queue, sum.out, peers[0], elements, 1.0F);
+        } else if (world <= detail::few_peers) {
+            detail::launch_sum_tree<detail::few_peers>(queue, sum, peers, world, elements);
+        } else {
+            detail::launch_sum_tree<detail::most_peers>(queue, sum, peers, world, elements);
+        }
+    }
 
     /// @brief Enqueues out[i] = the sum of peers[r][i] over all ranks r. The pointers are copied
     /// before the call returns. @throws InvalidArgument for more than 256 ranks; CudaError

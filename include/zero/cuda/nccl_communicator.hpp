@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../backend/backend.hpp"
 #include "../backend/fence.hpp"
 #include "../comm/communicator.hpp"
 #include "../comm/detail/collective_call.hpp"
@@ -8,11 +9,14 @@
 #include "../core/buffer.hpp"
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
+#include "../core/detail/throw_error.hpp"
 #include "../core/dtype.hpp"
+#include "../core/error.hpp"
 #include "../core/hash.hpp"
 #include "../core/memory_resource.hpp"
 #include "../core/policy_category.hpp"
 #include "../core/storage_types.hpp"
+#include "../ops/tree_sum.hpp"
 #include "detail/nccl_flights.hpp"
 #include "detail/nccl_session.hpp"
 #include "detail/nccl_start.hpp"
@@ -204,6 +208,45 @@ public:
                queue);
     }
 
+    /// @brief A reduce-scatter that adds as a subtree of micro-batches. Optional operation of a
+    /// `Communicator`: the pieces are exchanged as for `NcclOrder::rank`.
+    /// @throws as `reduce_scatter`; InvalidArgument with `NcclOrder::library`
+    template <class T, class A>
+        requires zero::detail::BackendSumsTree<B, A, T>
+    void reduce_scatter(T const* send, ops::TreeSum<A> const& sum,
+                        std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
+        require_summable<T>();
+        if (std::string_view const reason = reason_against_tree(); !reason.empty()) {
+            zero::detail::throw_error<InvalidArgument>(
+                {"zero: a reduce-scatter in a tree on rank ", rank(), ": ", reason, '.'});
+        }
+        auto const call = place().reduce_scatter(dtype_of<T>(), send, sum.out, cuts, tag);
+        if (_slots == nullptr) {
+            require_usable(queue);
+            _session->check(call.tag.what);
+            T const* const peers[] = {send};
+            B::sum_tree(queue, sum, peers, 1, call.count);
+            if constexpr (!requires { requires B::copies_arguments; }) {
+                B::synchronise(B::record(queue)); // the command reads the table
+            }
+            return;
+        }
+        exchange_and_add(
+            call, send, sum.out, cuts, queue,
+            [&](void* out, std::size_t begin, std::size_t elements) {
+                B::sum_tree(queue,
+                            ops::TreeSum<A>{static_cast<A*>(out) + begin, sum.held.from(begin)},
+                            _slots->template of<T>(), size(), elements);
+            });
+    }
+
+    /// @brief See `Communicator`: NCCL's own reductions cannot add in a tree.
+    [[nodiscard]] std::string_view reason_against_tree() const noexcept {
+        return _session->options().order == NcclOrder::rank
+                   ? std::string_view()
+                   : "NCCL adds in an order of its own; set NcclOptions::order = NcclOrder::rank";
+    }
+
     /// @copydoc reduce_scatter
     template <class T>
     void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
@@ -352,10 +395,18 @@ private:
             run(call, send, receive, call.count * sizeof(T), cuts, queue);
             return;
         }
+        exchange_and_add(call, send, receive, cuts, queue,
+                         [&](void* out, std::size_t begin, std::size_t elements) {
+                             B::sum_ranks(queue, static_cast<T*>(out) + begin,
+                                          _slots->template of<T>(), size(), elements);
+                         });
+    }
+
+    /// A reduction whose pieces arrive in the slots, where `add` adds them.
+    void exchange_and_add(zero::detail::CollectiveCall const& call, void const* send, void* receive,
+                          std::span<std::size_t const> cuts, Queue queue,
+                          zero::detail::FunctionRef<void*, std::size_t, std::size_t> add) {
         require_usable(queue);
-        auto const add = [&](void* out, std::size_t elements) {
-            B::sum_ranks(queue, static_cast<T*>(out), _slots->template of<T>(), size(), elements);
-        };
         detail::NcclRankSum const sum{_slots->scratch.data(), _slots->slot_bytes, add};
         B::wait(queue, _slots->used, Fence::peers_done); // the caller may have changed the queue
         try {

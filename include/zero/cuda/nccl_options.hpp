@@ -66,6 +66,7 @@ struct NcclOptions {
     /// than NCCL's reduce-scatter, so stage 0 no longer equals stages 1 to 3 bit for bit.
     bool native_all_reduce = false;
     /// The order of sums in reduce-scatters and all-reduces, for messages of all sizes.
+    /// `TreeReduction` needs `NcclOrder::rank`: its pieces are exchanged in the same way.
     NcclOrder order = NcclOrder::library;
     /// With `NcclOrder::rank`: the size of the buffer through which pieces arrive, at least 1 KiB
     /// per rank (less is raised to that). Larger reductions take several rounds. A part of a group

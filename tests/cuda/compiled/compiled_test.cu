@@ -36,6 +36,7 @@ void run_all(cudaStream_t stream, T* memory, std::int64_t* integers, zero::ops::
     run_pair(stream, memory, reinterpret_cast<zero::float16*>(memory) + 64);
     T const* const peers[] = {memory, memory + 8};
     Device::sum_ranks(stream, memory + 16, peers, 2, 8);
+    Device::sum_tree(stream, zero::ops::TreeSum<T>{memory + 16, {}}, peers, 2, 8); // compiled here
     std::int64_t const* const integer_peers[] = {integers, integers};
     Device::sum_integers(stream, integers, integer_peers, 2, 1);
     Device::min_integers(stream, integers, integer_peers, 2, 1);

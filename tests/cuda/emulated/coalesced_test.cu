@@ -61,6 +61,9 @@ TEMPLATE_TEST_CASE("Operations on memory that is not aligned access whole sector
           == Sectors{most, most});
     CHECK(seen([&] { Device::sum_ranks(stream.get(), to, peers, 2, elements); })
           == Sectors{most, most});
+    ops::TreeSum<TestType> const tree{to, {}};
+    CHECK(seen([&] { Device::sum_tree(stream.get(), tree, peers, 2, elements); })
+          == Sectors{most, most});
     DeviceArray<ops::Inspection> const result(std::vector<ops::Inspection>(1));
     Device::SliceTable<InspectSlice<TestType>> const slices(stream.get(), Device::default_memory(),
                                                             {{from, elements, 0}});

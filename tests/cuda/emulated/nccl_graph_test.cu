@@ -1,10 +1,8 @@
 #include "cuda/captured_steps.cuh"
-#include "cuda/fake_communicator.hpp"
+#include "emulated_nccl.hpp"
 
 #include "comm/values.hpp"
 #include "support/stages.hpp"
-
-#include <zero/cuda/linked_system.hpp>
 
 #include <vector>
 
@@ -14,18 +12,6 @@
 namespace zero::test::nccl_graph_test {
 
 namespace {
-
-class EmulatedNccl : public FakeNccl {
-    void enqueue(Stream stream, void (*body)(void*), void* kernel) override {
-        cuda::detail::check(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), body, kernel),
-                            "cudaLaunchHostFunc");
-    }
-};
-
-struct EmulatedWorld {
-    EmulatedNccl nccl;
-    cuda::LinkedSystem system; // the real one
-};
 
 template <class Stage>
 std::vector<CapturedResult> run(int world, bool captures) {
@@ -70,7 +56,8 @@ TEST_CASE("A replayed step over a blocking NCCL gives the bits of eager steps", 
     check_mode<cuda::NcclMode::blocking>();
 }
 
-/// Returns what a rank receives, for even and uneven cuts: its pieces, and its sums.
+/// Returns what a rank receives, for even and uneven cuts: its pieces, its sums, and its
+/// sums in a tree.
 template <class Communicator>
 std::vector<float> exchanged(Communicator& communicator, cudaStream_t stream) {
     auto const rank = static_cast<std::size_t>(communicator.rank());
@@ -84,8 +71,13 @@ std::vector<float> exchanged(Communicator& communicator, cudaStream_t stream) {
         float const* const source = send.data();
         communicator.exchange(source, pieces.data(), cuts, stream, {"pieces", 0});
         communicator.reduce_scatter(source, sums.data(), cuts, stream, {"sums", 0});
+        DeviceArray<float> const trees(std::vector<float>(own + 1));
+        DeviceArray<float> const held(values_of<float>(communicator.rank(), 2 * own, 2));
+        ops::TreeSum<float> const tree{trees.data(),
+                                       {held.data(), held.data() + own, own, 2, world}};
+        communicator.reduce_scatter(source, tree, cuts, stream, {"in a tree", 0});
         cuda::detail::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-        for (DeviceArray<float> const* const array : {&pieces, &sums}) {
+        for (DeviceArray<float> const* const array : {&pieces, &sums, &trees}) {
             auto const read = on_host(*array);
             results.insert(results.end(), read.begin(), read.end());
         }
@@ -119,7 +111,31 @@ TEMPLATE_TEST_CASE(
     });
 }
 
-TEST_CASE("An exchange over NCCL on devices gives what the loopback gives", "[cuda]") {
+TEST_CASE(
+    "A replayed step whose micro-batches are added in a tree has the bits of eager steps, and "
+    "of the loopback, in every stage",
+    "[cuda]") {
+    constexpr int world = 2;
+    in_every_stage([]<int N>() {
+        CAPTURE(N);
+        using Types = ZeroStage<N, Parameters<float16>, TreeReduction<>, DynamicLossScaler>;
+        using OverNccl = typename Types::template with<
+            FakeNcclCommunicator<cuda::NcclMode::blocking, cuda::Backend, EmulatedWorld>>;
+        using OnLoopback = typename Types::template with<Loopback<cuda::Backend>>;
+        FakeSumsScope const sums({cuda::NcclOrder::rank, world * 1024, true});
+        auto const captured = run<OverNccl>(world, true);
+        CHECK(captured == run<OverNccl>(world, false));
+        CHECK(captured
+              == on_ranks<CapturedResult, Loopback<cuda::Backend>>(world, [](auto& communicator) {
+                     return run_captured_steps<OnLoopback>(communicator, nullptr, 0);
+                 }));
+        CHECK(captured[0].was_skipped);
+    });
+}
+
+TEST_CASE("An exchange and sums in rank order and in a tree over NCCL on devices are those of the "
+          "loopback",
+          "[cuda]") {
     using Communicator =
         FakeNcclCommunicator<cuda::NcclMode::non_blocking, cuda::Backend, EmulatedWorld>;
     FakeSumsScope const sums({cuda::NcclOrder::rank, 1, true});

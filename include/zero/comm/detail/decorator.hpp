@@ -54,6 +54,12 @@ public:
         return _inner->scratch_bytes(largest_bucket_bytes);
     }
 
+    [[nodiscard]] std::string_view reason_against_tree() const noexcept
+        requires requires(C const& inner) { inner.reason_against_tree(); }
+    {
+        return _inner->reason_against_tree();
+    }
+
     template <class T>
     void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                         CollectiveTag tag = {}) {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -64,6 +65,17 @@ template <class Communicator>
         return communicator.scratch_bytes(largest_bucket_bytes);
     } else {
         return 0;
+    }
+}
+
+/// @brief Returns why the options of a communicator forbid sums in a tree, and the remedy; empty if
+/// they allow them.
+template <class Communicator>
+[[nodiscard]] std::string_view reason_against_tree(Communicator const& communicator) noexcept {
+    if constexpr (requires { communicator.reason_against_tree(); }) {
+        return communicator.reason_against_tree();
+    } else {
+        return {};
     }
 }
 

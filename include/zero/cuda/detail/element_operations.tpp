@@ -2,8 +2,6 @@
 
 #include "../../backend/slices.hpp"
 #include "../../core/detail/namespace.hpp"
-#include "../../core/detail/throw_error.hpp"
-#include "../../core/error.hpp"
 #include "../../ops/exact_sum.hpp"
 #include "../../ops/norm.hpp"
 #include "../backend.cuh"
@@ -36,19 +34,6 @@ inline namespace ZERO_CUDA_NAMESPACE {
 template <class Slice>
 ZERO_CUDA_HIDDEN std::size_t resident_blocks(TableRange<Slice> const& table) noexcept {
     return 4 * static_cast<std::size_t>(table.multiprocessors);
-}
-
-template <class T, int most>
-ZERO_CUDA_HIDDEN Peers<T, most> peers_of(T const* const* peers, int world) {
-    if (world > most) {
-        zero::detail::throw_error<InvalidArgument>({"zero: a group of ", world,
-                                                    " ranks on one device; at most ", most,
-                                                    " are supported."});
-    }
-    Peers<T, most> result{};
-    std::copy_n(peers, world, result.memory);
-    result.world = world;
-    return result;
 }
 
 } // namespace ZERO_CUDA_NAMESPACE

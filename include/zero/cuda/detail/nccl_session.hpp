@@ -64,12 +64,13 @@ private:
     bool _is_open = false;
 };
 
-/// @brief How a session adds in rank order.
+/// @brief How a session adds without the reductions of NCCL.
 struct NcclRankSum {
     void* scratch;          ///< one slot for the piece of each rank
     std::size_t slot_bytes; ///< the size of a slot, and the greatest of a piece
-    /// Enqueues the sum of the pieces in the slots: `add(out, elements)`.
-    zero::detail::FunctionRef<void*, std::size_t> add;
+    /// Enqueues the sum of the pieces in the slots, as the elements of `receive` from `begin` on:
+    /// `add(receive, begin, elements)`.
+    zero::detail::FunctionRef<void*, std::size_t, std::size_t> add;
 };
 
 /// @brief The calls on one rank's NCCL communicator, which `NcclLifetime` owns. Independent of
@@ -374,13 +375,12 @@ private:
         std::size_t elements;
     };
 
-    /// Adds the pieces of each extent at its owner, in rank order. Each round moves the same part
+    /// Adds the pieces of each extent at its owner, as `sum` does. Each round moves the same part
     /// of every extent, and the stream orders it after the sum of the round before.
     void add_extents(Lock& lock, CollectiveCall const& call, void const* send, void* receive,
                      std::span<std::size_t const> cuts, StreamHandle stream,
                      NcclRankSum const& sum) {
-        std::size_t const size = size_of(call.type);
-        Extent round{0, sum.slot_bytes / size};
+        Extent round{0, sum.slot_bytes / size_of(call.type)};
         std::size_t longest = 0;
         for (int owner = 0; owner < _world; ++owner) {
             longest = std::max(longest, extent_of(cuts, owner).elements);
@@ -388,7 +388,7 @@ private:
         for (; round.begin < longest; round.begin += round.elements) {
             exchange_extents(lock, call, send, sum.scratch, sum.slot_bytes, cuts, round, stream);
             if (auto const own = part_of(cuts, _rank, round); own.elements != 0) {
-                sum.add(static_cast<std::byte*>(receive) + round.begin * size, own.elements);
+                sum.add(receive, round.begin, own.elements);
             }
         }
     }

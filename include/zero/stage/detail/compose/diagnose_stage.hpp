@@ -91,8 +91,10 @@ consteval bool diagnose_stage() {
         static_assert(conflict != Conflict::tree_over_communicator,
                       "zero::ZeroStage: TreeReduction needs a communicator that adds in a tree "
                       "(reduce_scatter with zero::ops::TreeSum), and this one has its own order; "
-                      "use zero::LoopbackCommunicator, zero::mpi::Communicator or "
-                      "zero::torch::ProcessGroupCommunicator, or zero::GradientReduction.");
+                      "use zero::LoopbackCommunicator, zero::mpi::Communicator, "
+                      "zero::torch::ProcessGroupCommunicator, "
+                      "zero::Loopback<zero::cuda::Backend> or zero::cuda::NcclCommunicator with "
+                      "NcclOrder::rank, or zero::GradientReduction.");
         static_assert(conflict != Conflict::tree_rounds,
                       "zero::ZeroStage: TreeReduction sends the gradient of each micro-batch as it "
                       "is, and this communication type cannot hold all values of the gradient "

@@ -6,7 +6,9 @@
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/detail/text.hpp"
+#include "../../../core/detail/throw_error.hpp"
 #include "../../../core/dtype.hpp"
+#include "../../../core/error.hpp"
 #include "../../../layout/gradient_source.hpp"
 #include "../../../layout/lease_plan.hpp"
 #include "../../../layout/lease_share.hpp"
@@ -23,6 +25,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -50,6 +53,21 @@ template <class Owned>
     }
 }
 
+/// Returns the communicator. With `TreeReduction` it must be able to add in a tree.
+/// @throws InvalidArgument with the remedy, before anything is allocated
+template <class Config, class Communicator>
+Communicator* checked_for_tree(Communicator& communicator) {
+    if constexpr (Config::adds_in_tree) {
+        std::string_view const reason = reason_against_tree(communicator);
+        if (!reason.empty()) {
+            throw_error<InvalidArgument>({"zero: TreeReduction on rank ", communicator.rank(),
+                                          ": this communicator cannot add in a tree: ", reason,
+                                          ", or use zero::GradientReduction."});
+        }
+    }
+    return &communicator;
+}
+
 } // namespace detail
 
 // Not inlined: g++ 12 would assume that the values of empty optionals are read, and warn in the
@@ -58,7 +76,7 @@ template <class Config>
 [[gnu::noinline, gnu::cold]] Engine<Config>::Engine(int number, Communicator& communicator,
                                                     std::span<AnyParameter const> parameters,
                                                     Options const& options, LayoutMaker make_layout)
-    : _number(number), _communicator(&communicator),
+    : _number(number), _communicator(detail::checked_for_tree<Config>(communicator)),
       _rank(static_cast<std::size_t>(communicator.rank())), _options(options),
       _blocks(options.memory != nullptr ? *options.memory : Backend::default_memory()),
       _memory(&_blocks), _make_layout(make_layout),

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "cuda/fake_communicator.hpp"
+
+#include <zero/cuda/detail/check.hpp>
+#include <zero/cuda/linked_system.hpp>
+
+#include <cuda_runtime_api.h>
+
+// The fake NCCL on streams of the emulated device.
+
+namespace zero::test {
+
+class EmulatedNccl : public FakeNccl {
+    void enqueue(Stream stream, void (*body)(void*), void* kernel) override {
+        cuda::detail::check(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), body, kernel),
+                            "cudaLaunchHostFunc");
+    }
+};
+
+struct EmulatedWorld {
+    EmulatedNccl nccl;
+    cuda::LinkedSystem system; // the real one
+};
+
+} // namespace zero::test
