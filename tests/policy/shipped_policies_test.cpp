@@ -50,10 +50,17 @@ constexpr bool are_empty(std::tuple<P...> const*) {
 static_assert(are_empty(static_cast<ShippedValuePolicies const*>(nullptr)),
               "a policy that ships is a type: what it keeps is in Options and State");
 
+template <class P>
+constexpr bool has_sound_options() {
+    if constexpr (requires { typename P::Options; }) { // not every policy has any
+        return std::is_default_constructible_v<typename P::Options>
+               && std::is_aggregate_v<typename P::Options>;
+    }
+    return true;
+}
 template <class... P>
 constexpr bool have_options(std::tuple<P...> const*) {
-    return (std::is_default_constructible_v<typename P::Options> && ...)
-           && (std::is_aggregate_v<typename P::Options> && ...);
+    return (has_sound_options<P>() && ...);
 }
 static_assert(have_options(static_cast<ShippedValuePolicies const*>(nullptr)),
               "the options of a policy are an aggregate with defaults");

@@ -190,7 +190,7 @@ TEST_CASE("Every admissible number of ranks trains to the same bits, in every st
     std::mt19937_64 random(36);
     std::size_t compared = 0;
     for (std::size_t const count : counts) {
-        for (std::size_t const group : {1, 3}) {
+        for (std::size_t const group : {1U, 3U}) {
             if (count % group != 0) {
                 continue;
             }
@@ -212,7 +212,7 @@ TEST_CASE("Every admissible number of ranks trains to the same bits, in every st
 
 TEST_CASE("The sum of a step is the tree as it is defined, rounded once") {
     for (std::size_t const count : counts) {
-        for (std::size_t const group : {1, 3}) {
+        for (std::size_t const group : {1U, 3U}) {
             if (count % group != 0) {
                 continue;
             }
@@ -240,7 +240,7 @@ TEST_CASE("Each other order of addition has other bits") {
     using Straight = ZeroStage<2, GradientReduction<>>;
     Straight::Options straight;
     straight.reduction.kind = ReductionKind::sum;
-    for (std::size_t const count : {7, 11, 14}) {
+    for (std::size_t const count : {7U, 11U, 14U}) {
         INFO("V = " << count);
         Job const job{.micro_batches = count, .steps = 1};
         Float<2>::Options options;

@@ -154,8 +154,9 @@ private:
                 pieces.push_back(sent(rank) + cuts[extent] * bytes);
             }
             if (cuts[extent] != cuts[extent + 1]) {
-                _fibers[extent].memory->sum.add(out, pieces.data(), static_cast<int>(_ranks),
-                                                cuts[extent + 1] - cuts[extent]);
+                auto const& how = _fibers[extent].memory->sum;
+                how.add(out, how.held, 0, pieces.data(), static_cast<int>(_ranks),
+                        cuts[extent + 1] - cuts[extent]);
             }
         };
         auto const copy = [](std::byte* to, std::byte const* from, std::size_t size) {

@@ -2,6 +2,7 @@
 
 #include "../../core/detail/namespace.hpp"
 #include "../../core/policy_category.hpp"
+#include "../../ops/tree_sum.hpp"
 #include "../collective_tag.hpp"
 #include "../communicator.hpp"
 #include "../traffic_count.hpp"

@@ -6,6 +6,7 @@
 #include "../../core/storage_types.hpp"
 #include "../../host/host_backend.hpp"
 #include "../../host/inline_queue.hpp"
+#include "../../ops/tree_sum.hpp"
 #include "../collective_tag.hpp"
 #include "../communicator.hpp"
 #include "../traffic_count.hpp"

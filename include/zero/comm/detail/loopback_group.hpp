@@ -5,6 +5,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../core/storage_types.hpp"
+#include "../../ops/tree_sum.hpp"
 #include "../loopback_options.hpp"
 #include "collective_call.hpp"
 #include "rendezvous.hpp"
