@@ -11,6 +11,7 @@
 #include "../core/storage_types.hpp"
 #include "../ops/exact_sum.hpp"
 #include "../ops/norm.hpp"
+#include "../ops/tree_sum.hpp"
 #include "queue.hpp"
 #include "slice_table.hpp"
 #include "tensor.hpp"
@@ -42,6 +43,13 @@ namespace ZERO_NAMESPACE::host::detail {
 }
 
 } // namespace ZERO_NAMESPACE::host::detail
+
+namespace ZERO_NAMESPACE::host {
+
+template <StorageType A, StorageType T>
+void sum_tree(ops::TreeSum<A> const& sum, T const* const* peers, int world, std::size_t n) noexcept;
+
+} // namespace ZERO_NAMESPACE::host
 
 namespace ZERO_NAMESPACE {
 
@@ -132,7 +140,9 @@ struct HostBackend {
     /// @brief Enqueues `host::sum_tree`.
     template <StorageType A, StorageType T>
     static void sum_tree(Queue queue, ops::TreeSum<A> const& sum, T const* const* peers, int world,
-                         std::size_t elements);
+                         std::size_t elements) {
+        queue->enqueue([=] { host::sum_tree(sum, peers, world, elements); });
+    }
 
     static void sum_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers,
                              int world, std::size_t elements);

@@ -4,7 +4,6 @@
 #include "../core/policy_category.hpp"
 #include "../core/set_by_name.hpp"
 #include "../layout/placement.hpp"
-#include "../ops/tree_sum.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -95,12 +94,6 @@ namespace detail {
 /// @brief Whether a policy adds gradients as micro-batches.
 template <class Reduction>
 inline constexpr bool adds_in_tree = requires { requires Reduction::adds_in_tree; };
-
-/// @brief Returns the tree of a step, as W ranks see it.
-constexpr ops::MicroBatchTree tree_of(GradientReductionOptions const& options,
-                                      std::size_t world) noexcept {
-    return {options.micro_batches, options.micro_batch_group, world};
-}
 
 } // namespace detail
 

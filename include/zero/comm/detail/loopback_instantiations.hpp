@@ -16,8 +16,6 @@
     prefix template void detail::LoopbackFrame<HostBackend>::accumulate_extent<T, A, false>(       \
         LoopbackFrame&, void*, std::span<std::size_t const>, Queue, ops::HeldSums const&);         \
     prefix template void detail::LoopbackFrame<HostBackend>::accumulate_extent<T, A, true>(        \
-        LoopbackFrame&, void*, std::span<std::size_t const>, Queue, ops::HeldSums const&);         \
-    prefix template void detail::LoopbackFrame<HostBackend>::sum_tree_extent<T, A>(                \
         LoopbackFrame&, void*, std::span<std::size_t const>, Queue, ops::HeldSums const&);
 
 #define ZERO_COMM_INSTANTIATE_LOOPBACK(prefix)                                                     \

@@ -159,7 +159,7 @@ public:
           _deliveries(*context.layout, context.options->unused_parameters),
           _is_chosen(context.layout->parameters().size(), false), _claims(*context.layout) {
         if constexpr (Config::adds_in_tree) {
-            _tree_steps = tree_of(context.options->reduction, _layout->world()).micro_steps();
+            _tree_steps = tree_of<Config>(context).micro_steps();
         }
         for (AnyParameter const& parameter : context.parameters) {
             _reads_callers = _reads_callers || parameter.gradient != nullptr;

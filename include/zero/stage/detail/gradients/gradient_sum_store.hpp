@@ -95,6 +95,13 @@ private:
     std::vector<std::size_t> _cuts; ///< cuts of the current chunk
 };
 
+/// @brief Returns the tree of an engine's steps, with `TreeReduction`.
+template <class Config>
+[[nodiscard]] ops::MicroBatchTree tree_of(EngineContext<Config> const& context) noexcept {
+    return {context.options->reduction.micro_batches, context.options->reduction.micro_batch_group,
+            context.layout->world()};
+}
+
 /// @brief Owns the sums that `TreeReduction` holds between the micro-steps of a step, beside the
 /// accumulation buffer. A member of GradientSumStore.
 ///
@@ -108,13 +115,12 @@ public:
 
     /// @brief Returns how many sums lie beside the accumulation buffer.
     [[nodiscard]] static std::size_t slots(EngineContext<Config> const& context) {
-        std::size_t const most =
-            tree_of(context.options->reduction, context.layout->world()).most_held();
+        std::size_t const most = tree_of<Config>(context).most_held();
         return is_float && most != 0 ? most - 1 : most;
     }
 
     [[gnu::cold]] HeldSumStore(TypeContext<Config> const& context, std::size_t buckets)
-        : _tree(tree_of(context.options->reduction, context.layout->world())),
+        : _tree(tree_of<Config>(context)),
           _offsets(*context.layout, buckets, context.type, context.rank(), Placement::sharded),
           _sums(*context.memory, slots(context) * _offsets.elements(), BufferKind::gradients) {}
 

@@ -10,6 +10,7 @@
 #include "../../../layout/detail/shape.hpp"
 #include "../../../layout/parameter_spec.hpp"
 #include "../../../layout/placement.hpp"
+#include "../../../ops/tree_sum.hpp"
 #include "validate_arguments.hpp"
 
 #include <cstddef>
@@ -213,10 +214,10 @@ ZERO_COLD_INLINE void validate_tree(GradientReductionOptions const& reduction, s
             {"zero: reduction.micro_batch_group is ", group, ", which does not divide the ", all,
              " micro-batches of a step; leave it at 1, or name a divisor."});
     }
-    if (!tree_of(reduction, world).is_admissible()) {
+    if (!ops::MicroBatchTree{all, group, world}.is_admissible()) {
         std::string possible;
         for (std::size_t ranks = 1; ranks <= all; ++ranks) {
-            if (tree_of(reduction, ranks).is_admissible()) {
+            if (ops::MicroBatchTree{all, group, ranks}.is_admissible()) {
                 possible += text({possible.empty() ? "" : ", ", ranks});
             }
         }
