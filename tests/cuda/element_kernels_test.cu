@@ -104,7 +104,8 @@ int wrong_trees(int world, std::size_t group, std::size_t held) {
             on_host.push_back(peer.host(offset));
             on_device.push_back(peer.device(offset));
         }
-        std::size_t const stride = (n + 16) / 4 * 4 + offset % 2;
+        std::size_t const stride =
+            (n + 16) / 4 * 4 + offset / 8; // with 8 only these are not aligned
         Mirror<float> sums(kernel_inputs<float>(3 * stride + 16, 99));
         Mirror<A> out(std::vector<A>(n + 16));
         auto const with_sums = [&](A* to, float* from) {
