@@ -120,7 +120,7 @@ TEST_CASE("The example train_gpt with a tree of micro-batches ends with one hash
     }
     CHECK(train_gpt("--steps 4 --dtype bfloat16 --world 8").after(label) != expected);
     CHECK(train_gpt(common + "--verify 1 --world 2").contains("bit-identical"));
-    CHECK(train_gpt(common + "--world 3").contains("possible are 1, 2, 4, 8 ranks"));
+    CHECK(train_gpt(common + "--world 3").contains("possible numbers of ranks are 1, 2, 4, 8."));
     CHECK(train_gpt("--micro-batches 8").contains("needs --dtype bfloat16"));
     CHECK(train_gpt(common + "--accumulate 2").contains("--accumulate excludes --micro-batches"));
 }

@@ -315,9 +315,16 @@ TEST_CASE("Options that a tree cannot have are refused with the numbers") {
     };
     CHECK(message(2, {}).find("reduction.micro_batches is 0") != std::string::npos);
     CHECK(message(3, {.micro_batches = 12})
-          == "zero: 3 ranks cannot add the tree of 12 micro-batches in groups of 1; possible are "
-             "1, 2, 4 ranks. Use one of these, or change reduction.micro_batches or "
+          == "zero: 3 ranks cannot add the tree of 12 micro-batches in groups of 1; possible "
+             "numbers of ranks are 1, 2, 4. Use one of these, or change reduction.micro_batches or "
              "reduction.micro_batch_group, which changes bits.");
+    CHECK(message(4, {.micro_batches = 24, .micro_batch_group = 6})
+              .find("possible numbers of ranks are 1, 2, 6, 12, 24.")
+          != std::string::npos);
+    // found at once, whatever the number is
+    CHECK(message(3, {.micro_batches = std::size_t{3} << 60U, .micro_batch_group = 24})
+              .find("possible numbers of ranks are 1, 2, 4, 8, 24, 48, 96,")
+          != std::string::npos);
     CHECK(message(3, {.micro_batches = 12, .micro_batch_group = 3}).empty());
     CHECK(message(2, {.micro_batches = 8, .micro_batch_group = 3})
               .find("does not divide the 8 micro-batches")

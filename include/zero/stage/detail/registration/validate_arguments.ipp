@@ -216,16 +216,22 @@ ZERO_COLD_INLINE void validate_tree(GradientReductionOptions const& reduction, s
     }
     if (!ops::MicroBatchTree{all, group, world}.is_admissible()) {
         std::string possible;
-        for (std::size_t ranks = 1; ranks <= all; ++ranks) {
+        auto const add = [&](std::size_t ranks) {
             if (ops::MicroBatchTree{all, group, ranks}.is_admissible()) {
                 possible += text({possible.empty() ? "" : ", ", ranks});
             }
+        };
+        for (std::size_t ranks = 1; ranks < group; ranks *= 2) {
+            add(ranks);
         }
-        throw_error<InvalidArgument>(
-            {"zero: ", world, " ranks cannot add the tree of ", all, " micro-batches in groups of ",
-             group, "; possible are ", possible,
-             " ranks. Use one of these, or change reduction.micro_batches or "
-             "reduction.micro_batch_group, which changes bits."});
+        for (std::size_t ranks = group; ranks != 0; ranks = ranks > all / 2 ? 0 : 2 * ranks) {
+            add(ranks);
+        }
+        throw_error<InvalidArgument>({"zero: ", world, " ranks cannot add the tree of ", all,
+                                      " micro-batches in groups of ", group,
+                                      "; possible numbers of ranks are ", possible,
+                                      ". Use one of these, or change reduction.micro_batches or "
+                                      "reduction.micro_batch_group, which changes bits."});
     }
     if (reduction.schedule == ReductionSchedule::boundary) {
         throw_error<InvalidArgument>(
