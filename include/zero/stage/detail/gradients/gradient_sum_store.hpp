@@ -152,14 +152,16 @@ public:
     }
 
 private:
-    /// The address of a held sum, counted from the oldest.
+    /// The address of a held sum, counted from the oldest; null if none is held.
     float* sum(std::size_t bucket, std::size_t begin, A* result, std::size_t place) const noexcept {
         if constexpr (is_float) {
             if (place-- == 0) {
                 return result;
             }
         }
-        return _sums.data() + place * _offsets.elements() + _offsets.at(bucket, begin);
+        return _sums.size() == 0
+                   ? nullptr
+                   : _sums.data() + place * _offsets.elements() + _offsets.at(bucket, begin);
     }
 
     ops::MicroBatchTree _tree;
