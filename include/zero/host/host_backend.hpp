@@ -44,13 +44,6 @@ namespace ZERO_NAMESPACE::host::detail {
 
 } // namespace ZERO_NAMESPACE::host::detail
 
-namespace ZERO_NAMESPACE::host {
-
-template <StorageType A, StorageType T>
-void sum_tree(ops::TreeSum<A> const& sum, T const* const* peers, int world, std::size_t n) noexcept;
-
-} // namespace ZERO_NAMESPACE::host
-
 namespace ZERO_NAMESPACE {
 
 /// @brief The host as a backend: queues of commands, and every operation through which the engine
@@ -140,9 +133,7 @@ struct HostBackend {
     /// @brief Enqueues `host::sum_tree`.
     template <StorageType A, StorageType T>
     static void sum_tree(Queue queue, ops::TreeSum<A> const& sum, T const* const* peers, int world,
-                         std::size_t elements) {
-        queue->enqueue([=] { host::sum_tree(sum, peers, world, elements); });
-    }
+                         std::size_t elements);
 
     static void sum_integers(Queue queue, std::int64_t* out, std::int64_t const* const* peers,
                              int world, std::size_t elements);

@@ -156,9 +156,9 @@ private:
 };
 
 /// @brief Sums elements over all ranks as a subtree of micro-batches, adds the sums that are held,
-/// and rounds once.
+/// and rounds once. Two blocks that fit are enough: to fit four, ptxas spills on newer devices.
 template <class A, class T, int most>
-ZERO_KERNEL void __launch_bounds__(block_threads)
+ZERO_KERNEL void __launch_bounds__(block_threads, 2)
     sum_tree_kernel(__grid_constant__ ops::TreeSum<A> const sum,
                     __grid_constant__ Peers<T, most> const peers,
                     __grid_constant__ TreeCarries<most> const carries, std::size_t n) {

@@ -70,6 +70,12 @@ void HostBackend::sum_ranks(Queue queue, A* sum, T const* const* peers, int worl
     queue->enqueue([=] { host::sum_ranks(sum, peers, world, elements, is_added); });
 }
 
+template <StorageType A, StorageType T>
+void HostBackend::sum_tree(Queue queue, ops::TreeSum<A> const& sum, T const* const* peers,
+                           int world, std::size_t elements) {
+    queue->enqueue([=] { host::sum_tree(sum, peers, world, elements); });
+}
+
 ZERO_INLINE void HostBackend::sum_integers(Queue queue, std::int64_t* out,
                                            std::int64_t const* const* peers, int world,
                                            std::size_t elements) {

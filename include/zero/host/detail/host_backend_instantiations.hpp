@@ -22,6 +22,8 @@
     prefix template void HostBackend::accumulate(Queue, T*, U const*, std::size_t);                \
     prefix template void HostBackend::sum_ranks(Queue, T*, U const* const*, int, std::size_t,      \
                                                 bool);                                             \
+    prefix template void HostBackend::sum_tree(Queue, ops::TreeSum<T> const&, U const* const*,     \
+                                               int, std::size_t);                                  \
     prefix template void HostBackend::copy_from_bucket(Queue, std::span<CopySlice<T> const>,       \
                                                        U const*);                                  \
     prefix template void HostBackend::copy_to_bucket(Queue, std::span<CopySlice<T> const>, U*);
