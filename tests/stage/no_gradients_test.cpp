@@ -4,6 +4,7 @@
 #include "support/toy_model.hpp"
 
 #include <zero/comm/recording.hpp>
+#include <zero/host/inline_queue.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/policy/dynamic_loss_scaler.hpp>
 #include <zero/stage/zero_stage.hpp>
@@ -131,12 +132,17 @@ TEST_CASE("Gradients that are not registered or not reported are found in a call
             std::vector<float> block(elements, 1.0F);
             std::vector<float> gradient(elements);
             using Stage = ZeroStage<1, Sgd>;
+            Stage::Options options{.storage = Storage::adopted, .adopted_block = block};
+            host::InlineQueue queue;
+            if (way.is_early) { // then the old gradients are read before the new ones are written
+                options.communication_queue = &queue;
+            }
             Stage engine(communicator,
                          {{.name = "w",
                            .data = block.data(),
                            .elements = elements,
                            .gradient = way.is_registered ? gradient.data() : nullptr}},
-                         {.storage = Storage::adopted, .adopted_block = block});
+                         options);
             auto const step = [&](float value) {
                 engine.begin_step();
                 engine.begin_micro_step(MicroStep::last);

@@ -21,7 +21,7 @@ template <BufferKind... kinds_on_host>
 struct Offload<To<HostMemory, kinds_on_host...>> {
     using policy_category = OffloadCategory;
     using Options = NoOffloadOptions;
-    static constexpr bool is_any = false; ///< nothing lies in a tier, chunk by chunk
+    static constexpr bool is_any = false;         ///< nothing lies in a tier, chunk by chunk
     static constexpr bool updates_on_host = true; ///< by `HostBackend`
     static constexpr auto kinds = To<HostMemory, kinds_on_host...>::all; ///< the kinds on the host
 
