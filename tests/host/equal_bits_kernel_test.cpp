@@ -249,7 +249,7 @@ int sum_as_subtree(int world, std::size_t group, std::size_t held) {
 
 TEST_CASE("A sum as a subtree of micro-batches is added as it is defined, and rounded once",
           "[host][kernel]") {
-    std::size_t const held = GENERATE(0, 1, 3);
+    std::size_t const held = GENERATE(0U, 1U, 3U);
     auto const [world, group] = GENERATE(table<int, std::size_t>(
         {{1, 1}, {2, 1}, {2, 2}, {3, 3}, {4, 1}, {6, 3}, {8, 1}, {8, 8}, {12, 3}, {16, 1}}));
     CAPTURE(world, group, held);
