@@ -1,11 +1,5 @@
 // expect: zero::ZeroStage: there are no master weights to offload, because the parameters are their own; leave zero::BufferKind::master_weights out.
-#include "stage.hpp"
-
-#include <zero/stage/update_on_host.hpp>
-
-struct Device : zero::HostBackend {
-    static constexpr bool is_device = true;
-};
+#include "host_memory.hpp"
 
 using States =
     zero::To<zero::HostMemory, zero::BufferKind::optimizer_state, zero::BufferKind::master_weights>;

@@ -1,11 +1,5 @@
 // expect: zero::ZeroStage: the host updates what lies in HostMemory, so all of it must lie there; name zero::BufferKind::optimizer_state, and zero::BufferKind::master_weights if the parameters are not their own, and nothing else.
-#include "stage.hpp"
-
-#include <zero/stage/update_on_host.hpp>
-
-struct Device : zero::HostBackend {
-    static constexpr bool is_device = true;
-};
+#include "host_memory.hpp"
 
 using States = zero::To<zero::HostMemory, zero::BufferKind::master_weights>;
 using Stage = zero::ZeroStage<2, zero::Parameters<zero::bfloat16>, zero::Loopback<Device>,

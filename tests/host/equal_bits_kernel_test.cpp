@@ -145,19 +145,28 @@ TEMPLATE_TEST_CASE("The sum over ranks is formed in rank order and rounded once"
           == 0);
 }
 
-/// Returns the number of ranges for which a sum over ranks with its accumulation differs from the
-/// sum, followed by a conversion or an addition.
-template <class A, class T>
-int sum_and_accumulate(int world) {
-    return for_all_ranges([&](std::size_t n, std::size_t offset) {
-        std::vector<std::vector<T>> values;
-        std::vector<T const*> pointers;
+/// Values of each rank, and the table of their addresses.
+template <class T>
+struct Ranks {
+    Ranks(int world, std::size_t n) {
         for (int rank = 0; rank < world; ++rank) {
             values.push_back(kernel_inputs<T>(n, 20U + static_cast<std::uint32_t>(rank)));
         }
         for (auto const& value : values) {
             pointers.push_back(value.data());
         }
+    }
+    std::vector<std::vector<T>> values;
+    std::vector<T const*> pointers;
+};
+
+/// Returns the number of ranges for which a sum over ranks with its accumulation differs from the
+/// sum, followed by a conversion or an addition.
+template <class A, class T>
+int sum_and_accumulate(int world) {
+    return for_all_ranges([&](std::size_t n, std::size_t offset) {
+        Ranks<T> const ranks(world, n);
+        auto const& [values, pointers] = ranks;
         std::vector<T> sum(n);
         host::sum_ranks(sum.data(), pointers.data(), world, n);
         auto const before = kernel_inputs<A>(n, 3);
@@ -197,14 +206,8 @@ TEST_CASE("A sum over ranks with its accumulation has the bits of the two for al
 template <class A, class T>
 int sum_as_subtree(int world, std::size_t group, std::size_t held) {
     return for_all_ranges([&](std::size_t n, std::size_t offset) {
-        std::vector<std::vector<T>> values;
-        std::vector<T const*> pointers;
-        for (int rank = 0; rank < world; ++rank) {
-            values.push_back(kernel_inputs<T>(n, 20U + static_cast<std::uint32_t>(rank)));
-        }
-        for (auto const& value : values) {
-            pointers.push_back(value.data());
-        }
+        Ranks<T> const ranks(world, n);
+        auto const& [values, pointers] = ranks;
         std::size_t const stride = n + 3;
         auto const oldest = kernel_inputs<float>(n, 3);
         auto const newer = kernel_inputs<float>(2 * stride, 4);

@@ -21,7 +21,7 @@
 
 namespace zero::test::tree {
 
-/// What does not depend on the number of ranks.
+/// The part of a run that is the same for every number of ranks.
 struct Job {
     std::size_t micro_batches = 8;
     std::size_t group = 1;
@@ -54,7 +54,7 @@ inline std::int64_t weight_of(Job const& job, std::size_t number) {
     return job.has_empty_batches && number % 3 == 1 ? 0 : static_cast<std::int64_t>(number % 4 + 1);
 }
 
-/// What a run shows after a step.
+/// The state of a run after a step.
 struct Seen {
     Trained trained;
     std::uint64_t norm = 0; ///< bits

@@ -57,8 +57,6 @@ constexpr bool is_power_of_two(std::size_t number) noexcept {
 /// the sums that are held each leaf is added.
 class TreeWalk {
 public:
-    constexpr TreeWalk() = default;
-
     /// @param leaves a multiple of `group`
     /// @param group leaves that are added by the same rule before the groups are
     ZERO_HOST_DEVICE constexpr TreeWalk(std::size_t leaves, std::size_t group) noexcept

@@ -10,6 +10,15 @@
 
 namespace ZERO_NAMESPACE::host::detail {
 
+/// Prefetches the four packs of one step.
+template <class F, class E>
+[[gnu::always_inline]] inline void prefetch_step(E const* from) noexcept {
+    constexpr std::size_t line = 64;
+    for (std::size_t byte = 0; byte < 4 * F::size * sizeof(E); byte += line) {
+        F::prefetch(from + byte / sizeof(E));
+    }
+}
+
 /// Sums the ranks' ranges per element, in rank order, and rounds the sums to `T`. Then converts
 /// them to `A`, or adds them if `adds`. With `streams` converted sums bypass the caches. Used by
 /// `host::sum_ranks`.
@@ -81,15 +90,6 @@ struct SumRanksLoop {
     }
 
 private:
-    /// Prefetches the elements of one step.
-    template <class F, class E>
-    [[gnu::always_inline]] static void prefetch_step(E const* from) noexcept {
-        constexpr std::size_t line = 64;
-        for (std::size_t byte = 0; byte < 4 * F::size * sizeof(E); byte += line) {
-            F::prefetch(from + byte / sizeof(E));
-        }
-    }
-
     /// Returns the sum as it would be stored in the type of the ranks.
     template <class F>
     [[gnu::always_inline]] static F rounded(F const& sum) noexcept {
@@ -158,10 +158,7 @@ private:
     template <class F, bool is_whole, class E>
     [[gnu::always_inline]] static Four<F> load(E const* from, std::size_t count) noexcept {
         if constexpr (is_whole) {
-            constexpr std::size_t line = 64;
-            for (std::size_t byte = 0; byte < 4 * F::size * sizeof(E); byte += line) {
-                F::prefetch(from + byte / sizeof(E));
-            }
+            prefetch_step<F>(from);
             return load_whole<F>(from);
         } else {
             E rest[4 * F::size] = {};

@@ -17,6 +17,7 @@
 #include "../gradients/gradient_store.hpp"
 #include "../gradients/gradient_sum_store.hpp"
 #include "../optimizer/optimizer_store.hpp"
+#include "../parameters/parameter_store.hpp"
 #include "../registration/compared_options.hpp"
 #include "../registration/make_stage_layout.hpp"
 #include "../registration/validate_arguments.hpp"

@@ -87,7 +87,8 @@ auto Engine<Config>::micro_steps(std::size_t count) -> MicroSteps<Engine> {
     }
     if (count == 0) {
         detail::throw_error<InvalidArgument>(
-            {"zero: micro_steps(0): a step accumulates at least one micro-step."});
+            {"zero: micro_steps(0): a step accumulates at least one micro-step; pass their "
+             "number, which only TreeReduction knows."});
     }
     return {*this, count};
 }

@@ -4,25 +4,21 @@
 #include "../../../core/buffer.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
-#include "../../../core/hash.hpp"
 #include "../../../core/memory_resource.hpp"
 #include "../../../layout/cuts.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/gradient_source.hpp"
 #include "../../../layout/memory_plan.hpp"
-#include "../../../layout/piece.hpp"
 #include "../../../layout/placement.hpp"
 #include "../../../layout/wire_chunk.hpp"
 #include "../../../ops/tree_sum.hpp"
 #include "../../../policy/gradient_reduction.hpp"
-#include "../../parameter.hpp"
 #include "../common/bucket_scope.hpp"
 #include "../common/drain.hpp"
 #include "../common/engine_context.hpp"
 #include "../memory/placed_buffer.hpp"
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -379,29 +375,5 @@ private:
     CutList _cuts; ///< cuts of the bucket that is sent
     Drain<Backend> _drain;
 };
-
-/// @brief Returns whether every rank may compute the initial values of a bucket, so that each owner
-/// fills its extent. The same on every rank.
-[[gnu::cold]] inline bool is_filled_by_owners(FlatLayout const& layout, std::size_t bucket,
-                                              std::span<AnyParameter const> parameters) {
-    for (Piece const& piece : layout.pieces(bucket)) {
-        if (!parameters[piece.parameter].is_deterministic) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/// @brief Hashes which parameters every rank may initialise, and which of these have an
-/// initialiser.
-[[gnu::cold]] inline std::uint64_t
-hash_of_initialisation(std::span<AnyParameter const> parameters) noexcept {
-    Hash hash;
-    for (AnyParameter const& parameter : parameters) {
-        bool const is_called = parameter.initialise ? parameter.is_deterministic : false;
-        hash.add(parameter.is_deterministic).add(is_called);
-    }
-    return hash.value();
-}
 
 } // namespace ZERO_NAMESPACE::detail
