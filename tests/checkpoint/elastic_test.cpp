@@ -29,8 +29,7 @@ std::vector<Seen> train_to(int world, std::uint64_t end, TemporaryFolder const& 
     return joined(on_ranks<std::vector<Seen>>(world, [&](LoopbackCommunicator& communicator) {
         typename Stage::Options options;
         if constexpr (zero::detail::config_of_t<Stage>::adds_in_tree) {
-            options.reduction.micro_batches = job.micro_batches;
-            options.reduction.micro_batch_group = job.group;
+            tree::configure(options, job);
         }
         Stage engine(communicator, registration<typename Stage::ParameterType>(job.specs), options);
         if (CheckpointDirectory(folder.path()).latest()) {

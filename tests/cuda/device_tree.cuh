@@ -27,8 +27,8 @@ Seen seen_on_device(Engine& engine, StepReport const& report, Job const& job) {
         result.trained.add(copy.slice);
     });
     result.norm = std::bit_cast<std::uint64_t>(report.gradient_norm);
-    result.figures =
-        engine.step_count() * 1000 + std::bit_cast<std::uint32_t>(engine.loss_scaler_state().scale);
+    result.steps = engine.step_count();
+    result.scale = std::bit_cast<std::uint32_t>(engine.loss_scaler_state().scale);
     return result;
 }
 
@@ -71,8 +71,7 @@ std::vector<Seen> train_on_device(Communicator& communicator, typename Stage::Op
                                   Job const& job) {
     cuda::OwnedStream const stream;
     options.compute_queue = stream.get();
-    options.reduction.micro_batches = job.micro_batches;
-    options.reduction.micro_batch_group = job.group;
+    configure(options, job);
     Stage engine(
         communicator,
         registration<typename Stage::ParameterType, typename Stage::GradientType>(job.specs),

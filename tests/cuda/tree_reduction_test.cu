@@ -27,6 +27,7 @@ void check_worlds(Job const& job, std::vector<int> const& worlds) {
     using OnHost = ZeroStage<2, Policies..., TreeReduction<>>;
     using OnDevice = ZeroStage<N, Policies..., TreeReduction<>, DeviceLoopback>;
     auto const expected = train<OnHost>(1, {}, job);
+    CHECK(expected.back().steps == job.steps - (job.overflows ? 1 : 0));
     for (int const world : worlds) {
         INFO("V = " << job.micro_batches << ", b = " << job.group << ", W = " << world << ", stage "
                     << N);

@@ -37,7 +37,7 @@ inline float gradient_of(Job const& job, std::uint64_t step, std::size_t number,
     if (job.has_empty_batches && number % 3 == 1) {
         return 0.0F;
     }
-    if (job.overflows == step && number == job.micro_batches / 2 && parameter == 1
+    if (job.overflows == step && number == job.micro_batches / 10 * 5 && parameter == 1
         && element == 3) {
         return std::numeric_limits<float>::infinity();
     }
@@ -57,10 +57,12 @@ inline std::int64_t weight_of(Job const& job, std::size_t number) {
 /// The state of a run after a step.
 struct Seen {
     Trained trained;
-    std::uint64_t norm = 0; ///< bits
-    std::uint64_t figures = 0;
+    std::uint64_t norm = 0;  ///< bits
+    std::uint64_t steps = 0; ///< that were not skipped
+    std::uint32_t scale = 0; ///< bits
     friend bool operator==(Seen const& a, Seen const& b) {
-        return a.trained == b.trained && a.norm == b.norm && a.figures == b.figures;
+        return a.trained == b.trained && a.norm == b.norm && a.steps == b.steps
+               && a.scale == b.scale;
     }
 };
 
@@ -72,8 +74,8 @@ Seen seen(Engine& engine, StepReport const& report, Job const& job) {
     result.trained.parameters = full_parameters(engine);
     engine.for_each_owned_slice([&](auto const& slice) { result.trained.add(slice); });
     result.norm = std::bit_cast<std::uint64_t>(report.gradient_norm);
-    result.figures =
-        engine.step_count() * 1000 + std::bit_cast<std::uint32_t>(engine.loss_scaler_state().scale);
+    result.steps = engine.step_count();
+    result.scale = std::bit_cast<std::uint32_t>(engine.loss_scaler_state().scale);
     return result;
 }
 
@@ -149,6 +151,17 @@ StepReport run_step(Engine& engine, Job const& job, std::uint64_t step, bool is_
     return (is_weighted ? engine.step(0.01, weight) : engine.step(0.01)).report();
 }
 
+/// Sets the tree of a job, and a loss scale with which no gradient overflows of itself.
+template <class Options>
+void configure(Options& options, Job const& job) {
+    options.reduction.micro_batches = job.micro_batches;
+    options.reduction.micro_batch_group = job.group;
+    if constexpr (requires { options.loss_scaler.initial_scale; }) {
+        options.loss_scaler.initial_scale = 128;
+        options.loss_scaler.growth_interval = 2;
+    }
+}
+
 /// Trains on a communicator and returns what this rank saw.
 template <class Stage, class Communicator>
 std::vector<Seen> train_on(Communicator& communicator, typename Stage::Options options,
@@ -162,8 +175,7 @@ std::vector<Seen> train_on(Communicator& communicator, typename Stage::Options o
             parameter.gradient = own.back().data();
         }
     }
-    options.reduction.micro_batches = job.micro_batches;
-    options.reduction.micro_batch_group = job.group;
+    configure(options, job);
     Stage engine(communicator, parameters, options);
     bool const is_weighted = options.reduction.kind == ReductionKind::weighted_mean;
     std::vector<Seen> result;

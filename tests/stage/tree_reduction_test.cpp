@@ -147,6 +147,7 @@ void compare_worlds(Job job, Choice const& choice, std::mt19937_64& random, char
         return options;
     };
     auto const expected = train<Stage<2>>(1, options_of.template operator()<2>(), job);
+    CHECK(expected.back().steps == job.steps - (job.overflows ? 1 : 0));
     for (std::size_t const world : admissible(job)) {
         auto const stage = static_cast<int>(random() % 4);
         auto const delivery = static_cast<Delivery>(random() % 3);
