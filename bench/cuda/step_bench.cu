@@ -1,10 +1,14 @@
 #include "device_time.cuh"
 #include "passes.cuh"
 
+#include <zero/core/buffer.hpp>
 #include <zero/cuda/backend.cuh>
+#include <zero/host/update.hpp>
+#include <zero/ops/adamw.hpp>
 #include <zero/policy/detail/policy_list.hpp>
 #include <zero/stage/detail/compose/diagnose_stage.hpp>
 #include <zero/stage/detail/compose/stage_base.hpp>
+#include <zero/stage/update_on_host.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <algorithm>
@@ -13,6 +17,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 // A step of stage 2 with clipping on the tensors of models with 16 million to 1.5 billion
@@ -30,8 +35,12 @@ using bench::elements_of;
 using Stage = ZeroStage<2, Parameters<bfloat16>, GradientReduction<float, float, float>,
                         Loopback<cuda::Backend>>;
 
+using States = To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>;
+using StageOnHost = Stage::with<Offload<States>>;
+
 constexpr std::size_t moved_by_copy = 8; ///< bytes per element
 constexpr std::size_t moved_by_step = moved_by_copy + 4 + 30;
+constexpr std::size_t moved_on_host = 30;
 
 /// Returns parameters in units: the embeddings, one unit per block, and the last norm.
 std::vector<Parameter<bfloat16, float>> parameters_of(std::vector<std::size_t> const& sizes) {
@@ -78,13 +87,20 @@ private:
     std::size_t _calls = 0;
 };
 
-void step(benchmark::State& state) {
+/// @param threads of the host, if it updates
+template <class Stage>
+void step(benchmark::State& state, std::size_t threads = 0) {
     if (bench::skips_without_device(state)) {
         return;
     }
     auto group = Loopback<cuda::Backend>::make_group(1);
     cuda::OwnedStream const stream;
-    Stage::Options options;
+    typename Stage::Options options;
+    std::size_t moved = moved_by_step;
+    if constexpr (requires { options.offload.threads; }) {
+        options.offload.threads = threads;
+        moved = moved_on_host;
+    }
     options.compute_queue = stream.get();
     options.gradient_clipping = 1.0F;
     double const used_before = pool_bytes(cudaMemPoolAttrUsedMemCurrent);
@@ -119,8 +135,8 @@ void step(benchmark::State& state) {
         engine.join();
     }
     in_backward = {};
-    bench::time_on_device(state, stream.get(), moved_by_step * elements_of(bench::sizes_of(state)),
-                          inputs, [&](cudaStream_t) {
+    bench::time_on_device(state, stream.get(), moved * elements_of(bench::sizes_of(state)), inputs,
+                          [&](cudaStream_t) {
                               backward(false);
                               in_step.add([&] { (void)engine.step(1e-4); });
                               engine.join();
@@ -141,6 +157,98 @@ void step(benchmark::State& state) {
     state.counters["pool_reserved_bytes"] = pool_bytes(cudaMemPoolAttrReservedMemCurrent);
 }
 
+/// The work of a step that the host updates, with no order between its parts: copies down of the
+/// gradients and parameters, copies up of the parameters, and an update of memory that is not
+/// copied.
+class PartsOnHost {
+public:
+    explicit PartsOnHost(std::vector<std::size_t> const& sizes)
+        : _elements(elements_of(sizes)), _on_device(_elements) {
+        bench::fill_normal(_on_device.data(), _elements, bench::gradient_deviation);
+        for (Pages<float>* const array : {&_gradients, &_masters, &_first, &_second}) {
+            cuda::Backend::copy_bytes(cudaStreamPerThread, array->data(), _on_device.data(),
+                                      _elements * sizeof(float));
+        }
+        bench::fill_squares(_on_device.data(), _on_device.data(), _elements);
+        cuda::Backend::copy_bytes(cudaStreamPerThread, _second.data(), _on_device.data(),
+                                  _elements * sizeof(float));
+        cuda::detail::check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
+    }
+
+    void copy(cudaStream_t stream) const {
+        std::size_t const bytes = _elements * sizeof(bfloat16);
+        cuda::Backend::copy_bytes(stream, _place.data(), _on_device.data(), 2 * bytes);
+        cuda::Backend::copy_bytes(stream, _place.data(), _on_device.data(), bytes);
+        cuda::Backend::copy_bytes(stream, _on_device.data(), _place.data(), bytes);
+    }
+
+    void update(std::size_t threads) {
+        std::vector<std::thread> others;
+        std::size_t const each = (_elements / threads + 63) / 64 * 64;
+        auto const update_part = [&](std::size_t thread) {
+            std::size_t const begin = std::min(thread * each, _elements);
+            host::update<AdamW>(
+                _gradients.data() + begin,
+                MasterPointers<float, bfloat16>{_masters.data() + begin,
+                                                _parameters.data() + begin},
+                StatePointers<2, float>{{_first.data() + begin, _second.data() + begin}},
+                std::min(each, _elements - begin), 1.0F, AdamW::hyper({}, 1e-4, 1));
+        };
+        for (std::size_t thread = 1; thread < threads; ++thread) {
+            others.emplace_back(update_part, thread);
+        }
+        update_part(0);
+        for (std::thread& other : others) {
+            other.join();
+        }
+    }
+
+private:
+    template <class T>
+    class Pages {
+    public:
+        explicit Pages(std::size_t elements)
+            : _buffer(cuda::Backend::staging_memory(), elements, BufferKind::staging) {}
+        [[nodiscard]] T* data() const { return _buffer.data(); }
+
+    private:
+        Buffer<T> _buffer;
+    };
+
+    std::size_t _elements;
+    bench::DeviceArray<float> _on_device;
+    Pages<float> _place{_elements};
+    Pages<float> _gradients{_elements};
+    Pages<float> _masters{_elements};
+    Pages<float> _first{_elements};
+    Pages<float> _second{_elements};
+    Pages<bfloat16> _parameters{_elements};
+};
+
+/// Times the parts of a step that the host updates: `who` is "link", "update", or both at once.
+void parts_on_host(benchmark::State& state, std::size_t threads, bool copies, bool updates) {
+    if (bench::skips_without_device(state)) {
+        return;
+    }
+    std::size_t const n = elements_of(bench::sizes_of(state));
+    PartsOnHost parts(bench::sizes_of(state));
+    cuda::OwnedStream const stream;
+    for (auto _ : state) {
+        auto const start = std::chrono::steady_clock::now();
+        if (copies) {
+            parts.copy(stream.get());
+        }
+        if (updates) {
+            parts.update(threads);
+        }
+        cuda::detail::check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
+        state.SetIterationTime(
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    state.SetBytesProcessed(static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations())
+                                                      * moved_on_host * n));
+}
+
 void parts(benchmark::State& state) {
     if (bench::skips_without_device(state)) {
         return;
@@ -157,9 +265,30 @@ void parts(benchmark::State& state) {
     });
 }
 
+/// Adds a step whose states lie on the host, and its parts, for the two smaller models.
+void add_on_host(std::size_t threads) {
+    std::string const name = "step/cuda_stage_2_on_host_" + std::to_string(threads) + "_threads/";
+    auto const models = bench::models();
+    auto const add = [&](char const* who, auto const& run) {
+        for (auto const& sizes : {models[0], models[1]}) {
+            benchmark::RegisterBenchmark((name + who).c_str(), run)
+                ->Arg(static_cast<std::int64_t>(elements_of(sizes)))
+                ->UseManualTime()
+                ->MinTime(0.1)
+                ->Unit(benchmark::kMillisecond);
+        }
+    };
+    add("zero", [=](benchmark::State& state) { step<StageOnHost>(state, threads); });
+    add("twin", [=](benchmark::State& state) { parts_on_host(state, threads, true, true); });
+    add("link", [=](benchmark::State& state) { parts_on_host(state, threads, true, false); });
+    add("update", [=](benchmark::State& state) { parts_on_host(state, threads, false, true); });
+}
+
 [[maybe_unused]] bool const is_registered = [] {
     bench::add("step/cuda_stage_2/twin", parts);
-    bench::add("step/cuda_stage_2/zero", step);
+    bench::add("step/cuda_stage_2/zero", [](benchmark::State& state) { step<Stage>(state); });
+    add_on_host(1);
+    add_on_host(8);
     return true;
 }();
 

@@ -3,6 +3,7 @@
 #include "support/outcome.hpp"
 #include "support/stages.hpp"
 
+#include <zero/host/instruction_set.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/describe.hpp>
 #include <zero/stage/update_on_host.hpp>
@@ -107,6 +108,36 @@ using LateStage =
     ZeroStage<N, Parameters<bfloat16>, SizeCappedBucketer, Loopback<LateBackend>, AllStates>;
 
 } // namespace
+
+#if defined(__x86_64__)
+TEST_CASE("In a translation unit of nvcc the host updates with the instructions of the machine") {
+    __builtin_cpu_init();
+    bool const expected = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+    CHECK(host::is_supported(host::InstructionSet::avx2) == expected);
+}
+#endif
+
+TEST_CASE("Threads that share a bucket on the host change no bit, whatever the form of weights and "
+          "states",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    for (std::size_t const threads : {3U, 64U}) {
+        CAPTURE(threads);
+        auto const configure = [threads](auto& options) {
+            if constexpr (requires { options.offload.threads; }) {
+                options.offload.threads = threads;
+            }
+        };
+        compare_all_stages<AllStates, Parameters<bfloat16>>(configure);
+        compare_all_stages<OwnMasters>(configure);
+        compare_all_stages<AllStates, Parameters<bfloat16>, SplitMasterWeights,
+                           BlockScaledState<float16>>(configure);
+        compare_all_stages<OwnMasters, Parameters<bfloat16>, StochasticRounding,
+                           OptimizerState<bfloat16>>(configure);
+    }
+}
 
 TEST_CASE("The host updates copied master weights with the bits of the device after each step",
           "[cuda]") {

@@ -12,6 +12,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace zero::test::host_update_order_test {
@@ -31,12 +36,16 @@ using AllStates = Offload<To<HostMemory, BufferKind::optimizer_state, BufferKind
 
 using Values = std::vector<std::vector<float>>;
 
+/// @param threads of an update of the host; 0: the default, with buckets of few elements
 template <class Stage>
-std::vector<Values> train() {
-    return on_ranks<Values, Group>(2, [](Group& group) {
+std::vector<Values> train(std::size_t threads = 0) {
+    return on_ranks<Values, Group>(2, [threads](Group& group) {
         typename Stage::Options options;
         options.gradient_clipping = 0.5F;
-        options.bucketer.bucket_bytes = 64;
+        options.bucketer.bucket_bytes = threads == 0 ? 64 : 4096;
+        if constexpr (requires { options.offload.threads; }) {
+            options.offload.threads = threads;
+        }
         Stage engine(group, registration<bfloat16>(toy_specs()), options);
         auto const rank = static_cast<std::uint64_t>(group.rank());
         for (std::uint64_t step = 0; step < 5; ++step) {
@@ -73,6 +82,21 @@ std::vector<Values> train_by_hand() {
     });
 }
 
+/// AdamW that counts the threads that update.
+struct CountingAdamW : AdamW {
+    inline static std::mutex mutex;
+    inline static std::set<std::thread::id> threads;
+
+    template <class F>
+    void operator()(F gradient, F& parameter, F (&state)[states], Hyper const& hyper) const {
+        {
+            std::lock_guard const lock(mutex);
+            threads.insert(std::this_thread::get_id());
+        }
+        AdamW::operator()(gradient, parameter, state, hyper);
+    }
+};
+
 } // namespace
 
 TEST_CASE("Updates of the caller between those of the host change no bit") {
@@ -88,6 +112,37 @@ TEST_CASE("Queues of two backends in one step are in order, and change no bit, i
         auto const expected = train<InMemory>();
         CHECK((train<typename InMemory::template with<AllStates>>() == expected));
     });
+}
+
+TEMPLATE_TEST_CASE("Threads that share a bucket change no bit, whatever the form of weights and "
+                   "states",
+                   "", (std::pair<MasterWeights<float>, OptimizerState<float>>),
+                   (std::pair<SplitMasterWeights, BlockScaledState<float16>>),
+                   (std::pair<StochasticRounding, OptimizerState<bfloat16>>),
+                   (std::pair<MasterWeights<float>, BlockScaledState<float16, RoundToNearest>>)) {
+    using Weights = typename TestType::first_type;
+    using States = typename TestType::second_type;
+    using InMemory = ZeroStage<2, Parameters<bfloat16>, Weights, States, SizeCappedBucketer, Group>;
+    auto const expected = train<InMemory>(1);
+    using Kinds =
+        std::conditional_t<std::is_same_v<Weights, StochasticRounding>,
+                           To<HostMemory, BufferKind::optimizer_state>,
+                           To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>>;
+    for (std::size_t const threads : {1U, 2U, 3U, 7U, 64U}) {
+        CAPTURE(threads);
+        CHECK((train<typename InMemory::template with<Offload<Kinds>>>(threads) == expected));
+    }
+}
+
+TEST_CASE("A rank updates with as many threads as its options name, and no more than its blocks") {
+    using Stage =
+        ZeroStage<2, Parameters<bfloat16>, CountingAdamW, SizeCappedBucketer, Group, AllStates>;
+    for (auto const& [threads, used] : {std::pair(1U, 2U), {3U, 6U}, {0U, 2U}}) {
+        CAPTURE(threads);
+        CountingAdamW::threads.clear();
+        (void)train<Stage>(threads);
+        CHECK(CountingAdamW::threads.size() == used); // of two ranks
+    }
 }
 
 } // namespace zero::test::host_update_order_test

@@ -13,6 +13,13 @@ namespace ZERO_NAMESPACE {
 /// optimizer states and master weights lie there, and the host updates them (ZeRO-Offload).
 struct HostMemory {};
 
+/// @brief Options of states in `HostMemory`. They change no bit, and may differ between ranks.
+struct HostMemoryOptions {
+    /// Threads of this rank that update at once; the first is the driver's. 0: as many as the
+    /// process may run at once, but at most 8.
+    std::size_t threads = 0;
+};
+
 /// @brief The host updates: reduced gradients go down to it, and parameters go down and come up.
 /// No bit of a result depends on it. Include stage/update_on_host.hpp.
 /// @tparam kinds `BufferKind::optimizer_state`, and `BufferKind::master_weights` if the parameters
@@ -20,7 +27,7 @@ struct HostMemory {};
 template <BufferKind... kinds_on_host>
 struct Offload<To<HostMemory, kinds_on_host...>> {
     using policy_category = OffloadCategory;
-    using Options = NoOffloadOptions;
+    using Options = HostMemoryOptions;
     static constexpr bool is_any = false;         ///< nothing lies in a tier, chunk by chunk
     static constexpr bool updates_on_host = true; ///< by `HostBackend`
     static constexpr auto kinds = To<HostMemory, kinds_on_host...>::all; ///< the kinds on the host

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../../backend/fence.hpp"
+#include "../../../backend/slices.hpp"
 #include "../../../backend/update_decision.hpp"
 #include "../../../core/buffer.hpp"
 #include "../../../core/detail/light_std.hpp"
@@ -8,7 +9,9 @@
 #include "../../../core/memory_resource.hpp"
 #include "../../../host/host_backend.hpp"
 #include "../../../host/inline_queue.hpp"
+#include "../../../host/threaded_queue.hpp"
 #include "../../../layout/flat_layout.hpp"
+#include "../../../ops/block_scale.hpp"
 #include "../../../policy/master_weights_policy.hpp"
 #include "../common/drain.hpp"
 #include "../common/engine_context.hpp"
@@ -19,10 +22,65 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
+
+/// @brief Moves pointers of a slice to a later element of it.
+/// @param elements a multiple of 64
+template <class M, class P>
+void skip(MasterPointers<M, P>& weights, std::size_t elements) noexcept {
+    weights.master += elements;
+    weights.parameter += weights.parameter == nullptr ? 0 : elements;
+}
+
+inline void skip(SplitPointers& weights, std::size_t elements) noexcept {
+    constexpr std::size_t bits_in_byte = 8;
+    weights.parameter += elements;
+    weights.remainder += elements;
+    weights.rounded_up += elements / bits_in_byte;
+}
+
+template <class P>
+void skip(StochasticPointers<P>& weights, std::size_t elements) noexcept {
+    weights.parameter += elements;
+    weights.first_index += elements;
+}
+
+template <std::size_t States, class S>
+void skip(StatePointers<States, S>& states, std::size_t elements) noexcept {
+    for (S*& state : states.states) {
+        state += elements;
+    }
+}
+
+template <std::size_t States>
+void skip(ScaledStatePointers<States>& states, std::size_t elements) noexcept {
+    skip(static_cast<StatePointers<States, float16>&>(states), elements);
+    for (float*& scale : states.scales) {
+        scale += elements / ops::scaled_block_elements;
+    }
+}
+
+template <class Pointers>
+void skip(StochasticStates<Pointers>& states, std::size_t elements) noexcept {
+    skip(static_cast<Pointers&>(states), elements);
+    states.first_index += elements;
+}
+
+/// @brief Returns the part of a slice that begins at an element.
+/// @param begin a multiple of 64
+template <class A, class Weights, class States>
+[[nodiscard]] UpdateSlice<A, Weights, States>
+part_of(UpdateSlice<A, Weights, States> slice, std::size_t begin, std::size_t elements) noexcept {
+    slice.gradient += begin;
+    skip(static_cast<Weights&>(slice), begin);
+    skip(static_cast<States&>(slice), begin);
+    slice.elements = elements;
+    return slice;
+}
 
 /// @brief Updates the slices of one parameter type on the host, for an engine whose backend is a
 /// device. Master weights and states lie in page-locked memory for good; gradients and parameters
@@ -32,8 +90,9 @@ namespace ZERO_NAMESPACE::detail {
 /// Two events order it, as between any two queues of the backend: the update waits for the copies
 /// down (`chunk_read`), and the copies up, and the next copies down to the same place, wait for the
 /// update (`chunk_updated`). So no queue waits for another thread: a function runs when its queue
-/// reaches it, and waits for nothing. The decision and the rows of the groups go down before the
-/// first bucket; the caller waits for nothing. A skipped step copies parameters down and up again.
+/// reaches it, and waits for threads of this object alone, which share the bucket. The decision and
+/// the rows of the groups go down before the first bucket; the caller waits for nothing. A skipped
+/// step copies parameters down and up again.
 template <class Config, class Types, class Slice>
 class HostUpdate<Config, Types, Slice, true> {
 public:
@@ -65,7 +124,19 @@ public:
             }
         }
         lay_out(larger(groups, _parameters));
+        std::size_t const threads = context.options->offload.threads;
+        std::size_t most_parts = 1;
+        for (Bucket& bucket : _buckets) {
+            cut(bucket, threads == 0 ? default_threads(bucket.elements()) : threads);
+            most_parts = larger(most_parts, bucket.parts.size());
+        }
         _stream = std::make_unique<Stream>();
+        for (std::size_t thread = 1; thread < most_parts; ++thread) {
+            _stream->threads.push_back(std::make_unique<host::ThreadedQueue>(queue_capacity));
+        }
+        for (Bucket& bucket : _buckets) {
+            bucket.stream = _stream.get();
+        }
     }
 
     /// @brief Bytes of page-locked memory, beside those of the states.
@@ -97,8 +168,12 @@ public:
     /// @brief Makes slices name parameters. No pending command may use them.
     /// @param slices those of the device, which do so already
     [[gnu::cold]] void count_by_parameter(List<Slice> const& slices) {
-        for (std::size_t index = 0; index < slices.size(); ++index) {
-            _slices[index].group = slices[index].group;
+        for (Bucket& bucket : _buckets) {
+            for (Part& part : bucket.parts) {
+                for (std::size_t index = 0; index < part.slices.size(); ++index) {
+                    part.slices[index].group = slices[part.whole[index]].group;
+                }
+            }
         }
         _rows_used = _parameters;
     }
@@ -107,7 +182,11 @@ private:
     using A = typename Types::Accumulation;
     using P = typename Types::Parameter;
 
-    static constexpr std::size_t alignment = 64; ///< of a cache line
+    static constexpr std::size_t alignment = 64;      ///< of a cache line
+    static constexpr std::size_t block = 64;          ///< elements; slices are cut between them
+    static constexpr std::size_t fewest = 1U << 14U;  ///< elements that are worth a thread
+    static constexpr std::size_t most_by_default = 8; ///< threads
+    static constexpr std::size_t queue_capacity = 4;  ///< commands of a thread
 
     /// Memory of the device, and where it goes on the host.
     struct Copy {
@@ -116,9 +195,28 @@ private:
         std::size_t bytes;
     };
 
+    /// What one thread updates of a bucket.
+    struct Part {
+        List<Slice> slices{};
+        List<std::size_t> whole{}; ///< by slice: number of the slice of the device
+    };
+
+    /// The queue of the updates, and the other threads that run them. Waits for the queue when it
+    /// is destroyed, before the memory goes.
+    struct Stream {
+        List<std::unique_ptr<host::ThreadedQueue>> threads{};
+        typename Backend::OwnedQueue own;
+        Stream() = default;
+        Stream(Stream const&) = delete;
+        Stream& operator=(Stream const&) = delete;
+        ~Stream() { drain<Backend>(Backend::handle(own)); }
+    };
+
     struct Bucket {
         std::size_t number = 0;
         std::span<Slice> slices{}; ///< of the host
+        List<Part> parts{};        ///< the same slices, cut
+        Stream* stream = nullptr;
         Group const* rows = nullptr;
         UpdateDecision const* decision = nullptr;
         List<Copy> gradients{};  ///< down
@@ -131,15 +229,6 @@ private:
             }
             return sum;
         }
-    };
-
-    /// The queue of the updates. Waits for them when it is destroyed, before the memory goes.
-    struct Stream {
-        typename Backend::OwnedQueue own;
-        Stream() = default;
-        Stream(Stream const&) = delete;
-        Stream& operator=(Stream const&) = delete;
-        ~Stream() { drain<Backend>(Backend::handle(own)); }
     };
 
     [[nodiscard]] static constexpr std::size_t rounded_up(std::size_t bytes) noexcept {
@@ -200,6 +289,33 @@ private:
         }
     }
 
+    [[nodiscard]] static std::size_t default_threads(std::size_t elements) noexcept {
+        std::size_t const threads = smaller(most_by_default, elements / fewest);
+        return larger<std::size_t>(
+            1, smaller<std::size_t>(threads, std::thread::hardware_concurrency()));
+    }
+
+    /// Cuts the slices of a bucket into parts of nearly equal length.
+    [[gnu::cold]] void cut(Bucket& bucket, std::size_t threads) {
+        std::size_t const most = (bucket.elements() + threads - 1) / threads;
+        std::size_t room = 0;
+        for (Slice const& slice : bucket.slices) {
+            for (std::size_t begin = 0; begin < slice.elements;) {
+                if (room == 0) {
+                    bucket.parts.push_back({});
+                    room = most;
+                }
+                Part& part = bucket.parts[bucket.parts.size() - 1];
+                std::size_t const whole_blocks = (room + block - 1) / block * block;
+                std::size_t const count = smaller(whole_blocks, slice.elements - begin);
+                part.slices.push_back(part_of(slice, begin, count));
+                part.whole.push_back(static_cast<std::size_t>(&slice - _slices.begin()));
+                begin += count;
+                room -= smaller(room, count);
+            }
+        }
+    }
+
     /// Enqueues the copies down and the update. Commands enqueued before wait for the update that
     /// used the place last.
     void begin(std::size_t index) {
@@ -217,9 +333,19 @@ private:
 
     static void run(void* argument) {
         auto const& bucket = *static_cast<Bucket const*>(argument);
+        auto const update = [&bucket](auto* queue, Part const& part) {
+            HostBackend::update<Optimizer>(queue, as_span(part.slices), bucket.rows,
+                                           bucket.decision);
+        };
+        std::size_t const parts = bucket.parts.size();
+        for (std::size_t part = 1; part < parts; ++part) {
+            update(bucket.stream->threads[part - 1].get(), bucket.parts[part]);
+        }
         host::InlineQueue queue; // the command runs at once, with the default rounding
-        HostBackend::update<Optimizer>(&queue, std::span<Slice const>(bucket.slices), bucket.rows,
-                                       bucket.decision);
+        update(&queue, bucket.parts[0]);
+        for (std::size_t part = 1; part < parts; ++part) {
+            bucket.stream->threads[part - 1]->record().synchronise();
+        }
     }
 
     Queue _queue{};
