@@ -72,7 +72,7 @@ void with_groups(cuda::NcclOrder order, Test const& test) {
             }
             cuda::detail::check(cudaSetDevice(0), "cudaSetDevice");
         }
-        cuda::NcclOptions options{.time_out = std::chrono::seconds(10),
+        cuda::NcclOptions options{.time_out = std::chrono::seconds(15),
                                   .finish_time_out = std::chrono::seconds(3),
                                   .watch_interval = std::chrono::milliseconds(50),
                                   .order = order};

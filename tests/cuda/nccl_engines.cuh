@@ -188,7 +188,7 @@ private:
                              std::vector<std::atomic<char const*>> const& doing) {
         for (int turn = 0; ended != doing.size(); ++turn) {
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
-            if (turn == 2000) {
+            if (turn == 1000) {
                 for (std::size_t rank = 0; rank < doing.size(); ++rank) {
                     std::printf("hangs: rank %zu: %s\n", rank, doing[rank].load());
                 }
