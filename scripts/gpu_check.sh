@@ -210,12 +210,12 @@ build_all() {
 
     for file in "$root"/tests/cuda/*_test.cu; do
         name=$(basename "$file" _test.cu)
-        if { [ "$name" = nccl_graph ] && [ -z "$nccl" ]; } || { [ "$name" = gpt_model ] && ! has_include Eigen/Core "$eigen"; }; then
+        if { [[ $name = nccl_* ]] && [ -z "$nccl" ]; } || { [ "$name" = gpt_model ] && ! has_include Eigen/Core "$eigen"; }; then
             continue
         fi
         extra=()
         [ "$name" != gpt_model ] || extra=(-I "$root/examples" -isystem "$eigen" -diag-suppress=20012 -lcublas)
-        [ "$name" != nccl_graph ] || extra=("${nccl_flags[@]}")
+        [[ $name != nccl_* ]] || extra=("${nccl_flags[@]}")
         [ "$name" != fast_math ] || extra=(-use_fast_math)
         [ "$name" != oracle ] || extra=(-DZERO_ALL_ORACLE_ROWS)
         compile "$name" "$nvcc" "${flags[@]}" "${extra[@]}" "$file" "$build/main.o" -o "$build/$name"
@@ -255,7 +255,13 @@ build_all() {
         cp -L "$benchmark"/lib/libbenchmark.so* "$build/lib" 2>/dev/null
     fi
     for file in "$root"/bench/cuda/*_bench.cu; do
-        compile "$(basename "$file" .cu)" "$nvcc" "${flags[@]}" -O2 "${benchmark_flags[@]}" "$file" -lbenchmark_main -lbenchmark -o "$build/$(basename "$file" .cu)"
+        name=$(basename "$file" .cu)
+        extra=()
+        if [ "$name" = nccl_bench ]; then
+            [ -n "$nccl" ] || continue
+            extra=("${nccl_flags[@]}")
+        fi
+        compile "$name" "$nvcc" "${flags[@]}" -O2 "${extra[@]}" "${benchmark_flags[@]}" "$file" -lbenchmark_main -lbenchmark -o "$build/$name"
     done
     wait_for_compilers
 }
@@ -436,14 +442,14 @@ run_tests() {
     done
 }
 
-# run_bench NAME: runs a program of benchmarks, and prints its table.
+# run_bench NAME [LIMIT]: runs a program of benchmarks, and prints its table.
 run_bench() {
-    local name=$1 json=$results/log/$1.json
+    local name=$1 most=${2:-$long_limit} json=$results/log/$1.json
     if ! is_known "$name"; then return; fi
     if grep -q 'benchmark/benchmark.h\|cannot find -lbenchmark' "$build/log/$name.build" 2>/dev/null; then
         row "benchmark $name" missing "" "Google Benchmark is not installed"
     elif built "$name"; then
-        run "benchmark $name" "$long_limit" "$name.run" "$build/$name" --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true \
+        run "benchmark $name" "$most" "$name.run" "$build/$name" --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true \
             "--benchmark_out=$json" # with all repetitions, since aggregates omit those that failed
         if $has_ended; then { python3 -B scripts/bench_table.py "$json" 2>/dev/null || grep '_median' "$results/log/$name.run"; } | tee "$results/$name.txt"; fi
     fi
@@ -487,7 +493,7 @@ if part engine "engine, loopback, delays, checkpoints, graphs"; then
     run_tests "${second[@]}"
     if built graph; then run "test graph, 20 times" "$limit" graph.run bash -c 'repeat 20 "$0"' "$build/graph"; fi
     while read -r name _; do # what no list names
-        case " ${first[*]} ${second[*]} graph nccl_graph oracle " in *" $name "*) continue ;; esac
+        case " ${first[*]} ${second[*]} graph nccl_graph nccl_engine oracle " in *" $name "*) continue ;; esac
         [ ! -e "tests/cuda/${name}_test.cu" ] || run_tests "$name"
     done <"$build/programs.txt"
     if built cuda_minimal; then run "example cuda_minimal" "$limit" cuda_minimal.run "$build/cuda_minimal"; fi
@@ -506,6 +512,8 @@ if part peer "PyTorch"; then
     fi
 fi
 
+# The environment of NCCL for several ranks on a device.
+ranks_on_device=(env NCCL_MULTI_RANK_GPU_ENABLE=1 CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER)
 if part nccl "linked NCCL"; then
     if ! is_known linked_nccl; then
         row "test linked_nccl" missing "" "NCCL was not installed where the programs were built"
@@ -514,10 +522,16 @@ if part nccl "linked NCCL"; then
         if ! grep -q -e --ranks-per-device "$build/linked_nccl"; then
             row "test linked_nccl, 4 ranks on a device" missing "" "it knows no --ranks-per-device"
         else
-            run "test linked_nccl, 4 ranks on a device" "$limit" ranks_per_device.run env NCCL_MULTI_RANK_GPU_ENABLE=1 CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER "$build/linked_nccl" --ranks-per-device 4
+            run "test linked_nccl, 4 ranks on a device" "$limit" ranks_per_device.run "${ranks_on_device[@]}" "$build/linked_nccl" --ranks-per-device 4
         fi
     fi
     run_tests nccl_graph
+    if is_known nccl_engine && built nccl_engine; then
+        for count in 2 4; do
+            run "test nccl_engine, $count ranks on a device" "$limit" "nccl_engine_$count.run" "${ranks_on_device[@]}" "ZERO_RANKS_PER_DEVICE=$count" "$build/nccl_engine"
+        done
+    fi
+    run_bench nccl_bench "$limit" # sets that environment itself
 fi
 
 # Prints the validation loss in the output of a training.

@@ -167,12 +167,39 @@ TEST_CASE("The check on a device takes NCCL from a folder that holds both header
     CHECK_THAT(toolkit.build().after("\nNCCL "), !contains_text(own));
     toolkit.write("lib64/libnccl.so.2", "");
     CHECK_THAT(toolkit.build().after("\nNCCL "), contains_text(own));
-    for (char const* const file : {"linked_nccl.cpp", "/tests/cuda/nccl_graph_test.cu"}) {
+    for (char const* const file : {"linked_nccl.cpp", "/tests/cuda/nccl_graph_test.cu",
+                                   "/tests/cuda/nccl_engine_test.cu", "/nccl_bench.cu"}) {
         CHECK_THAT(toolkit.options_of(file), contains_text(own + "/lib64/libnccl.so.2"));
     }
     fs::rename(toolkit.root / "lib64/libnccl.so.2", toolkit.root / "lib64/libnccl.so.2.28.9");
     fs::create_symlink("libnccl.so.2.28.9", toolkit.root / "lib64/libnccl.so");
     CHECK_THAT(toolkit.build().after("\nNCCL "), contains_text(own));
+}
+
+TEST_CASE("Engines over NCCL run with two and with four ranks on a device, and without NCCL are "
+          "not built") {
+    Toolkit const toolkit;
+    std::string const nccl = toolkit.build().after("\nNCCL ");
+    bool const is_missing = nccl.find("missing") != std::string::npos; // or in /usr
+    CHECK(toolkit.options_of("nccl_engine_test.cu").empty() == is_missing);
+    CHECK(toolkit.options_of("nccl_bench.cu").empty() == is_missing);
+    toolkit.write("include/nccl.h", "");
+    toolkit.write("lib64/libnccl.so.2", "");
+    toolkit.write("as/nccl_engine",
+                  "echo nccl $NCCL_MULTI_RANK_GPU_ENABLE $CUDA_DEVICE_MAX_CONNECTIONS "
+                  "$CUDA_MODULE_LOADING $ZERO_RANKS_PER_DEVICE >>"
+                      + (toolkit.root / "runs").string());
+    toolkit.build();
+    auto const outcome = toolkit.check("--phase run --only engine,nccl");
+    CHECK(outcome.status == 0);
+    check_order(outcome,
+                {"test linked_nccl", "test nccl_graph", "test nccl_engine, 2 ranks on a device",
+                 "test nccl_engine, 4 ranks on a device", "benchmark nccl_bench"});
+    CHECK(toolkit.starts_of("nccl_engine") == 2);
+    auto const runs = toolkit.lines_of("runs");
+    for (char const* const ranks : {"2", "4"}) {
+        CHECK(std::count(runs.begin(), runs.end(), std::string("nccl 1 32 EAGER ") + ranks) == 1);
+    }
 }
 
 TEST_CASE("The build ends with one archive, from which another machine runs without a compiler, "

@@ -226,7 +226,7 @@ public:
             _session->check(call.tag.what);
             T const* const peers[] = {send};
             B::sum_tree(queue, sum, peers, 1, call.count);
-            if constexpr (!requires { requires B::copies_arguments; }) {
+            if constexpr (!copies_arguments) {
                 B::synchronise(B::record(queue)); // the command reads the table
             }
             return;
@@ -357,6 +357,9 @@ protected:
         : _slots(slots_of(*session)), _session(std::move(session)) {}
 
 private:
+    /// As a member, because nvcc 13 rejects the expression inside a member template.
+    static constexpr bool copies_arguments = requires { requires B::copies_arguments; };
+
     template <class T>
     static constexpr void require_summable() {
         static_assert(StorageType<T>, "zero: NcclCommunicator sums float, bfloat16 and float16; "
