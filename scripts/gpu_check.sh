@@ -512,8 +512,8 @@ if part peer "PyTorch"; then
     fi
 fi
 
-# The environment of NCCL for several ranks on a device.
-ranks_on_device=(env NCCL_MULTI_RANK_GPU_ENABLE=1 CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER)
+# The environment of NCCL for several ranks on a device. Ranks connect when they start: a connection that is made later allocates, and waits for the kernels of other ranks.
+ranks_on_device=(env NCCL_MULTI_RANK_GPU_ENABLE=1 NCCL_RUNTIME_CONNECT=0 CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER)
 if part nccl "linked NCCL"; then
     if ! is_known linked_nccl; then
         row "test linked_nccl" missing "" "NCCL was not installed where the programs were built"

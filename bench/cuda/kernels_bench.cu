@@ -165,6 +165,8 @@ void cub_norm(benchmark::State& state) {
     bench::add("unflatten/cuda_bfloat16/zero", pass<FlattenPass<bfloat16, bfloat16, false>>);
     bench::add("sum/cuda_float32_2_ranks/zero", pass<SumPass<float>>);
     bench::add("sum/cuda_bfloat16_2_ranks/zero", pass<SumPass<bfloat16>>);
+    bench::add("sum/cuda_bfloat16_4_ranks/zero", pass<SumPass<bfloat16, 4>>);
+    bench::add("sum/cuda_bfloat16_4_ranks_in_tree/zero", pass<SumPass<bfloat16, 4, float, true>>);
     bench::add("norm/cuda_float32/zero", pass<NormPass<float>>);
     bench::add("norm/cuda_float32/cub", cub_norm<float>);
     bench::add("norm/cuda_bfloat16/zero", pass<NormPass<bfloat16>>);

@@ -216,6 +216,7 @@ void add(char const* type, int world, cuda::NcclOrder order) {
     ::setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
     ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
     for (int const world : {2, most_ranks}) {
         for (auto const order : {cuda::NcclOrder::library, cuda::NcclOrder::rank}) {
             add<float>("float32", world, order);

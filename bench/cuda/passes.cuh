@@ -66,31 +66,42 @@ private:
     cuda::Backend::SliceTable<CopySlice<T>> _table;
 };
 
-/// Adds the gradients of two ranks. It moves three numbers per element.
-template <class T>
+/// Adds the gradients of some ranks: in their order to the same type, or in a tree. It reads a
+/// number of each rank and writes one, per element.
+template <class T, int ranks = 2, class Sum = T, bool in_tree = false>
 class SumPass {
 public:
     explicit SumPass(std::vector<std::size_t> const& sizes)
-        : _elements(elements_of(sizes)), _gradients(2 * _elements), _sums(_elements) {
-        fill_normal(_gradients.data(), 2 * _elements, gradient_deviation);
+        : _elements(elements_of(sizes)), _gradients(ranks * _elements), _sums(_elements) {
+        fill_normal(_gradients.data(), ranks * _elements, gradient_deviation);
+        for (int rank = 0; rank < ranks; ++rank) {
+            _peers[rank] = _gradients.data() + static_cast<std::size_t>(rank) * _elements;
+        }
     }
 
     void enqueue(cudaStream_t stream) const {
-        T const* const peers[] = {_gradients.data(), _gradients.data() + _elements};
-        cuda::Backend::sum_ranks(stream, _sums.data(), peers, 2, _elements);
+        if constexpr (in_tree) {
+            ops::TreeSum<Sum> const sum{_sums.data(), {}};
+            cuda::Backend::sum_tree(stream, sum, _peers, ranks, _elements);
+        } else {
+            cuda::Backend::sum_ranks(stream, _sums.data(), _peers, ranks, _elements);
+        }
     }
 
     [[nodiscard]] T* gradients() const { return _gradients.data(); }
-    [[nodiscard]] T* sums() const { return _sums.data(); }
+    [[nodiscard]] Sum* sums() const { return _sums.data(); }
     [[nodiscard]] std::vector<TimedInput> inputs() const {
-        return {{_gradients.data(), 2 * _elements * sizeof(T)}};
+        return {{_gradients.data(), ranks * _elements * sizeof(T)}};
     }
-    [[nodiscard]] std::size_t moved_bytes() const { return 3 * _elements * sizeof(T); }
+    [[nodiscard]] std::size_t moved_bytes() const {
+        return (ranks * sizeof(T) + sizeof(Sum)) * _elements;
+    }
 
 private:
     std::size_t _elements;
     DeviceArray<T> _gradients;
-    DeviceArray<T> _sums;
+    DeviceArray<Sum> _sums;
+    T const* _peers[ranks];
 };
 
 /// Computes the sum of squares and the count of non-finite elements.

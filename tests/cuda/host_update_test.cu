@@ -17,6 +17,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 // States in memory of the host, which updates them: every stage gives the bits of an engine that
@@ -117,17 +118,18 @@ TEST_CASE("In a translation unit of nvcc the host updates with the instructions 
 }
 #endif
 
-TEST_CASE("Threads that share a bucket on the host change no bit, whatever the form of weights and "
-          "states",
+TEST_CASE("Chunks of the host, and threads that share one, change no bit, whatever the form of "
+          "weights and states",
           "[cuda]") {
     if (skips_without_device()) {
         return;
     }
-    for (std::size_t const threads : {3U, 64U}) {
-        CAPTURE(threads);
-        auto const configure = [threads](auto& options) {
+    for (auto const& [threads, chunk_bytes] : {std::pair(3U, 1U << 25U), {64U, 1500U}}) {
+        CAPTURE(threads, chunk_bytes);
+        auto const configure = [threads = threads, chunk_bytes = chunk_bytes](auto& options) {
             if constexpr (requires { options.offload.threads; }) {
                 options.offload.threads = threads;
+                options.offload.chunk_bytes = chunk_bytes;
             }
         };
         compare_all_stages<AllStates, Parameters<bfloat16>>(configure);

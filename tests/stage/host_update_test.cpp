@@ -38,13 +38,14 @@ using Values = std::vector<std::vector<float>>;
 
 /// @param threads of an update of the host; 0: the default, with buckets of few elements
 template <class Stage>
-std::vector<Values> train(std::size_t threads = 0) {
-    return on_ranks<Values, Group>(2, [threads](Group& group) {
+std::vector<Values> train(std::size_t threads = 0, std::size_t chunk_bytes = 1U << 25U) {
+    return on_ranks<Values, Group>(2, [=](Group& group) {
         typename Stage::Options options;
         options.gradient_clipping = 0.5F;
         options.bucketer.bucket_bytes = threads == 0 ? 64 : 4096;
         if constexpr (requires { options.offload.threads; }) {
             options.offload.threads = threads;
+            options.offload.chunk_bytes = chunk_bytes;
         }
         Stage engine(group, registration<bfloat16>(toy_specs()), options);
         auto const rank = static_cast<std::uint64_t>(group.rank());
@@ -114,12 +115,13 @@ TEST_CASE("Queues of two backends in one step are in order, and change no bit, i
     });
 }
 
-TEMPLATE_TEST_CASE("Threads that share a bucket change no bit, whatever the form of weights and "
-                   "states",
-                   "", (std::pair<MasterWeights<float>, OptimizerState<float>>),
-                   (std::pair<SplitMasterWeights, BlockScaledState<float16>>),
-                   (std::pair<StochasticRounding, OptimizerState<bfloat16>>),
-                   (std::pair<MasterWeights<float>, BlockScaledState<float16, RoundToNearest>>)) {
+TEMPLATE_TEST_CASE(
+    "Chunks, and threads that share one, change no bit, whatever the form of weights and "
+    "states",
+    "", (std::pair<MasterWeights<float>, OptimizerState<float>>),
+    (std::pair<SplitMasterWeights, BlockScaledState<float16>>),
+    (std::pair<StochasticRounding, OptimizerState<bfloat16>>),
+    (std::pair<MasterWeights<float>, BlockScaledState<float16, RoundToNearest>>)) {
     using Weights = typename TestType::first_type;
     using States = typename TestType::second_type;
     using InMemory = ZeroStage<2, Parameters<bfloat16>, Weights, States, SizeCappedBucketer, Group>;
@@ -129,8 +131,11 @@ TEMPLATE_TEST_CASE("Threads that share a bucket change no bit, whatever the form
                            To<HostMemory, BufferKind::optimizer_state>,
                            To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>>;
     for (std::size_t const threads : {1U, 2U, 3U, 7U, 64U}) {
-        CAPTURE(threads);
-        CHECK((train<typename InMemory::template with<Offload<Kinds>>>(threads) == expected));
+        for (std::size_t const chunk_bytes : {512U, 1500U, 1U << 25U}) {
+            CAPTURE(threads, chunk_bytes);
+            using OnHost = typename InMemory::template with<Offload<Kinds>>;
+            CHECK((train<OnHost>(threads, chunk_bytes) == expected));
+        }
     }
 }
 
@@ -143,6 +148,15 @@ TEST_CASE("A rank updates with as many threads as its options name, and no more 
         (void)train<Stage>(threads);
         CHECK(CountingAdamW::threads.size() == used); // of two ranks
     }
+}
+
+TEST_CASE("A chunk on the host that holds no 64 elements is refused by its bytes") {
+    using Stage = ZeroStage<2, Parameters<bfloat16>, SizeCappedBucketer, Group, AllStates>;
+    CHECK_THROWS_WITH(
+        train<Stage>(1, 511),
+        Catch::Contains("offload.chunk_bytes is 511, but a chunk must hold 512 bytes, "
+                        "gradients and parameters of 64 elements; raise it."));
+    CHECK_NOTHROW(train<Stage>(1, 512));
 }
 
 } // namespace zero::test::host_update_order_test

@@ -1,6 +1,8 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/detail/throw_error.hpp"
+#include "../core/error.hpp"
 #include "../core/memory_resource.hpp"
 #include "../core/policy_category.hpp"
 #include "offload.hpp"
@@ -18,6 +20,9 @@ struct HostMemoryOptions {
     /// Threads of this rank that update at once; the first is the driver's. 0: as many as the
     /// process may run at once, but at most 8.
     std::size_t threads = 0;
+    /// The gradients and parameters that pass through page-locked memory at once. There are two
+    /// such places.
+    std::size_t chunk_bytes = std::size_t{32} << 20U;
 };
 
 /// @brief The host updates: reduced gradients go down to it, and parameters go down and come up.
@@ -38,6 +43,16 @@ struct Offload<To<HostMemory, kinds_on_host...>> {
     /// @brief Returns whether buffers of a kind lie in memory of the host.
     [[nodiscard]] static constexpr bool keeps(BufferKind kind) noexcept {
         return ((kind == kinds_on_host) || ...);
+    }
+
+    /// @throws InvalidArgument if a chunk may not hold 64 elements
+    static void validate(Options const& options) {
+        constexpr std::size_t least = std::size_t{64} * 2 * sizeof(float);
+        if (options.chunk_bytes < least) {
+            detail::throw_error<InvalidArgument>(
+                {"zero: offload.chunk_bytes is ", options.chunk_bytes, ", but a chunk must hold ",
+                 least, " bytes, gradients and parameters of 64 elements; raise it."});
+        }
     }
 };
 

@@ -84,14 +84,14 @@ part_of(UpdateSlice<A, Weights, States> slice, std::size_t begin, std::size_t el
 
 /// @brief Updates the slices of one parameter type on the host, for an engine whose backend is a
 /// device. Master weights and states lie in page-locked memory for good; gradients and parameters
-/// pass through `depth` places there, one bucket at a time.
+/// pass through `depth` places there, one chunk of a bucket at a time.
 ///
-/// The update of a bucket is a function of the host on a queue of its own (`Backend::run_on_host`).
+/// The update of a chunk is a function of the host on a queue of its own (`Backend::run_on_host`).
 /// Two events order it, as between any two queues of the backend: the update waits for the copies
 /// down (`chunk_read`), and the copies up, and the next copies down to the same place, wait for the
 /// update (`chunk_updated`). So no queue waits for another thread: a function runs when its queue
-/// reaches it, and waits for threads of this object alone, which share the bucket. The decision and
-/// the rows of the groups go down before the first bucket; the caller waits for nothing. A skipped
+/// reaches it, and waits for threads of this object alone, which share the chunk. The decision and
+/// the rows of the groups go down before the first chunk; the caller waits for nothing. A skipped
 /// step copies parameters down and up again.
 template <class Config, class Types, class Slice>
 class HostUpdate<Config, Types, Slice, true> {
@@ -109,33 +109,35 @@ public:
     /// @param first_slice by bucket: index of its first slice; then the total
     [[gnu::cold]] HostUpdate(TypeContext<Config> const& context, List<Slice> const& slices,
                              std::vector<std::size_t> const& first_slice)
-        : _queue(context.queue), _slices(as_span(slices)),
-          _parameters(context.layout->parameters().size()) {
+        : _queue(context.queue), _parameters(context.layout->parameters().size()) {
         std::size_t groups = larger<std::size_t>(1, context.options->groups.size());
         for (auto const& parameter : context.layout->parameters()) {
             groups = larger(groups, parameter.group + 1);
         }
         _rows_used = context.counts_by_parameter ? _parameters : groups;
+        auto const& options = context.options->offload;
         for (std::size_t bucket = first_slice.size() - 1; bucket-- > 0;) { // as a step updates
-            std::size_t const first = first_slice[bucket];
-            std::size_t const count = first_slice[bucket + 1] - first;
-            if (count != 0) {
-                _buckets.push_back({bucket, std::span<Slice>(_slices.data() + first, count)});
+            Part whole;
+            for (std::size_t index = first_slice[bucket]; index < first_slice[bucket + 1];
+                 ++index) {
+                whole.add(slices[index], index);
+            }
+            for (Part& part : cut(whole, options.chunk_bytes / block_bytes * block)) {
+                _chunks.push_back({bucket, std::move(part)});
             }
         }
         lay_out(larger(groups, _parameters));
-        std::size_t const threads = context.options->offload.threads;
-        std::size_t most_parts = 1;
-        for (Bucket& bucket : _buckets) {
-            cut(bucket, threads == 0 ? default_threads(bucket.elements()) : threads);
-            most_parts = larger(most_parts, bucket.parts.size());
-        }
         _stream = std::make_unique<Stream>();
-        for (std::size_t thread = 1; thread < most_parts; ++thread) {
-            _stream->threads.push_back(std::make_unique<host::ThreadedQueue>(queue_capacity));
-        }
-        for (Bucket& bucket : _buckets) {
-            bucket.stream = _stream.get();
+        for (Chunk& chunk : _chunks) {
+            std::size_t const elements = chunk.whole.elements();
+            std::size_t const threads =
+                options.threads == 0 ? default_threads(elements) : options.threads;
+            chunk.parts = cut(chunk.whole, (elements + threads - 1) / threads);
+            chunk.whole = Part();
+            chunk.stream = _stream.get();
+            while (_stream->threads.size() + 1 < chunk.parts.size()) {
+                _stream->threads.push_back(std::make_unique<host::ThreadedQueue>(queue_capacity));
+            }
         }
     }
 
@@ -145,33 +147,32 @@ public:
     /// @brief Enqueues the update of a bucket. Buckets come in descending order, all of them.
     /// @param rows, decision in the memory of the device, written by commands on its queue
     void update(std::size_t bucket, Group const* rows, UpdateDecision const* decision) {
-        if (_next == _buckets.size() || _buckets[_next].number != bucket) {
-            return; // this rank updates nothing of it
-        }
-        if (_next == 0) {
-            Backend::copy_bytes(_queue, _rows, rows, _rows_used * sizeof(Group));
-            Backend::copy_bytes(_queue, _decision, decision, sizeof(UpdateDecision));
-            for (std::size_t ahead = 0; ahead < smaller(depth, _buckets.size()); ++ahead) {
-                begin(ahead);
+        for (; _next < _chunks.size() && _chunks[_next].bucket == bucket; ++_next) {
+            if (_next == 0) {
+                Backend::copy_bytes(_queue, _rows, rows, _rows_used * sizeof(Group));
+                Backend::copy_bytes(_queue, _decision, decision, sizeof(UpdateDecision));
+                for (std::size_t ahead = 0; ahead < smaller(depth, _chunks.size()); ++ahead) {
+                    begin(ahead);
+                }
+            }
+            Backend::wait(_queue, _updated[_next % depth], Fence::chunk_updated);
+            for (Copy const& copy : _chunks[_next].parameters) {
+                Backend::copy_bytes(_queue, copy.device, copy.host, copy.bytes);
+            }
+            if (_next + depth < _chunks.size()) {
+                begin(_next + depth);
             }
         }
-        Backend::wait(_queue, _updated[_next % depth], Fence::chunk_updated);
-        for (Copy const& copy : _buckets[_next].parameters) {
-            Backend::copy_bytes(_queue, copy.device, copy.host, copy.bytes);
-        }
-        if (_next + depth < _buckets.size()) {
-            begin(_next + depth);
-        }
-        _next = _next + 1 == _buckets.size() ? 0 : _next + 1;
+        _next = _next == _chunks.size() ? 0 : _next;
     }
 
     /// @brief Makes slices name parameters. No pending command may use them.
     /// @param slices those of the device, which do so already
     [[gnu::cold]] void count_by_parameter(List<Slice> const& slices) {
-        for (Bucket& bucket : _buckets) {
-            for (Part& part : bucket.parts) {
+        for (Chunk& chunk : _chunks) {
+            for (Part& part : chunk.parts) {
                 for (std::size_t index = 0; index < part.slices.size(); ++index) {
-                    part.slices[index].group = slices[part.whole[index]].group;
+                    part.slices[index].group = slices[part.number[index]].group;
                 }
             }
         }
@@ -182,8 +183,9 @@ private:
     using A = typename Types::Accumulation;
     using P = typename Types::Parameter;
 
-    static constexpr std::size_t alignment = 64;      ///< of a cache line
-    static constexpr std::size_t block = 64;          ///< elements; slices are cut between them
+    static constexpr std::size_t alignment = 64; ///< of a cache line
+    static constexpr std::size_t block = 64;     ///< elements; slices are cut between them
+    static constexpr std::size_t block_bytes = block * (sizeof(A) + sizeof(P));
     static constexpr std::size_t fewest = 1U << 14U;  ///< elements that are worth a thread
     static constexpr std::size_t most_by_default = 8; ///< threads
     static constexpr std::size_t queue_capacity = 4;  ///< commands of a thread
@@ -195,10 +197,22 @@ private:
         std::size_t bytes;
     };
 
-    /// What one thread updates of a bucket.
+    /// Slices of a bucket, or parts of them: a chunk, or what one thread updates of it.
     struct Part {
         List<Slice> slices{};
-        List<std::size_t> whole{}; ///< by slice: number of the slice of the device
+        List<std::size_t> number{}; ///< by slice: the number of the one of the device
+
+        void add(Slice const& slice, std::size_t number_of_slice) {
+            slices.push_back(slice);
+            number.push_back(number_of_slice);
+        }
+        [[nodiscard]] std::size_t elements() const noexcept {
+            std::size_t sum = 0;
+            for (Slice const& slice : slices) {
+                sum += slice.elements;
+            }
+            return sum;
+        }
     };
 
     /// The queue of the updates, and the other threads that run them. Waits for the queue when it
@@ -212,23 +226,15 @@ private:
         ~Stream() { drain<Backend>(Backend::handle(own)); }
     };
 
-    struct Bucket {
-        std::size_t number = 0;
-        std::span<Slice> slices{}; ///< of the host
-        List<Part> parts{};        ///< the same slices, cut
+    struct Chunk {
+        std::size_t bucket = 0;
+        Part whole{};       ///< empty once it was cut
+        List<Part> parts{}; ///< by thread
         Stream* stream = nullptr;
         Group const* rows = nullptr;
         UpdateDecision const* decision = nullptr;
         List<Copy> gradients{};  ///< down
         List<Copy> parameters{}; ///< down and up
-
-        [[nodiscard]] std::size_t elements() const noexcept {
-            std::size_t sum = 0;
-            for (Slice const& slice : slices) {
-                sum += slice.elements;
-            }
-            return sum;
-        }
     };
 
     [[nodiscard]] static constexpr std::size_t rounded_up(std::size_t bytes) noexcept {
@@ -264,27 +270,27 @@ private:
     /// Allocates the page-locked memory and lets the slices of the host point there.
     [[gnu::cold]] void lay_out(std::size_t most_rows) {
         std::size_t most = 0;
-        for (Bucket const& bucket : _buckets) {
-            most = larger(most, bucket.elements());
+        for (Chunk const& chunk : _chunks) {
+            most = larger(most, chunk.whole.elements());
         }
         std::size_t const gradient_bytes = rounded_up(most * sizeof(A));
         std::size_t const place_bytes = gradient_bytes + rounded_up(most * sizeof(P));
-        std::size_t const places = smaller(depth, _buckets.size()) * place_bytes;
+        std::size_t const places = smaller(depth, _chunks.size()) * place_bytes;
         std::size_t const row_bytes = rounded_up(most_rows * sizeof(Group));
         _memory = Buffer<std::byte>(Backend::staging_memory(),
                                     places + row_bytes + rounded_up(sizeof(UpdateDecision)),
                                     BufferKind::staging);
         _rows = _memory.data() + places;
         _decision = _rows + row_bytes;
-        for (std::size_t index = 0; index < _buckets.size(); ++index) {
-            Bucket& bucket = _buckets[index];
-            bucket.rows = reinterpret_cast<Group const*>(_rows);
-            bucket.decision = reinterpret_cast<UpdateDecision const*>(_decision);
+        for (std::size_t index = 0; index < _chunks.size(); ++index) {
+            Chunk& chunk = _chunks[index];
+            chunk.rows = reinterpret_cast<Group const*>(_rows);
+            chunk.decision = reinterpret_cast<UpdateDecision const*>(_decision);
             std::byte* gradients = _memory.data() + index % depth * place_bytes;
             std::byte* parameters = gradients + gradient_bytes;
-            for (Slice& slice : bucket.slices) {
-                redirect(slice.gradient, slice.elements, gradients, bucket.gradients);
-                redirect(parameter_of(slice), slice.elements, parameters, bucket.parameters);
+            for (Slice& slice : chunk.whole.slices) {
+                redirect(slice.gradient, slice.elements, gradients, chunk.gradients);
+                redirect(parameter_of(slice), slice.elements, parameters, chunk.parameters);
             }
         }
     }
@@ -295,68 +301,66 @@ private:
             1, smaller<std::size_t>(threads, std::thread::hardware_concurrency()));
     }
 
-    /// Cuts the slices of a bucket into parts of nearly equal length.
-    [[gnu::cold]] void cut(Bucket& bucket, std::size_t threads) {
-        std::size_t const most = (bucket.elements() + threads - 1) / threads;
+    /// Cuts slices into parts of so many elements, up to a block more; the last part has the rest.
+    [[nodiscard, gnu::cold]] static List<Part> cut(Part const& whole, std::size_t elements) {
+        List<Part> parts;
         std::size_t room = 0;
-        for (Slice const& slice : bucket.slices) {
+        for (std::size_t index = 0; index < whole.slices.size(); ++index) {
+            Slice const& slice = whole.slices[index];
             for (std::size_t begin = 0; begin < slice.elements;) {
                 if (room == 0) {
-                    bucket.parts.push_back({});
-                    room = most;
+                    parts.push_back({});
+                    room = elements;
                 }
-                Part& part = bucket.parts[bucket.parts.size() - 1];
                 std::size_t const whole_blocks = (room + block - 1) / block * block;
                 std::size_t const count = smaller(whole_blocks, slice.elements - begin);
-                part.slices.push_back(part_of(slice, begin, count));
-                part.whole.push_back(static_cast<std::size_t>(&slice - _slices.begin()));
+                parts[parts.size() - 1].add(part_of(slice, begin, count), whole.number[index]);
                 begin += count;
                 room -= smaller(room, count);
             }
         }
+        return parts;
     }
 
     /// Enqueues the copies down and the update. Commands enqueued before wait for the update that
     /// used the place last.
     void begin(std::size_t index) {
-        Bucket& bucket = _buckets[index];
-        for (List<Copy> const* const copies : {&bucket.gradients, &bucket.parameters}) {
+        Chunk& chunk = _chunks[index];
+        for (List<Copy> const* const copies : {&chunk.gradients, &chunk.parameters}) {
             for (Copy const& copy : *copies) {
                 Backend::copy_bytes(_queue, copy.host, copy.device, copy.bytes);
             }
         }
         Queue const host = Backend::handle(_stream->own);
         Backend::wait(host, Backend::record(_queue), Fence::chunk_read);
-        Backend::run_on_host(host, &run, &bucket);
+        Backend::run_on_host(host, &run, &chunk);
         _updated[index % depth] = Backend::record(host);
     }
 
     static void run(void* argument) {
-        auto const& bucket = *static_cast<Bucket const*>(argument);
-        auto const update = [&bucket](auto* queue, Part const& part) {
-            HostBackend::update<Optimizer>(queue, as_span(part.slices), bucket.rows,
-                                           bucket.decision);
+        auto const& chunk = *static_cast<Chunk const*>(argument);
+        auto const update = [&chunk](auto* queue, Part const& part) {
+            HostBackend::update<Optimizer>(queue, as_span(part.slices), chunk.rows, chunk.decision);
         };
-        std::size_t const parts = bucket.parts.size();
+        std::size_t const parts = chunk.parts.size();
         for (std::size_t part = 1; part < parts; ++part) {
-            update(bucket.stream->threads[part - 1].get(), bucket.parts[part]);
+            update(chunk.stream->threads[part - 1].get(), chunk.parts[part]);
         }
         host::InlineQueue queue; // the command runs at once, with the default rounding
-        update(&queue, bucket.parts[0]);
+        update(&queue, chunk.parts[0]);
         for (std::size_t part = 1; part < parts; ++part) {
-            bucket.stream->threads[part - 1]->record().synchronise();
+            chunk.stream->threads[part - 1]->record().synchronise();
         }
     }
 
     Queue _queue{};
-    List<Slice> _slices; ///< as the host updates them
     std::size_t _parameters = 0;
     std::size_t _rows_used = 0;
     Buffer<std::byte> _memory;
     std::byte* _rows = nullptr;
     std::byte* _decision = nullptr;
-    List<Bucket> _buckets; ///< in the order of a step; those of which this rank updates something
-    std::size_t _next = 0; ///< the next bucket of the step
+    List<Chunk> _chunks;   ///< in the order of a step
+    std::size_t _next = 0; ///< the next chunk of the step
     std::array<Event, depth> _updated{};
     std::unique_ptr<Stream> _stream;
 };

@@ -140,6 +140,9 @@ template <class Config>
                                                 // about zero::Optimizer
     check_clipping(options.gradient_clipping);
     Config::LossScaler::validate(options.loss_scaler);
+    if constexpr (requires { Config::Offload::validate(options.offload); }) {
+        Config::Offload::validate(options.offload);
+    }
     check_non_finite(options.non_finite, Config::LossScaler::skips_overflow);
     Functor::validate(options.optimizer);
     check_optimizer_is_used(options.groups.size(), hash_of_options<Functor>(options.optimizer)
