@@ -82,6 +82,7 @@ public:
         if (_stream == nullptr) {
             copy_to_device(_data, values.data(), values.size());
         } else if (!values.empty()) {
+            cuda::detail::check(cudaStreamSynchronize(_stream), "cudaStreamSynchronize");
             cuda::detail::check(cudaMemcpyAsync(_data, values.data(), values.size() * sizeof(T),
                                                 cudaMemcpyHostToDevice, _stream),
                                 "cudaMemcpyAsync");
@@ -114,6 +115,8 @@ template <class T>
 std::vector<std::remove_const_t<T>> on_host(std::span<T> memory) {
     std::vector<std::remove_const_t<T>> values(memory.size());
     if (cudaStream_t const stream = StreamScope::current(); stream != nullptr) {
+        // the copy would wait inside of the driver, where other ranks may wait for it
+        cuda::detail::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
         if (!memory.empty()) {
             cuda::detail::check(cudaMemcpyAsync(values.data(), memory.data(), memory.size_bytes(),
                                                 cudaMemcpyDefault, stream),

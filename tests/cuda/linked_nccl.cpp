@@ -37,6 +37,7 @@ struct StreamBackend : zero::cuda::RuntimeBackend {
         std::vector<T> sums(elements);
         std::vector<T> values(elements);
         for (int rank = 0; rank < world; ++rank) {
+            synchronise(record(stream));
             copy_bytes(stream, values.data(), peers[rank], elements * sizeof(T));
             synchronise(record(stream));
             for (std::size_t i = 0; i < elements; ++i) {
@@ -44,6 +45,7 @@ struct StreamBackend : zero::cuda::RuntimeBackend {
                 sums[i] = zero::from_float<T>(sum + zero::to_float(values[i]));
             }
         }
+        synchronise(record(stream));
         copy_bytes(stream, out, sums.data(), elements * sizeof(T));
         synchronise(record(stream));
     }
@@ -93,7 +95,10 @@ public:
     Memory& operator=(Memory const&) = delete;
     ~Memory() { static_cast<void>(cudaFreeAsync(_data, _stream)); }
 
+    /// Waits first: a copy of pageable memory would wait inside of the driver, where other ranks
+    /// may wait for it.
     void set(std::vector<T> const& values) {
+        require(cudaStreamSynchronize(_stream), "cudaStreamSynchronize");
         require(cudaMemcpyAsync(_data, values.data(), _elements * sizeof(T), cudaMemcpyHostToDevice,
                                 _stream),
                 "cudaMemcpyAsync");
@@ -102,6 +107,7 @@ public:
 
     [[nodiscard]] std::vector<T> get() const {
         std::vector<T> values(_elements);
+        require(cudaStreamSynchronize(_stream), "cudaStreamSynchronize");
         require(cudaMemcpyAsync(values.data(), _data, _elements * sizeof(T), cudaMemcpyDeviceToHost,
                                 _stream),
                 "cudaMemcpyAsync");
@@ -243,6 +249,7 @@ void check_registered_memory(Communicator& communicator, cudaStream_t stream,
             "cudaMemcpyAsync");
     communicator.broadcast(buffer.data(), buffer.size(), 0, stream);
     std::vector<float> found(1024);
+    require(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     require(cudaMemcpyAsync(found.data(), buffer.data(), buffer.size_bytes(),
                             cudaMemcpyDeviceToHost, stream),
             "cudaMemcpyAsync");

@@ -95,6 +95,7 @@ private:
         Backend::copy_bytes(queue, mine, _own.data(), sizeof(_own));
         this->inner().all_gather(static_cast<std::uint64_t const*>(mine), _signatures.data(), _cuts,
                                  queue, CollectiveTag{"signatures", 0});
+        detail::wait_for_collectives(this->inner(), queue); // as in `through_backend`
         Backend::copy_bytes(queue, _host.data(), _signatures.data(), _signatures.size_bytes());
         detail::wait_for_collectives(this->inner(), queue);
     }

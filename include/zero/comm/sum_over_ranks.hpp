@@ -66,6 +66,7 @@ template <Communicator C, class T>
         Backend::copy_bytes(queue, part, own, words * sizeof(std::uint64_t));
         communicator.all_gather(static_cast<std::uint64_t const*>(part), all.data(),
                                 detail::as_span(cuts), queue, tag);
+        Backend::synchronise(Backend::record(queue)); // as in `through_backend`
         Backend::copy_bytes(queue, &sent[0], all.data(), all.size_bytes());
         Backend::synchronise(Backend::record(queue));
         Backend::rethrow_failure(queue);

@@ -50,6 +50,9 @@ public:
             "cudaDeviceGetAttribute");
         _device_slices = Buffer<Slice>(memory, _slices.size(), BufferKind::control);
         _device_chunks = Buffer<detail::Chunk>(memory, chunks.size(), BufferKind::control);
+        // A copy of pageable memory may wait for earlier work inside of the driver, where other
+        // ranks of this process may wait for it.
+        detail::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
         detail::check(cudaMemcpyAsync(_device_slices.data(), _slices.data(),
                                       _device_slices.size_bytes(), cudaMemcpyHostToDevice, stream),
                       "cudaMemcpyAsync");

@@ -102,6 +102,7 @@ ZERO_CUDA_HIDDEN TreeCarries<most> tree_carries(int world, std::size_t group) {
 template <class A, class T, int most>
 struct SumTreePack {
     static constexpr int levels = static_cast<int>(ops::detail::log2_of(most));
+    static constexpr int loads = most == few_peers ? 4 : 1; ///< at once; more would spill
 
     Peers<T, most> const& peers;
     TreeCarries<most> const& carries;
@@ -113,22 +114,35 @@ struct SumTreePack {
         float held[levels][pack_elements];
         float all[pack_elements];
         int height = 0;
-        for (int rank = 0; rank < peers.world; ++rank) {
-            load_operands<whole>(peers.memory[rank] + begin + index, count, all);
-            int const place = height - carries.of_rank[rank]; // of the new sum
+        for (int first = 0; first < peers.world; first += loads) {
+            float values[loads][pack_elements];
 #pragma unroll
-            for (int level = levels - 1; level >= 0; --level) { // the newest first
-                if (level >= place && level < height) {
-                    add_to(all, held[level]);
+            for (int next = 0; next < loads; ++next) {
+                if (first + next < peers.world) {
+                    load_operands<whole>(peers.memory[first + next] + begin + index, count,
+                                         values[next]);
                 }
             }
 #pragma unroll
-            for (int level = 0; level < levels; ++level) {
-                if (level == place) {
-                    copy(held[level], all);
+            for (int next = 0; next < loads; ++next) {
+                if (first + next < peers.world) {
+                    copy(all, values[next]);
+                    int const place = height - carries.of_rank[first + next]; // of the new sum
+#pragma unroll
+                    for (int level = levels - 1; level >= 0; --level) { // the newest first
+                        if (level >= place && level < height) {
+                            add_to(all, held[level]);
+                        }
+                    }
+#pragma unroll
+                    for (int level = 0; level < levels; ++level) {
+                        if (level == place) {
+                            copy(held[level], all);
+                        }
+                    }
+                    height = place + 1;
                 }
             }
-            height = place + 1;
         }
         for (std::size_t number = sum.held.count; number-- != 0;) {
             float older[pack_elements];

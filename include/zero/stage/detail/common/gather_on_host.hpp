@@ -35,6 +35,9 @@ through_backend(Communicator& communicator, typename Communicator::Backend::Queu
     std::uint64_t* const own = all.data() + begin;
     Backend::copy_bytes(queue, own, values.data(), values.size() * sizeof(std::uint64_t));
     exchange(own, all.data());
+    // CUDA makes the caller of a copy to pageable memory wait, holding a lock that another rank of
+    // this process may need to take part in the collective.
+    wait_for_collectives(communicator, queue);
     Backend::copy_bytes(queue, exchanged.data(), all.data(), all.size_bytes());
     wait_for_collectives(communicator, queue);
     return exchanged;

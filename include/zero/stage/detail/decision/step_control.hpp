@@ -239,7 +239,8 @@ private:
     [[nodiscard]] List<T> to_host(Buffer<T> const& buffer) const {
         List<T> values(buffer.size());
         if (!values.empty()) {
-            Drain<Backend> const drain(_queue); // a command uses it
+            Drain<Backend> const drain(_queue);            // a command uses it
+            Backend::synchronise(Backend::record(_queue)); // as in `through_backend`
             Backend::copy_bytes(_queue, values.data(), buffer.data(), buffer.size_bytes());
             Backend::synchronise(Backend::record(_queue));
         }
