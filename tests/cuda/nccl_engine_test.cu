@@ -111,7 +111,7 @@ TEST_CASE("Over NCCL in rank order micro-batches that are added in a tree have t
     });
 }
 
-TEST_CASE("Over NCCL in its own order the stages have the same bits, and two ranks those of the "
+TEST_CASE("Over NCCL in its own order a stage repeats its bits, and two ranks have those of the "
           "loopback",
           "[cuda]") {
     with_groups(cuda::NcclOrder::library, [](Group<Communicator>& group) {

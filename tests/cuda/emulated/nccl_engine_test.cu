@@ -56,8 +56,8 @@ TEST_CASE("Over a fake NCCL in rank order engines add in a tree as one rank on t
     });
 }
 
-TEST_CASE("Over a fake NCCL in its own order the stages agree, and two ranks have the bits of the "
-          "loopback",
+TEST_CASE("Over a fake NCCL in its own order a stage repeats its bits, and two ranks have those of "
+          "the loopback",
           "[cuda]") {
     with_groups(library_order, [](Group<Communicator>& group) {
         check_library_order<float>(group);
