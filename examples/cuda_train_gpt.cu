@@ -14,6 +14,7 @@
 #include <zero/comm/run_ranks.hpp>
 #include <zero/comm/timed.hpp>
 #include <zero/cuda/queue_clock.hpp>
+#include <zero/stage/update_on_host.hpp>
 
 #include <cstdio>
 #include <cstdlib>
@@ -95,17 +96,34 @@ Summary train_stage(Settings const& settings, Text const& text,
     return summary;
 }
 
+/// States that the host holds and updates. Parameters of type float are their own master weights.
+template <class P>
+using OnHost =
+    zero::Offload<std::conditional_t<std::is_same_v<P, float>,
+                                     zero::To<zero::HostMemory, zero::BufferKind::optimizer_state>,
+                                     zero::To<zero::HostMemory, zero::BufferKind::optimizer_state,
+                                              zero::BufferKind::master_weights>>>;
+
 Summary train(Settings const& settings, Text const& text,
               std::optional<CudaCommunicator>& process) {
-    if (settings.offload != "none" || settings.memory_limit != 0) {
-        throw std::invalid_argument("--offload and --memory-limit are options of train_gpt");
+    if (settings.offload == "file" || settings.memory_limit != 0) {
+        throw std::invalid_argument("--offload file and --memory-limit are options of train_gpt");
     }
     auto const body = [&]<int N, class P, class Partitioner>() {
-        return train_stage<zero::ZeroStage<N, zero::Parameters<P>, zero::SizeCappedBucketer,
-                                           Partitioner, zero::Timed<CudaCommunicator>>>(
-            settings, text, process);
+        using InMemory = zero::ZeroStage<N, zero::Parameters<P>, zero::SizeCappedBucketer,
+                                         Partitioner, zero::Timed<CudaCommunicator>>;
+        if constexpr (N == 2 && std::is_same_v<Partitioner, zero::ContiguousPartitioner>) {
+            if (settings.offload == "host") {
+                return train_stage<typename InMemory::template with<OnHost<P>>>(settings, text,
+                                                                                process);
+            }
+        } else if (settings.offload == "host" && settings.verify == 0) {
+            throw std::invalid_argument("--offload host needs --stage 2 and --partitioner "
+                                        "contiguous: this program was built without the others");
+        }
+        return train_stage<InMemory>(settings, text, process);
     };
-#ifdef GPT_ALL_TYPES // each type adds eight engines, which take nvcc half a minute
+#ifdef GPT_ALL_TYPES // each type adds nine engines, which take nvcc half a minute
     return with_chosen_types<float, zero::bfloat16, zero::float16>(settings, body);
 #else
     return with_chosen_types<float>(settings, body);

@@ -136,6 +136,9 @@ Summary train(Settings settings, Text const& text, HostCommunicator* process) {
                                                                              process);
         };
     };
+    if (settings.offload == "host") {
+        throw std::invalid_argument("--offload host is for the states of a device: cuda_train_gpt");
+    }
     // Trees and files for one type only, because each takes the compiler a further engine.
     if (settings.micro_batches != 0) {
         if (settings.offload != "none" || settings.dtype != "bfloat16") {

@@ -541,7 +541,7 @@ if part train "training example"; then
         row "example cuda_train_gpt" missing "" "CLI11 was not installed where the programs were built"
     elif built cuda_train_gpt; then
         for dtype in float32 bfloat16 float16; do
-            run "cuda_train_gpt --verify, $dtype" "$long_limit" "verify.$dtype" "$build/cuda_train_gpt" --world 3 --verify 10 --accumulate 2 --dtype "$dtype"
+            run "cuda_train_gpt --verify, $dtype" "$long_limit" "verify.$dtype" "$build/cuda_train_gpt" --world 3 --verify 10 --accumulate 2 --offload host --dtype "$dtype"
         done
         run "cuda_train_gpt --timeline" "$long_limit" timeline.run "$build/cuda_train_gpt" --world 2 --steps 20 --timeline "$results/log/timeline.json"
         if ! is_known train_gpt; then

@@ -46,11 +46,11 @@ void add_memory_options(CLI::App& app, Settings& settings) {
         "--memory-limit", settings.memory_limit,
         "most bytes that the engine of a rank may hold besides its commands (default: no "
         "limit)");
-    app.add_option(
-           "--offload", settings.offload,
-           "where optimizer states and master weights lie, and in stage 3 parameters; with file, "
-           "--dtype is bfloat16")
-        ->check(CLI::IsMember({"none", "file"}))
+    app.add_option("--offload", settings.offload,
+                   "where optimizer states and master weights lie: file (train_gpt, with --dtype "
+                   "bfloat16; in stage 3 parameters as well), or host, which updates them "
+                   "(cuda_train_gpt, in stage 2)")
+        ->check(CLI::IsMember({"none", "file", "host"}))
         ->capture_default_str();
     app.add_option("--offload-path", settings.offload_path, "folder of the files");
     app.add_option("--offload-ratio", settings.offload_ratio, "the part that lies in files, 0 to 1")
