@@ -115,8 +115,8 @@ std::size_t compare_levels(tree::Job job, ReductionKind kind, std::mt19937_64& r
     auto const expected = tree::train<Stage<2, LoopbackCommunicator>>(1, one, job);
     for (auto const& levels :
          {std::pair(2U, 2U), std::pair(2U, 4U), std::pair(4U, 2U), std::pair(3U, 2U),
-          std::pair(3U, 4U), std::pair(2U, 3U), std::pair(4U, 3U), std::pair(6U, 2U), std::pair(2U, 6U),
-                               std::pair(1U, 4U), std::pair(4U, 1U)}) {
+          std::pair(3U, 4U), std::pair(2U, 3U), std::pair(4U, 3U), std::pair(6U, 2U),
+          std::pair(2U, 6U), std::pair(1U, 4U), std::pair(4U, 1U)}) {
         unsigned const inner = levels.first;
         unsigned const outer = levels.second;
         ops::MicroBatchTree const tree{job.micro_batches, job.group, inner * outer};

@@ -157,8 +157,8 @@ void compare_worlds(Job job, Choice const& choice, std::mt19937_64& random, char
             auto options = options_of.template operator()<N>();
             options.poison = random() % 2 == 0;
             options.reduction.wire_bytes = 300 + random() % 3000;
-            if constexpr (requires { options.bucketer.bytes; }) {
-                options.bucketer.bytes = 400 + random() % 4000;
+            if constexpr (requires { options.bucketer.bucket_bytes; }) {
+                options.bucketer.bucket_bytes = 400 + random() % 4000;
             }
             auto const found = train<Stage<N>>(static_cast<int>(world), options, job, delivery);
             for (std::size_t step = 0; step < found.size(); ++step) {
