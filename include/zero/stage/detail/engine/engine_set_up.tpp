@@ -208,10 +208,9 @@ template <class Config>
             if constexpr (Config::adds_in_tree) {
                 using Held = detail::HeldSumStore<Config, Types>;
                 std::size_t const bytes = Held::slots(all) * sizeof(float);
-                MemoryRow& sums = own[BufferKind::gradients];
-                sums.content_bytes += bytes * totals.own_trainable_content;
-                sums.padding_bytes +=
-                    bytes * (totals.own_trainable_padded - totals.own_trainable_content);
+                own[BufferKind::held_sums] = {
+                    bytes * totals.own_trainable_content,
+                    bytes * (totals.own_trainable_padded - totals.own_trainable_content), false};
             }
             plan += own;
         });
