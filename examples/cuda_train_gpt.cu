@@ -97,8 +97,9 @@ Summary train_stage(Settings const& settings, Text const& text,
 
 Summary train(Settings const& settings, Text const& text,
               std::optional<CudaCommunicator>& process) {
-    if (settings.offload != "none" || settings.memory_limit != 0) {
-        throw std::invalid_argument("--offload and --memory-limit are options of train_gpt");
+    if (settings.offload != "none" || settings.memory_limit != 0 || settings.inner_ranks != 1) {
+        throw std::invalid_argument(
+            "--offload, --memory-limit and --inner-ranks are options of train_gpt");
     }
     auto const body = [&]<int N, class P, class Partitioner>() {
         return train_stage<zero::ZeroStage<N, zero::Parameters<P>, zero::SizeCappedBucketer,
