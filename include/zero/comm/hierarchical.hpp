@@ -32,7 +32,8 @@ struct HierarchicalOptions {
     [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     /// @brief The size of the buffer between the two levels of a reduction, at least 128 bytes. If
     /// the part of an inner rank in a bucket is larger, in a tree as floats, the bucket is reduced
-    /// in several collectives of this size, which is slower. Not allocated if one level has a single rank.
+    /// in several collectives of this size, which is slower. Not allocated if one level has a
+    /// single rank.
     std::size_t scratch_bytes = std::size_t{8} << 20U;
 
     /// @brief The resource of that buffer, which must outlive the communicator; null:
