@@ -174,6 +174,22 @@ TEST_CASE("Three levels add in the tree, by position, and say which part is no n
     report.check();
 }
 
+/// Cannot add in a tree, as NCCL in its own order.
+struct Unordered : LoopbackCommunicator {
+    [[nodiscard]] std::string_view reason_against_tree() const noexcept { return "no order"; }
+};
+
+TEST_CASE("Two levels have the reason of a level against a tree") {
+    auto groups = LoopbackCommunicator::make_group(2);
+    LoopbackCommunicator& plain = groups[0];
+    Unordered other{std::move(groups[1])};
+    CHECK(Levels(plain, plain).reason_against_tree().empty());
+    CHECK((Hierarchical<LoopbackCommunicator, Unordered>(plain, other, {})).reason_against_tree()
+          == "no order");
+    CHECK((Hierarchical<Unordered, LoopbackCommunicator>(other, plain, {})).reason_against_tree()
+          == "no order");
+}
+
 TEST_CASE("A single rank makes every call on the inner level, which notices failures") {
     auto group = LoopbackCommunicator::make_group(1);
     auto other = LoopbackCommunicator::make_group(1);
