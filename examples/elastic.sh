@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains on 4 processes, kills one of them, goes on with 2 from the last checkpoint, and ends with the bits of 8 ranks that never stopped.
+# Trains on 4 processes, in every other run on two levels, kills one of them, goes on with 2 from the last checkpoint, and ends with the bits of 8 ranks that never stopped.
 #
 # usage: elastic.sh TRAIN_GPT [RUNS [LAUNCHER...]]
 set -euo pipefail
@@ -20,7 +20,7 @@ for run in $(seq "$runs"); do
     checkpoints=$work/run-$run
     # One of the processes is killed after 1 to 5 of 10 checkpoints.
     mkfifo "$work/lines-$run"
-    "${launch[@]}" -n 4 stdbuf -oL "$train_gpt" "${training[@]}" --communicator mpi --stage 3 --save "$checkpoints" --save-every 4 >"$work/lines-$run" 2>"$work/killed" &
+    "${launch[@]}" -n 4 stdbuf -oL "$train_gpt" "${training[@]}" --communicator mpi --stage 3 --inner-ranks $((1 + run % 2)) --save "$checkpoints" --save-every 4 >"$work/lines-$run" 2>"$work/killed" &
     launcher=$!
     left=$((1 + RANDOM % 5))
     while read -r line; do

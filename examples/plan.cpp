@@ -68,7 +68,8 @@ int main(int count, char** arguments) try {
                                static_cast<std::size_t>(settings.offload_depth)};
     auto const of_stage = [&](int stage) {
         return planner::plan(model, ranks, static_cast<std::size_t>(settings.accumulate_bytes),
-                             stage, static_cast<std::size_t>(settings.micro_steps), file);
+                             stage, static_cast<std::size_t>(settings.micro_steps), file,
+                             settings.in_tree != 0);
     };
     auto const of_stages = [&] {
         return Table{of_stage(0), of_stage(1), of_stage(2), of_stage(3)};
@@ -97,6 +98,9 @@ int main(int count, char** arguments) try {
         return stage.memory[zero::BufferKind::master_weights].content_bytes
                + stage.memory[zero::BufferKind::optimizer_state].content_bytes;
     });
+    if (settings.in_tree != 0) {
+        print("held sums", stages, content(zero::BufferKind::held_sums));
+    }
     if (file.ratio != 0) {
         print("staging", stages, content(zero::BufferKind::staging));
     }
@@ -104,7 +108,8 @@ int main(int count, char** arguments) try {
           [](Column const& stage) { return stage.memory.model_state_bytes(); });
     print("leases, padding, wire", stages, [](Column const& stage) {
         return stage.memory.engine_bytes() - stage.memory.model_state_bytes()
-               - stage.memory[zero::BufferKind::staging].bytes();
+               - stage.memory[zero::BufferKind::staging].bytes()
+               - stage.memory[zero::BufferKind::held_sums].content_bytes;
     });
     print("all", stages, all);
     print("all, in one unit", in_one_unit, all);

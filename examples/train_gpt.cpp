@@ -113,8 +113,13 @@ Summary train_stage(Settings const& settings, Text const& text, HostCommunicator
     } else {
         std::function<void(zero::LoopbackCommunicator&)> const thread_body =
             [&](zero::LoopbackCommunicator& loopback) {
-                HostCommunicator communicator(&loopback);
-                rank_body(communicator);
+                if (settings.inner_ranks == 1) {
+                    HostCommunicator communicator(&loopback);
+                    rank_body(communicator);
+                } else {
+                    Groups<zero::LoopbackCommunicator> groups(loopback, settings.inner_ranks);
+                    rank_body(groups.communicator());
+                }
             };
         zero::run_ranks(settings.world, thread_body);
     }

@@ -5,6 +5,7 @@
 #include <zero/comm/traffic_count.hpp>
 #include <zero/core/policy_category.hpp>
 #include <zero/core/storage_types.hpp>
+#include <zero/ops/tree_sum.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -66,6 +67,14 @@ public:
         return visit([&](auto& inner) {
             return zero::detail::scratch_bytes_of(inner, largest_bucket_bytes);
         });
+    }
+    [[nodiscard]] int position() const noexcept {
+        return visit(
+            [](auto& inner) { return static_cast<int>(zero::detail::position_of(inner)); });
+    }
+    [[nodiscard]] std::size_t
+    inadmissible_ranks(zero::ops::MicroBatchTree const& tree) const noexcept {
+        return visit([&](auto& inner) { return zero::detail::inadmissible_ranks_of(inner, tree); });
     }
     [[nodiscard]] std::string_view reason_against_tree() const noexcept {
         return visit([](auto& inner) { return zero::detail::reason_against_tree(inner); });

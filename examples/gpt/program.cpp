@@ -163,6 +163,11 @@ int run_program(int argc, char** argv, char const* name, char const* description
                    "batches of all ranks per step, added in a tree, so that each number of ranks "
                    "has the same bits; instead of --accumulate (with --dtype bfloat16)")
         ->excludes(accumulate);
+    app.add_option("--inner-ranks", settings.inner_ranks,
+                   "consecutive ranks that add among themselves first, so that one sum of them "
+                   "travels to the other groups; a divisor of the number of ranks")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
     app.add_option("--schedule", settings.schedule,
                    "when gradients are reduced (default: that of the stage)")
         ->check(CLI::IsMember({"boundary", "every-micro-step"}));

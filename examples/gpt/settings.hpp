@@ -28,6 +28,7 @@ struct Settings {
     std::size_t accumulate = 1;      ///< micro-steps per step
     std::size_t micro_batches = 0;   ///< of all ranks in a step, added in a tree: the same bits for
                                      ///< each number of ranks; 0: in rank order
+    int inner_ranks = 1; ///< ranks of a group that adds first; 1, or all ranks: one level
     std::size_t steps = 1000;
     std::size_t layers = 2;
     std::size_t width = 64;

@@ -257,6 +257,14 @@ std::uint64_t train_rank(Engine& engine, Device device, Communicator& communicat
         own.allocated[kind] = memory.allocated_bytes(static_cast<zero::BufferKind>(kind));
     }
     auto const formula = [&](std::size_t micro_steps, zero::GatherOptions const& gather) {
+        auto const inner = static_cast<std::size_t>(settings.inner_ranks);
+        if (inner != 1 && inner != engine.layout().world()) {
+            auto const levels = zero::step_traffic_of_levels(
+                engine.layout(), rank, inner, engine.stage_number(), engine.schedule(), micro_steps,
+                acquired_units(config, micro_steps), gather);
+            return zero::Traffic{levels.inside.reduce_scatter + levels.between.reduce_scatter,
+                                 levels.inside.all_gather + levels.between.all_gather};
+        }
         return zero::step_traffic_of_rank(
             engine.layout(), rank, engine.stage_number(), engine.schedule(), micro_steps,
             acquired_units(config, micro_steps), gather, settings.micro_batches != 0);

@@ -4,6 +4,7 @@
 
 #include <zero/layout/chunk_places.hpp>
 #include <zero/layout/communication_model.hpp>
+#include <zero/ops/tree_sum.hpp>
 #include <zero/zero.hpp>
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace planner {
 /// One rank under one stage, with bfloat16 parameters, float master weights and AdamW.
 struct Column {
     zero::MemoryPlan memory;
-    zero::StepCommunication step; ///< communication with the default schedule
+    zero::StepCommunication step; ///< communication with the default schedule, or in a tree
     std::string leases;           ///< text: what sets the size of leases
 
     /// Returns the bytes that a rank reads from the others in a step.
@@ -63,11 +64,22 @@ inline zero::MemoryPlan with_states_in_file(zero::MemoryPlan memory, zero::FlatL
     return memory;
 }
 
+/// The sums of a tree beside the accumulation buffer, which holds one if it has floats.
+inline zero::MemoryRow held_sums(zero::LayoutTotals const& totals, std::size_t accumulate_bytes,
+                                 std::size_t micro_steps) {
+    std::size_t sums = zero::ops::TreeWalk::most_held(micro_steps, 1);
+    sums -= sums != 0 && accumulate_bytes == sizeof(float) ? 1 : 0;
+    std::size_t const bytes = sums * sizeof(float);
+    return {bytes * totals.own_trainable_content,
+            bytes * (totals.own_trainable_padded - totals.own_trainable_content), false};
+}
+
 /// @param accumulate_bytes bytes per accumulated gradient
 /// @param micro_steps micro-steps of a step; in stage 3 each acquires every unit twice
+/// @param in_tree whether zero::TreeReduction adds gradients
 inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ranks,
                    std::size_t accumulate_bytes, int stage, std::size_t micro_steps = 1,
-                   InFile const& file = {}) {
+                   InFile const& file = {}, bool in_tree = false) {
     zero::LayoutOptions const options{
         .world = ranks, .element_bytes = 2, .buckets_inside_units = stage == 3};
     auto const layout =
@@ -81,7 +93,8 @@ inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ra
                                    .accumulation = accumulate_bytes,
                                    .master = 4,
                                    .optimizer_state = 8};
-    auto const schedule = zero::default_schedule(stage);
+    auto const schedule =
+        in_tree ? zero::ReductionSchedule::every_micro_step : zero::default_schedule(stage);
     auto const row = zero::stage_row(stage, schedule);
     // Counts for rank 0: extents of a bucket are equal, so no other rank has more.
     auto const totals =
@@ -106,10 +119,15 @@ inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ra
         .wire_elements =
             has_wire ? zero::GradientReductionOptions{}.wire_bytes / sizes.communication : 0,
         .control_calls = 1,
-        .control_bytes = sizeof(std::int64_t) * (zero::ops::Inspection::count + minima)};
+        .control_bytes = sizeof(std::int64_t) * (zero::ops::Inspection::count + minima),
+        .in_tree = in_tree};
     auto const step =
         zero::count_step_communication(layout, 0, stage, schedule, micro_steps, acquired, calls);
-    return {with_states_in_file(memory, layout, row, 0, file), step, leases};
+    zero::MemoryPlan all = with_states_in_file(memory, layout, row, 0, file);
+    if (in_tree) {
+        all[zero::BufferKind::held_sums] = held_sums(totals, accumulate_bytes, micro_steps);
+    }
+    return {all, step, leases};
 }
 
 } // namespace planner

@@ -28,6 +28,11 @@ or one inside hosts and one between them (seconds, and bytes per second):
   --latency 5e-6 --bandwidth 200e9 --ranks-per-host 8 --latency-between 20e-6
       --bandwidth-between 50e9 [--algorithm ring|direct|hierarchical]
 
+With TreeReduction on such a number of ranks, also what it holds; over --algorithm hierarchical
+reductions send floats between hosts:
+
+  --in-tree 1
+
 With Offload<To<FileTier, ...>> of optimizer states and master weights, and in stage 3 of
 parameters, the bytes of the file of a rank, and of staging memory:
 
@@ -41,6 +46,8 @@ struct Settings {
     double ranks = 64;
     double accumulate_bytes = 2; ///< per gradient; the default of the library is 4, a float
     double micro_steps = 1;
+
+    double in_tree = 0; ///< 1: TreeReduction
 
     double offload_ratio = 0; ///< part of the states in a file
     double offload_chunk_bytes = 32 << 20;
@@ -71,6 +78,7 @@ inline constexpr NumberOption number_options[] = {
     {"--ranks", &Settings::ranks, 1, 1e5, true},
     {"--accumulate-bytes", &Settings::accumulate_bytes, 1, 8, true},
     {"--micro-steps", &Settings::micro_steps, 1, 1e3, true},
+    {"--in-tree", &Settings::in_tree, 0, 1, true},
     {"--offload-ratio", &Settings::offload_ratio, 0, 1, false},
     {"--offload-chunk-bytes", &Settings::offload_chunk_bytes, 4096, 1e15, true},
     {"--offload-depth", &Settings::offload_depth, 1, 1e3, true},

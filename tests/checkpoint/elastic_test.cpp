@@ -6,11 +6,13 @@
 #include "support/temporary_folder.hpp"
 
 #include <zero/checkpoint/checkpoint.hpp>
+#include <zero/comm/hierarchical.hpp>
 #include <zero/zero.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace zero::test::elastic_test {
@@ -19,14 +21,17 @@ namespace {
 
 using namespace zero::test::tree; // NOLINT(google-build-using-namespace): one test's model
 
-template <int N>
-using Half = ZeroStage<N, Parameters<bfloat16>, TreeReduction<>>;
+using Levels = Hierarchical<LoopbackCommunicator, LoopbackCommunicator>;
 
-/// Loads the last checkpoint of a folder, if there is one, trains to a step, and saves.
+template <int N, class C = LoopbackCommunicator>
+using Half = ZeroStage<N, Parameters<bfloat16>, TreeReduction<>, C>;
+
+/// Loads the last checkpoint of a folder, if there is one, trains to a step, and saves. Over
+/// `Levels` two ranks each are an inner group.
 template <class Stage>
 std::vector<Seen> train_to(int world, std::uint64_t end, TemporaryFolder const& folder,
                            Job const& job, LoadOptions const& load = {}) {
-    return joined(on_ranks<std::vector<Seen>>(world, [&](LoopbackCommunicator& communicator) {
+    auto const body = [&](auto& communicator) {
         typename Stage::Options options;
         if constexpr (zero::detail::config_of_t<Stage>::adds_in_tree) {
             tree::configure(options, job);
@@ -44,6 +49,16 @@ std::vector<Seen> train_to(int world, std::uint64_t end, TemporaryFolder const& 
         }
         save_checkpoint(engine, folder.path());
         return result;
+    };
+    return joined(on_ranks<std::vector<Seen>>(world, [&](LoopbackCommunicator& all) {
+        if constexpr (std::is_same_v<typename Stage::Communicator, Levels>) {
+            LoopbackCommunicator intra = all.split(all.rank() / 2, all.rank());
+            LoopbackCommunicator inter = all.split(all.rank() % 2, all.rank());
+            Levels levels(intra, inter);
+            return body(levels);
+        } else {
+            return body(all);
+        }
     }));
 }
 
@@ -64,6 +79,17 @@ TEST_CASE("A run on 8 ranks goes on with 4, 2, 1 and 8, in other stages, to the 
     (void)train_to<Half<0>>(2, 5, parts, job);
     (void)train_to<Half<1>>(1, 6, parts, job);
     CHECK((train_to<Half<2>>(8, 8, parts, job) == expected));
+}
+
+TEST_CASE("A run on two levels goes on with one, and back, to the bits of one that never stopped") {
+    Job const job{.micro_batches = 8};
+    TemporaryFolder const whole;
+    auto const expected = train_to<Half<2>>(1, 6, whole, job);
+    TemporaryFolder const parts;
+    (void)train_to<Half<2, Levels>>(8, 2, parts, job);
+    (void)train_to<Half<3, Levels>>(4, 3, parts, job);
+    (void)train_to<Half<1>>(2, 4, parts, job);
+    CHECK((train_to<Half<0, Levels>>(4, 6, parts, job) == expected));
 }
 
 TEST_CASE("A run with another tree is refused, unless it is asked for") {

@@ -59,6 +59,16 @@ struct Caller {
         queue->enqueue([=] { std::copy_n(in, elements, out); });
     }
 
+    /// The rank at a position.
+    [[nodiscard]] int rank_at(int position) const {
+        if constexpr (requires { communicator->inner_ranks(); }) {
+            auto const inner = static_cast<int>(communicator->inner_ranks());
+            return position % inner * (world() / inner) + position / inner;
+        } else {
+            return position;
+        }
+    }
+
     /// The sums that the communicator must return.
     template <class T>
     [[nodiscard]] std::vector<T> sums(std::size_t begin, std::size_t end, std::size_t salt) const {
@@ -159,7 +169,7 @@ void check_accumulated_sums(Caller<C>& c, std::vector<std::size_t> const& cuts) 
 }
 
 /// @brief Checks the optional reduce-scatter as a subtree of micro-batches into `A`, if the
-/// communicator has it: alone, and with two sums that are held.
+/// communicator has it: by position, alone, and with two sums that are held.
 template <class T, class A, class C>
 void check_tree_sums(Caller<C>& c, std::vector<std::size_t> const& cuts) {
     if constexpr (detail::ReduceScattersInTree<C, T, A>) {
@@ -169,7 +179,13 @@ void check_tree_sums(Caller<C>& c, std::vector<std::size_t> const& cuts) {
         std::size_t const begin = cuts[c.index()];
         std::size_t const own = cuts[c.index() + 1] - begin;
         auto const world = static_cast<std::size_t>(c.world());
-        std::size_t const group = world % 3 == 0 ? 3 : world;
+        std::size_t group = world % 3 == 0 ? 3 : world;
+        if (detail::inadmissible_ranks_of(*c.communicator, {world, group, world}) != 0) {
+            group = world; // two of six ranks inside: pairs are nodes of a group of six
+        }
+        c.report->expect(c.rank_at(static_cast<int>(detail::position_of(*c.communicator)))
+                             == c.rank(),
+                         "the position");
         for (std::size_t const held : {0U, 2U}) {
             std::size_t const salt = ++c.serial;
             std::vector<T> const source = values_of<T>(c.rank(), cuts.back(), salt);
@@ -179,8 +195,8 @@ void check_tree_sums(Caller<C>& c, std::vector<std::size_t> const& cuts) {
             std::vector<A> found(own);
             std::vector<A> expected(own);
             std::vector<std::vector<T>> of_ranks;
-            for (int rank = 0; rank < c.world(); ++rank) {
-                of_ranks.push_back(values_of<T>(rank, cuts.back(), salt));
+            for (int position = 0; position < c.world(); ++position) {
+                of_ranks.push_back(values_of<T>(c.rank_at(position), cuts.back(), salt));
             }
             for (std::size_t i = 0; i < own; ++i) {
                 std::vector<float> leaves;

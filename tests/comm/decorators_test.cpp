@@ -81,6 +81,20 @@ struct Exchanges : Plain {
     template <class T>
     void exchange(T const*, T*, Cuts, Queue, CollectiveTag = {});
 };
+struct AddsInTree : Plain {
+    using Plain::reduce_scatter;
+    template <class T, class A>
+    void reduce_scatter(T const*, ops::TreeSum<A> const&, Cuts, Queue, CollectiveTag = {});
+};
+struct ForbidsTrees : Plain {
+    std::string_view reason_against_tree() const noexcept;
+};
+struct HasPosition : Plain {
+    int position() const noexcept;
+};
+struct HasParts : Plain {
+    std::size_t inadmissible_ranks(ops::MicroBatchTree const&) const noexcept;
+};
 struct ForgetsEvents : Plain {
     void forget_events() noexcept;
 };
@@ -110,6 +124,13 @@ std::string offers() {
         requires(C const& c) { c.shares_process(); }, 'p');
     add(detail::GroupsGathers<C>, 'g');
     add(ExchangingCommunicator<C>, 'x');
+    add(detail::ReduceScattersInTree<C, bfloat16, float>, 'e');
+    add(
+        requires(C const& c) { c.reason_against_tree(); }, 'w');
+    add(
+        requires(C const& c) { c.position(); }, 'n');
+    add(
+        requires(C const& c) { c.inadmissible_ranks(ops::MicroBatchTree{}); }, 'i');
     return result;
 }
 
@@ -128,17 +149,17 @@ TEMPLATE_TEST_CASE(
     "A decorated communicator has an optional operation exactly if the other one has "
     "it",
     "", Plain, Accumulates, ReducesTogether, ComparesCalls, IsChecked, Rethrows, Synchronises,
-    HasOptionsHash, HasScratch, ForgetsEvents, SharesProcess, Groups, Exchanges,
-    LoopbackCommunicator) {
+    HasOptionsHash, HasScratch, ForgetsEvents, SharesProcess, Groups, Exchanges, AddsInTree,
+    ForbidsTrees, HasPosition, HasParts, LoopbackCommunicator) {
     std::string const offered = offers<TestType>();
-    CHECK((offered == std::string(12, '-')) == std::is_same_v<TestType, Plain>);
+    CHECK((offered == std::string(16, '-')) == std::is_same_v<TestType, Plain>);
     CHECK(offers<Recording<TestType>>() == offered);
     CHECK(offers<Timed<TestType>>() == offered);
     CHECK(offers<Checked<TestType>>() == with(offered, "--ck---b-- -"));
     CHECK(offers<Recording<Checked<TestType>>>() == with(offered, "--ck---b-- -"));
-    // Two levels have a hash, memory and events of their own, pass failures on, and do not
-    // exchange.
-    std::string const of_two_levels = "----rsobfp  ";
+    // Two levels have a hash, memory, events and positions of their own, pass failures on, and do
+    // not exchange.
+    std::string const of_two_levels = "----rsobfp  -wni";
     CHECK(offers<Hierarchical<TestType, TestType>>() == with(offered, of_two_levels));
     CHECK(offers<Hierarchical<Plain, TestType>>() == with(offers<Plain>(), of_two_levels));
     CHECK(offers<Hierarchical<TestType, Plain>>() == with(offers<Plain>(), of_two_levels));

@@ -2,12 +2,14 @@
 
 #include "support/outcome.hpp"
 #include "support/ranks.hpp"
+#include "support/tree_root.hpp"
 
 #include <zero/comm/communicator.hpp>
 #include <zero/comm/detail/run_threads.hpp>
 #include <zero/comm/hierarchical.hpp>
 #include <zero/comm/recording.hpp>
 #include <zero/comm/run_ranks.hpp>
+#include <zero/core/convert.hpp>
 #include <zero/core/host_memory_resource.hpp>
 
 #include <atomic>
@@ -28,6 +30,7 @@ using Levels = Hierarchical<LoopbackCommunicator, LoopbackCommunicator>;
 static_assert(Communicator<Levels> && !SplittableCommunicator<Levels>
               && !ExchangingCommunicator<Levels>);
 static_assert(Communicator<Hierarchical<Levels, LoopbackCommunicator>>); // three levels
+static_assert(zero::detail::ReduceScattersInTree<Levels, bfloat16, float>);
 static_assert(SplittableCommunicator<LoopbackCommunicator>);
 static_assert(!SplittableCommunicator<Recording<LoopbackCommunicator>>);
 
@@ -115,6 +118,76 @@ TEST_CASE("With one rank on a level the bits are those of the flat group, with t
         });
         CHECK((found == flat) == (inner != 2));
     }
+}
+
+/// Checks the position and a reduce-scatter in a tree of the rank at `position` of 8.
+template <class C>
+void check_eight(C& communicator, int position, Report& report) {
+    host::InlineQueue queue;
+    auto const rank = static_cast<std::size_t>(communicator.rank());
+    report.expect(communicator.position() == position, "the position");
+    auto const cuts = cuts_of({64, 0, 100, 31, 7, 64, 1, 200});
+    std::vector<bfloat16> const send = values_of<bfloat16>(position, cuts.back(), 9);
+    std::size_t const own = cuts[rank + 1] - cuts[rank];
+    std::vector<float> out(own);
+    std::vector<float> expected(own);
+    communicator.reduce_scatter(send.data(), ops::TreeSum<float>{out.data(), {.rank_group = 8}},
+                                cuts, &queue, {"a tree", 0});
+    for (std::size_t i = 0; i < own; ++i) {
+        std::vector<float> leaves;
+        for (int leaf = 0; leaf < 8; ++leaf) {
+            leaves.push_back(to_float(value_of<bfloat16>(leaf, cuts[rank] + i, 9)));
+        }
+        expected[i] = tree_root(leaves, 8);
+    }
+    report.expect(equal_bits(out, expected), "the sum in a tree");
+}
+
+TEST_CASE("Three levels add in the tree, by position, and say which part is no node of it") {
+    Report report;
+    run_ranks(8, test_time_out, [&](LoopbackCommunicator& all) {
+        int const rank = all.rank();
+        int const near = rank / 4;       // inner rank of the inner levels
+        int const middle = rank / 2 % 2; // their outer rank
+        int const far = rank % 2;
+        auto a = all.split(rank % 4, rank);
+        auto b = all.split(near * 2 + far, rank);
+        auto c = all.split(rank / 2, rank);
+        int const position = far * 4 + middle * 2 + near;
+        {
+            Levels inside(a, b, {.scratch_bytes = 512});
+            Hierarchical<Levels, LoopbackCommunicator> levels(inside, c, {.scratch_bytes = 256});
+            report.expect(levels.rank() == rank, "the rank");
+            check_eight(levels, position, report);
+            report.expect(levels.inadmissible_ranks({8, 1, 8}) == 0, "a tree of pairs");
+            report.expect(levels.inadmissible_ranks({8, 3, 8}) == 2, "the innermost part");
+        }
+        {
+            Levels outside(b, c, {.scratch_bytes = 512});
+            Hierarchical<LoopbackCommunicator, Levels> levels(a, outside, {.scratch_bytes = 256});
+            report.expect(levels.rank() == rank, "the rank");
+            check_eight(levels, position, report);
+            report.expect(levels.inadmissible_ranks({8, 8, 8}) == 0, "a tree of one group");
+            report.expect(levels.inadmissible_ranks({24, 6, 8}) == 4, "four ranks, the outer part");
+        }
+    });
+    report.check();
+}
+
+/// Cannot add in a tree, as NCCL in its own order.
+struct Unordered : LoopbackCommunicator {
+    [[nodiscard]] std::string_view reason_against_tree() const noexcept { return "no order"; }
+};
+
+TEST_CASE("Two levels have the reason of a level against a tree") {
+    auto groups = LoopbackCommunicator::make_group(2);
+    LoopbackCommunicator& plain = groups[0];
+    Unordered other{std::move(groups[1])};
+    CHECK(Levels(plain, plain).reason_against_tree().empty());
+    CHECK((Hierarchical<LoopbackCommunicator, Unordered>(plain, other, {})).reason_against_tree()
+          == "no order");
+    CHECK((Hierarchical<Unordered, LoopbackCommunicator>(other, plain, {})).reason_against_tree()
+          == "no order");
 }
 
 TEST_CASE("A single rank makes every call on the inner level, which notices failures") {

@@ -4,6 +4,7 @@
 #include "support/ranks.hpp"
 #include "support/stages.hpp"
 
+#include <zero/comm/hierarchical.hpp>
 #include <zero/comm/loopback.hpp>
 #include <zero/cuda/backend.cuh>
 #include <zero/zero.hpp>
@@ -64,6 +65,27 @@ TEST_CASE("A tree on a device may have groups, be uneven, and have one leaf", "[
     check_worlds<1, Parameters<bfloat16>>({.micro_batches = 12, .group = 3, .steps = 1}, {3, 6});
     check_worlds<3, Parameters<bfloat16>>({.micro_batches = 14, .steps = 1}, {1, 2});
     check_worlds<2, Parameters<bfloat16>>({.micro_batches = 1, .steps = 1}, {1});
+}
+
+TEST_CASE("Two levels on a device add in the tree, in several collectives between them", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    using Levels = Hierarchical<DeviceLoopback, DeviceLoopback>;
+    Job const job{.steps = 2};
+    auto const expected = train<ZeroStage<2, Parameters<bfloat16>, TreeReduction<>>>(1, {}, job);
+    in_every_stage([&]<int N>() {
+        using OnDevice = ZeroStage<N, Parameters<bfloat16>, TreeReduction<>, Levels>;
+        auto const found =
+            joined(on_ranks<std::vector<Seen>, DeviceLoopback>(4, [&](DeviceLoopback& all) {
+                DeviceLoopback inside = all.split(all.rank() / 2, all.rank());
+                DeviceLoopback between = all.split(all.rank() % 2, all.rank());
+                Levels communicator(inside, between, {.scratch_bytes = 512});
+                return train_on_device<OnDevice>(communicator, {}, job);
+            }));
+        CAPTURE(N);
+        CHECK(found == expected);
+    });
 }
 
 TEST_CASE("A micro-batch that overflows on a device skips the step of every rank", "[cuda]") {

@@ -30,8 +30,9 @@ std::size_t elements_of(std::vector<ParameterSpec> const& model) {
     return sum;
 }
 
-template <int N>
-void compare(std::vector<ParameterSpec> const& model, int world) {
+/// @param micro_steps of a tree; 0: in rank order
+template <int N, class Reduction = GradientReduction<>>
+void compare(std::vector<ParameterSpec> const& model, int world, std::size_t micro_steps = 0) {
     struct Seen {
         MemoryPlan plan;
         std::string text;
@@ -42,10 +43,13 @@ void compare(std::vector<ParameterSpec> const& model, int world) {
             parameters.push_back(
                 {.name = spec.name, .elements = spec.elements, .units = spec.units});
         }
-        ZeroStage<N, AdamW, Parameters<bfloat16>> const engine(communicator, parameters);
+        ZeroStage<N, AdamW, Parameters<bfloat16>, Reduction> const engine(
+            communicator, parameters,
+            {.reduction = {.micro_batches = micro_steps * static_cast<std::size_t>(world)}});
         return Seen{engine.memory_plan(), engine.describe_memory()};
     });
-    auto const column = planner::plan(model, static_cast<std::size_t>(world), 4, N);
+    auto const column = planner::plan(model, static_cast<std::size_t>(world), 4, N,
+                                      micro_steps == 0 ? 1 : micro_steps, {}, micro_steps != 0);
     MemoryPlan without_tables = ranks[0].plan;
     without_tables[BufferKind::control] = {};
     without_tables[BufferKind::communicator] = {};
@@ -119,6 +123,9 @@ TEMPLATE_TEST_CASE_SIG("The planner's bytes and lines are those of an engine", "
     for (int const world : {1, 3}) {
         compare<N>(planner::gpt2(2, 64), world);
         compare<N>(planner::equal_layers(10'001, 3), world);
+    }
+    for (std::size_t const micro_steps : {1U, 2U, 6U, 8U}) {
+        compare<N, TreeReduction<>>(planner::gpt2(2, 64), 2, micro_steps);
     }
 }
 

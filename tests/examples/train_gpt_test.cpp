@@ -105,14 +105,16 @@ TEST_CASE("The example train_gpt writes a trace of its last steps and shows how 
 }
 
 TEST_CASE("The example train_gpt with a tree of micro-batches ends with one hash on 1, 2, 4 and 8 "
-          "ranks",
+          "ranks, on one level and two",
           "[train_gpt]") {
     std::string const label = "\nparameters: ";
     std::string const common = "--steps 4 --dtype bfloat16 --micro-batches 8 ";
     std::string const expected = train_gpt(common + "--world 1 --stage 2").after(label);
     CHECK(expected.size() == 16);
-    for (std::string const arguments : {"--world 2 --stage 3", "--world 4 --stage 0",
-                                        "--world 8 --stage 1 --partitioner round-robin"}) {
+    for (std::string const arguments :
+         {"--world 2 --stage 3", "--world 4 --stage 0",
+          "--world 8 --stage 1 --partitioner round-robin", "--world 8 --stage 2 --inner-ranks 2",
+          "--world 4 --stage 3 --inner-ranks 2"}) {
         auto const found = train_gpt(common + arguments);
         INFO(found.output);
         CHECK(found.status == 0);
@@ -121,6 +123,9 @@ TEST_CASE("The example train_gpt with a tree of micro-batches ends with one hash
     CHECK(train_gpt("--steps 4 --dtype bfloat16 --world 8").after(label) != expected);
     CHECK(train_gpt(common + "--verify 1 --world 2").contains("bit-identical"));
     CHECK(train_gpt(common + "--world 3").contains("possible numbers of ranks are 1, 2, 4, 8."));
+    CHECK(train_gpt("--inner-ranks 3 --world 4").contains("--inner-ranks must divide"));
+    CHECK(train_gpt("--steps 4 --inner-ranks 2 --world 4").after(label)
+          != train_gpt("--steps 4 --world 4").after(label));
     CHECK(train_gpt("--micro-batches 8").contains("needs --dtype bfloat16"));
     CHECK(train_gpt(common + "--accumulate 2").contains("--accumulate excludes --micro-batches"));
 }

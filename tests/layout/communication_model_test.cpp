@@ -121,6 +121,24 @@ TEST_CASE("Gradients are counted in the type and in the chunks in which they are
           == StepCommunication{{}, {14, 2 * 1536 + 3072}, {}, {2, 192}});
 }
 
+TEST_CASE(
+    "In a tree floats travel between levels, so two bytes of a gradient count as four there") {
+    StepCommunicationOptions options{
+        .sizes = {.parameter = 2, .communication = 2, .accumulation = 4}, .in_tree = true};
+    CHECK(count_step_communication(two_buckets(), 0, 1, every, 2, {}, options).reductions
+          == CommunicationTerm{4, 2 * 1536, 2 * 3072});
+    CHECK(count_step_communication(two_buckets(), 0, 0, every, 1, {}, options).reductions
+          == CommunicationTerm{4, 1536 + 3072, 3072 + 3072});
+    // 0.25 s and 2048 B at 1024 B/s; 1 s and 4096 B at 512 B/s.
+    CHECK(seconds(CollectiveAlgorithm::hierarchical, 4, {1, 3072, 6144}) == 11.25);
+    CHECK(seconds(CollectiveAlgorithm::direct, 4, {1, 3072, 6144})
+          == seconds(CollectiveAlgorithm::direct, 4, {1, 3072}));
+    for (std::size_t const inner : {0U, 1U, 2U, 3U}) { // of 2 ranks
+        CHECK_THROWS_WITH(step_traffic_of_levels(two_buckets(), 0, inner, 1, every, 1, {}),
+                          contains_text("zero: 2 ranks do not have two levels"));
+    }
+}
+
 TEST_CASE("A single rank communicates nothing") {
     auto const layout =
         make_layout<ContiguousPartitioner, UnitBucketer>(model_of_sizes({1000, 500}), {1, 4, true});

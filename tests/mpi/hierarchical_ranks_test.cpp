@@ -12,6 +12,7 @@
 #include <deque>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -134,25 +135,30 @@ struct TwoProcesses {
 };
 
 /// Returns the parameters of one rank after ten steps. They depend on the order of sums.
-template <class C>
+template <class Reduction = GradientReduction<>, class C>
 std::vector<float> trained(C& communicator) {
     constexpr std::size_t elements = 997;
     std::vector<float> initial(elements);
     for (std::size_t i = 0; i < elements; ++i) {
         initial[i] = value_of<float>(0, i, 1);
     }
-    typename ZeroStage<2, Adam, C>::Options options;
+    using Stage = ZeroStage<2, Adam, Reduction, C>;
+    constexpr bool in_tree = !std::is_same_v<Reduction, GradientReduction<>>;
+    typename Stage::Options options;
     options.bucketer.bucket_bytes = 1024;
-    ZeroStage<2, Adam, C> engine(
+    options.reduction.micro_batches = in_tree ? 8 : 0;
+    Stage engine(
         communicator,
         {{.name = "weights", .initial = initial.data(), .elements = elements, .units = {0}}},
         options);
     for (std::size_t step = 0; step < 10; ++step) {
         engine.begin_step();
-        for (auto const micro_step : engine.micro_steps(1)) {
+        for (auto const micro_step : engine.micro_steps(in_tree ? 0 : 1)) {
             auto const gradients = engine.gradients(0);
+            int const number =
+                in_tree ? static_cast<int>(engine.micro_batch(micro_step)) : communicator.rank();
             for (std::size_t i = 0; i < elements; ++i) {
-                gradients[0][i] += value_of<float>(communicator.rank(), i, step);
+                gradients[0][i] += value_of<float>(number, i, step);
             }
             engine.gradients_ready(0);
         }
@@ -181,11 +187,16 @@ TEMPLATE_TEST_CASE("Two levels over MPI gather, broadcast, reduce integers and a
     check_abort<TestType>();
 }
 
-TEST_CASE("A training of two levels over MPI ends with the bits of two levels of threads") {
+TEST_CASE("A training of two levels over MPI ends with the bits of two levels of threads, and in a "
+          "tree with those of one rank") {
     if (mpi_session().size() < 4) {
         skip_without_ranks(4);
         return;
     }
+    std::vector<float> one; // the bits of a tree, on any ranks
+    run_ranks(1, group_options, [&](LoopbackCommunicator& communicator) {
+        one = trained<TreeReduction<>>(communicator);
+    });
     std::vector<float> expected;
     run_reference(2, 2, [&](Reference& communicator) {
         auto const weights = trained(communicator);
@@ -208,6 +219,8 @@ TEST_CASE("A training of two levels over MPI ends with the bits of two levels of
             run_threads_in_processes(2, part.group, [&](Threads& communicator) {
                 report.expect(communicator.size() == 4, "four threads");
                 report.expect(equal_bits(trained(communicator), expected), "threads in processes");
+                report.expect(equal_bits(trained<TreeReduction<>>(communicator), one),
+                              "a tree over threads in processes");
             });
         }
     }
@@ -217,6 +230,8 @@ TEST_CASE("A training of two levels over MPI ends with the bits of two levels of
             run_processes(2, part.group, [&](Processes& communicator) {
                 report.expect(communicator.size() == 4, "four processes");
                 report.expect(equal_bits(trained(communicator), expected), "processes");
+                report.expect(equal_bits(trained<TreeReduction<>>(communicator), one),
+                              "a tree over processes");
             });
         }
     }

@@ -67,6 +67,7 @@ TEST_CASE(
                 command("--dtype bfloat16 --micro-batches 8 --stage 2 --world " + world));
             CHECK(threads.after("\nparameters: ") == expected);
         }
+        CHECK(with_processes(common + " --inner-ranks 2").after("\nparameters: ") == expected);
         // the order of the library concerns other sums
         CHECK(with_processes(common + " --order library").after("\nparameters: ") == expected);
         CHECK(with_threads("--dtype bfloat16 --accumulate 2 --stage " + stage) != expected);

@@ -5,6 +5,7 @@
 #include "support/stages.hpp"
 
 #include "parked_model.hpp"
+#include "tree_model.hpp"
 
 #include <zero/core/host_memory_resource.hpp>
 #include <zero/host/threaded_queue.hpp>
@@ -215,6 +216,40 @@ TEST_CASE("Any kinds in any order, twice in a row, before the first step and aft
     compare<ZeroStage<3, DynamicLossScaler, Lamb, BalancedPartitioner>>("float, whole tensors");
     compare<ZeroStage<1, Scaled, DynamicLossScaler,
                       Offload<To<FileTier, BufferKind::optimizer_state>>>>("states in files");
+}
+
+TEST_CASE(
+    "Sums that a tree holds leave memory between steps, alone or with all, and change no bit") {
+    using Tree = ZeroStage<2, Parameters<bfloat16>, TreeReduction<>>;
+    TemporaryFolder const folder;
+    tree::Job const job{.micro_batches = 16, .steps = 4, .specs = layers()};
+    HostMemoryResource memory;
+    Tree::Options options;
+    options.memory = &memory;
+    options.groups = {{}, {}};
+    auto const expected = tree::train<Tree>(1, options, job);
+    auto group = LoopbackCommunicator::make_group(1);
+    tree::configure(options, job);
+    Tree engine(group[0], registration<bfloat16>(job.specs), options);
+    std::size_t const bytes = memory.resident_bytes(BufferKind::held_sums);
+    CHECK(bytes == engine.memory_plan()[BufferKind::held_sums].bytes());
+    CHECK(bytes >= 3 * 21'042 * sizeof(float));
+    for (std::uint64_t step = 0; step < job.steps; ++step) {
+        auto const seen = tree::seen(engine, tree::run_step(engine, job, step), job);
+        CHECK((seen == expected[step]));
+        std::vector<BufferKind> kinds;
+        if (step % 2 == 0) {
+            kinds.push_back(BufferKind::held_sums);
+        }
+        offload_states(engine, kinds, {.path = folder.path(), .allow_page_cache = true});
+        CHECK(memory.resident_bytes(BufferKind::held_sums) < bytes / 2);
+        CHECK(where(engine, BufferKind::held_sums) == StatesPlace::file);
+        auto const refused = outcome_of([&] { engine.begin_step(); });
+        CHECK(refused.type == "OutOfOrder");
+        CHECK(refused.message.find("held sums") != std::string::npos);
+        reload_states(engine);
+        CHECK(memory.resident_bytes(BufferKind::held_sums) == bytes);
+    }
 }
 
 TEST_CASE("While states are away a call that uses them says what to do, parameters are readable, "

@@ -29,7 +29,8 @@ using Half = ZeroStage<2, Parameters<bfloat16>>;
 
 inline Kinds const all_kinds{BufferKind::parameters,      BufferKind::gradients,
                              BufferKind::master_weights,  BufferKind::optimizer_state,
-                             BufferKind::gradient_leases, BufferKind::parameter_leases};
+                             BufferKind::gradient_leases, BufferKind::parameter_leases,
+                             BufferKind::held_sums};
 inline Kinds const update_kinds{BufferKind::master_weights, BufferKind::optimizer_state};
 
 /// Returns layers of some pages each, whose groups alternate.

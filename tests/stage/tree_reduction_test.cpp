@@ -157,8 +157,8 @@ void compare_worlds(Job job, Choice const& choice, std::mt19937_64& random, char
             auto options = options_of.template operator()<N>();
             options.poison = random() % 2 == 0;
             options.reduction.wire_bytes = 300 + random() % 3000;
-            if constexpr (requires { options.bucketer.bytes; }) {
-                options.bucketer.bytes = 400 + random() % 4000;
+            if constexpr (requires { options.bucketer.bucket_bytes; }) {
+                options.bucketer.bucket_bytes = 400 + random() % 4000;
             }
             auto const found = train<Stage<N>>(static_cast<int>(world), options, job, delivery);
             for (std::size_t step = 0; step < found.size(); ++step) {
@@ -405,26 +405,30 @@ TEST_CASE("A tree allocates what is planned, and its plan counts the sums that a
                     return plan;
                 });
             };
-            auto const gradients = [&](auto const& of_ranks) {
-                std::size_t bytes = 0;
+            auto const bytes = [&](auto const& of_ranks, BufferKind kind) {
+                std::size_t all = 0;
                 for (MemoryPlan const& plan : of_ranks) {
-                    bytes += plan[BufferKind::gradients].content_bytes;
+                    all += plan[kind].content_bytes;
                 }
-                return bytes;
+                return all;
             };
             std::size_t const elements = 1001; // trainable ones of the toy model
             auto const flat =
-                gradients(plans.template operator()<ZeroStage<N, Parameters<bfloat16>>>(0));
+                bytes(plans.template operator()<ZeroStage<N, Parameters<bfloat16>>>(0),
+                      BufferKind::gradients);
             auto const of = [&](std::size_t micro_batches) {
-                return gradients(plans.template operator()<Half<N>>(micro_batches)) - flat;
+                auto const found = plans.template operator()<Half<N>>(micro_batches);
+                CHECK(bytes(found, BufferKind::gradients) == flat);
+                return bytes(found, BufferKind::held_sums);
             };
             auto const steps = static_cast<std::size_t>(world);
             CHECK(of(steps) == 0);
             CHECK(of(2 * steps) == 0); // the sum of the first is in the accumulation buffer
             CHECK(of(4 * steps) == elements * 4);
             CHECK(of(8 * steps) == 2 * elements * 4);
-            auto const rounded = gradients(plans.template operator()<HalfSums<N>>(8 * steps));
-            CHECK(rounded - flat / 2 == 3 * elements * 4);
+            auto const rounded = plans.template operator()<HalfSums<N>>(8 * steps);
+            CHECK(bytes(rounded, BufferKind::gradients) == flat / 2);
+            CHECK(bytes(rounded, BufferKind::held_sums) == 3 * elements * 4);
         }
     });
 }

@@ -159,6 +159,12 @@ namespace ZERO_NAMESPACE {
 /// - optional, `reason_against_tree()`, const and noexcept: a `std::string_view` that says why the
 /// options forbid such a reduce-scatter, and the remedy, without a full stop; empty if they allow
 /// it. Engines with `TreeReduction` ask on construction.
+/// - optional, `position()`, const and noexcept: a number from 0 to W - 1, another one on each
+/// rank, by which such a reduce-scatter adds the pieces, and `Engine::micro_batch` numbers. Without
+/// it the rank. For communicators whose near ranks are not consecutive (`Hierarchical`).
+/// - optional, `inadmissible_ranks(tree)`, const and noexcept: a number of consecutive positions
+/// that it adds first although they are no node of the `ops::MicroBatchTree`; 0 if there is none.
+/// Engines with `TreeReduction` refuse the tree otherwise.
 /// - optional, `all_reduce_integers(values, sums, minima, queue, tag)`: the first `sums` integers
 /// are replaced by their sums over the ranks, and the next `minima` by their minima, in one
 /// collective. A step then sends one message instead of two to decide.

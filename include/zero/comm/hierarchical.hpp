@@ -11,6 +11,7 @@
 #include "../core/memory_resource.hpp"
 #include "../core/policy_category.hpp"
 #include "../core/set_by_name.hpp"
+#include "../ops/tree_sum.hpp"
 #include "collective_tag.hpp"
 #include "communicator.hpp"
 #include "detail/group_place.hpp"
@@ -30,8 +31,9 @@ namespace ZERO_NAMESPACE {
 struct HierarchicalOptions {
     [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     /// @brief The size of the buffer between the two levels of a reduction, at least 128 bytes. If
-    /// the part of an inner rank in a bucket is larger, the bucket is reduced in several
-    /// collectives of this size, which is slower. Not allocated if one level has a single rank.
+    /// the part of an inner rank in a bucket is larger, in a tree as floats, the bucket is reduced
+    /// in several collectives of this size, which is slower. Not allocated if one level has a
+    /// single rank.
     std::size_t scratch_bytes = std::size_t{8} << 20U;
 
     /// @brief The resource of that buffer, which must outlive the communicator; null:
@@ -50,6 +52,11 @@ struct HierarchicalOptions {
 /// A reduce-scatter sums inside, rounds to the element type, and sums between, in rank order on
 /// each level; an all-gather goes the other way. The bits depend on (G, R) and on nothing else.
 /// With R = 1 or G = 1 every operation is that of the one level, with its bits.
+///
+/// For `TreeReduction` the position is outer * G + inner, so the micro-batches of an inner group
+/// are consecutive. Their sums travel between the levels as floats, not rounded: 4 bytes per
+/// element whatever the element type is. Where G is admissible as W is, they are nodes of the tree,
+/// and the bits are those of a flat group.
 ///
 /// A failure on one level aborts the other one, so that it reaches all ranks that call a
 /// collective. No call allocates.
@@ -100,6 +107,30 @@ public:
     }
     [[nodiscard]] int size() const noexcept { return _intra->size() * _inter->size(); }
 
+    /// @brief See `Communicator`.
+    [[nodiscard]] int position() const noexcept {
+        return static_cast<int>(detail::position_of(*_inter) * inner_ranks()
+                                + detail::position_of(*_intra));
+    }
+
+    /// @brief See `Communicator`: G, unless it is admissible.
+    [[nodiscard]] std::size_t inadmissible_ranks(ops::MicroBatchTree const& tree) const noexcept {
+        ops::MicroBatchTree const inside = tree.inside(inner_ranks());
+        if (std::size_t const ranks = detail::inadmissible_ranks_of(*_intra, inside); ranks != 0) {
+            return ranks;
+        }
+        return inside.is_admissible()
+                   ? inner_ranks()
+                         * detail::inadmissible_ranks_of(*_inter, tree.above(inner_ranks()))
+                   : inner_ranks();
+    }
+
+    /// @brief See `Communicator`: the reason of a level.
+    [[nodiscard]] std::string_view reason_against_tree() const noexcept {
+        std::string_view const inside = detail::reason_against_tree(*_intra);
+        return inside.empty() ? detail::reason_against_tree(*_inter) : inside;
+    }
+
     /// @brief Returns G, the number of ranks of the inner level.
     [[nodiscard]] std::size_t inner_ranks() const noexcept {
         return static_cast<std::size_t>(_intra->size());
@@ -135,17 +166,13 @@ public:
     void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                         CollectiveTag tag = {}) {
         (void)place().reduce_scatter(dtype_of<T>(), send, receive, cuts, tag);
-        on_levels([&] {
-            if (outer_ranks() == 1) {
-                _intra->reduce_scatter(send, receive, cuts, queue, tag);
-            } else if (inner_ranks() == 1) {
-                _inter->reduce_scatter(send, receive, cuts, queue, tag);
-            } else {
-                scatter(send, cuts, queue, tag, [&](T const* part, std::size_t begin) {
-                    _inter->reduce_scatter(part, receive + begin, outer_cuts(), queue, tag);
-                });
-            }
-        });
+        on_one_or_both([&](auto& level) { level.reduce_scatter(send, receive, cuts, queue, tag); },
+                       [&] {
+                           scatter(send, cuts, queue, tag, [&](T const* part, std::size_t begin) {
+                               _inter->reduce_scatter(part, receive + begin, outer_cuts(), queue,
+                                                      tag);
+                           });
+                       });
     }
 
     /// @brief A reduce-scatter whose result replaces the elements of `sum` or is added to them.
@@ -156,17 +183,44 @@ public:
     void reduce_scatter(T const* send, A* sum, std::span<std::size_t const> cuts, Queue queue,
                         CollectiveTag tag, bool is_added) {
         (void)place().reduce_scatter(dtype_of<T>(), send, sum, cuts, tag);
-        on_levels([&] {
-            if (outer_ranks() == 1) {
-                _intra->reduce_scatter(send, sum, cuts, queue, tag, is_added);
-            } else if (inner_ranks() == 1) {
-                _inter->reduce_scatter(send, sum, cuts, queue, tag, is_added);
-            } else {
+        on_one_or_both(
+            [&](auto& level) { level.reduce_scatter(send, sum, cuts, queue, tag, is_added); },
+            [&] {
                 scatter(send, cuts, queue, tag, [&](T const* part, std::size_t begin) {
                     _inter->reduce_scatter(part, sum + begin, outer_cuts(), queue, tag, is_added);
                 });
-            }
-        });
+            });
+    }
+
+    /// @brief A reduce-scatter that adds as a subtree of micro-batches, by position. Optional
+    /// operation of a `Communicator`.
+    template <class T, class A>
+        requires detail::ReduceScattersInTree<Intra, T, A>
+                 && detail::ReduceScattersInTree<Intra, T, float>
+                 && detail::ReduceScattersInTree<Inter, T, A>
+                 && detail::ReduceScattersInTree<Inter, float, A>
+    void reduce_scatter(T const* send, ops::TreeSum<A> const& sum,
+                        std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
+        (void)place().reduce_scatter(dtype_of<T>(), send, sum.out, cuts, tag);
+        auto const world = static_cast<std::size_t>(size());
+        ops::MicroBatchTree const tree{world, sum.held.rank_group, world};
+        on_one_or_both(
+            [&](auto& level) { level.reduce_scatter(send, sum, cuts, queue, tag); },
+            [&] {
+                ops::HeldSums const none{.rank_group = tree.inside(inner_ranks()).rank_group()};
+                std::size_t const group = tree.above(inner_ranks()).rank_group();
+                scatter_into<float>(
+                    cuts, queue,
+                    [&](float* part, std::size_t begin) {
+                        _intra->reduce_scatter(send + begin, ops::TreeSum<float>{part, none},
+                                               inner_cuts(), queue, tag);
+                    },
+                    [&](float const* part, std::size_t begin) {
+                        ops::TreeSum<A> own{sum.out + begin, sum.held.from(begin)};
+                        own.held.rank_group = group;
+                        _inter->reduce_scatter(part, own, outer_cuts(), queue, tag);
+                    });
+            });
     }
 
     /// @copydoc reduce_scatter
@@ -174,7 +228,8 @@ public:
     void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                     CollectiveTag tag = {}) {
         (void)place().all_gather(dtype_of<T>(), send, receive, cuts, tag);
-        on_levels([&] { gather(send, receive, cuts, queue, tag); });
+        on_one_or_both([&](auto& level) { level.all_gather(send, receive, cuts, queue, tag); },
+                       [&] { gather(send, receive, cuts, queue, tag); });
     }
 
     /// @copydoc reduce_scatter
@@ -182,19 +237,15 @@ public:
     void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                     CollectiveTag tag = {}) {
         (void)place().all_reduce(dtype_of<T>(), send, receive, cuts, tag);
-        on_levels([&] {
-            if (outer_ranks() == 1) {
-                _intra->all_reduce(send, receive, cuts, queue, tag);
-            } else if (inner_ranks() == 1) {
-                _inter->all_reduce(send, receive, cuts, queue, tag);
-            } else {
-                T* const extent = receive + cuts[static_cast<std::size_t>(rank())];
-                scatter(send, cuts, queue, tag, [&](T const* part, std::size_t begin) {
-                    _inter->reduce_scatter(part, extent + begin, outer_cuts(), queue, tag);
-                });
-                gather(static_cast<T const*>(extent), receive, cuts, queue, tag);
-            }
-        });
+        on_one_or_both([&](auto& level) { level.all_reduce(send, receive, cuts, queue, tag); },
+                       [&] {
+                           T* const extent = receive + cuts[static_cast<std::size_t>(rank())];
+                           scatter(send, cuts, queue, tag, [&](T const* part, std::size_t begin) {
+                               _inter->reduce_scatter(part, extent + begin, outer_cuts(), queue,
+                                                      tag);
+                           });
+                           gather(static_cast<T const*>(extent), receive, cuts, queue, tag);
+                       });
     }
 
     /// @copydoc reduce_scatter
@@ -217,13 +268,8 @@ public:
     void all_reduce_integers(std::int64_t* values, std::size_t elements, IntegerReduction reduction,
                              Queue queue, CollectiveTag tag = {}) {
         (void)place().integers(values, elements, reduction, tag);
-        on_levels([&] {
-            if (outer_ranks() == 1 || inner_ranks() != 1) {
-                _intra->all_reduce_integers(values, elements, reduction, queue, tag);
-            }
-            if (outer_ranks() != 1) {
-                _inter->all_reduce_integers(values, elements, reduction, queue, tag);
-            }
+        on_each([&](auto& level) {
+            level.all_reduce_integers(values, elements, reduction, queue, tag);
         });
     }
 
@@ -233,14 +279,7 @@ public:
         requires(detail::ReducesIntegersTogether<Intra> && detail::ReducesIntegersTogether<Inter>)
     {
         (void)place().integers(values, sums, minima, tag);
-        on_levels([&] {
-            if (outer_ranks() == 1 || inner_ranks() != 1) {
-                _intra->all_reduce_integers(values, sums, minima, queue, tag);
-            }
-            if (outer_ranks() != 1) {
-                _inter->all_reduce_integers(values, sums, minima, queue, tag);
-            }
-        });
+        on_each([&](auto& level) { level.all_reduce_integers(values, sums, minima, queue, tag); });
     }
 
     /// @brief Aborts both levels of this rank.
@@ -319,12 +358,53 @@ private:
         }
     }
 
-    /// Sums the parts of the inner ranks into the scratch memory and calls `last(part, begin)` for
-    /// each range of the bucket whose parts fit: `part` holds the sums of the extents in
-    /// `outer_cuts()`, the one of this rank from its element `begin` on.
+    /// Calls `body(level)` for the inner level, then for the outer one, but for no level of one
+    /// rank if the other has several.
+    template <class Body>
+    void on_each(Body const& body) {
+        on_levels([&] {
+            if (outer_ranks() == 1 || inner_ranks() != 1) {
+                body(*_intra);
+            }
+            if (outer_ranks() != 1) {
+                body(*_inter);
+            }
+        });
+    }
+
+    /// Calls `one(level)` if that level has all ranks, otherwise `both()`.
+    template <class One, class Both>
+    void on_one_or_both(One const& one, Both const& both) {
+        on_levels([&] {
+            if (outer_ranks() == 1) {
+                one(*_intra);
+            } else if (inner_ranks() == 1) {
+                one(*_inter);
+            } else {
+                both();
+            }
+        });
+    }
+
+    /// `scatter_into` with sums in rank order that are rounded to the element type.
     template <class T, class Last>
     void scatter(T const* send, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag,
                  Last const& last) {
+        scatter_into<T>(
+            cuts, queue,
+            [&](T* part, std::size_t begin) {
+                _intra->reduce_scatter(send + begin, part, inner_cuts(), queue, tag);
+            },
+            last);
+    }
+
+    /// Calls `first(part, begin)`, which sums the parts of the inner ranks in `inner_cuts()`, from
+    /// element `begin` of the bucket on, into the scratch memory, and `last(part, begin)` for each
+    /// range of the bucket whose parts fit: `part` holds the sums of the extents in `outer_cuts()`,
+    /// the one of this rank from its element `begin` on.
+    template <class T, class First, class Last>
+    void scatter_into(std::span<std::size_t const> cuts, Queue queue, First const& first_level,
+                      Last const& last) {
         std::size_t const outer = outer_ranks();
         std::size_t const capacity = _scratch.size_bytes() / sizeof(T);
         std::size_t longest = 0;
@@ -348,7 +428,7 @@ private:
                 _outer_cuts[rank] = inside(cuts[first + rank]) - inside(cuts[first]);
             }
             try {
-                _intra->reduce_scatter(send + begin, part, inner_cuts(), queue, tag);
+                first_level(part, begin);
                 last(part, detail::smaller(inside(own_begin) - own_begin, place().own(cuts)));
             } catch (...) {
                 _used = Backend::record(queue);
@@ -364,14 +444,6 @@ private:
     template <class T>
     void gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                 CollectiveTag tag) {
-        if (outer_ranks() == 1) {
-            _intra->all_gather(send, receive, cuts, queue, tag);
-            return;
-        }
-        if (inner_ranks() == 1) {
-            _inter->all_gather(send, receive, cuts, queue, tag);
-            return;
-        }
         std::size_t const outer = outer_ranks();
         std::size_t const first = static_cast<std::size_t>(_intra->rank()) * outer;
         for (std::size_t inner = 0; inner <= inner_ranks(); ++inner) {

@@ -46,6 +46,9 @@ struct CommunicationTerm {
     std::uint64_t calls = 0;
     std::uint64_t bytes = 0; ///< read from other ranks
 
+    /// @brief The same, of elements as they travel between the levels of `Hierarchical`; 0: `bytes`
+    std::uint64_t bytes_between = 0;
+
     friend bool operator==(CommunicationTerm, CommunicationTerm) = default;
 };
 
@@ -147,6 +150,7 @@ struct CommunicationSeconds {
 /// | direct | (G - 1) a + (G - 1) / W n / b + (W - G) A + (W - G) / W n G / B |
 /// | hierarchical | (G - 1) a + (G - 1) / G n / b + (R - 1) A + (R - 1) / R n / B |
 ///
+/// Between the levels of `hierarchical` n is larger where a reduction in a tree sends floats.
 /// The formula of the ring holds for two or more ranks per host; with one rank there is no b. A few
 /// integers are reduced by recursive doubling. On each level it takes as many messages as the
 /// binary logarithm of the number of ranks, rounded up.
@@ -255,6 +259,22 @@ Traffic step_traffic_of_rank(FlatLayout const& layout, std::size_t rank, int sta
 Traffic step_traffic(FlatLayout const& layout, int stage, ReductionSchedule schedule,
                      std::size_t micro_steps, std::span<std::size_t const> acquired_units,
                      GatherOptions const& gather = {}, bool in_tree = false);
+
+/// @brief What one rank reads on the two levels of a `Hierarchical` communicator.
+struct LevelTraffic {
+    Traffic inside;  ///< from its group
+    Traffic between; ///< from other groups. In a tree the elements of `reduce_scatter` are floats
+};
+
+/// @brief Returns the elements of `step_traffic_of_rank` on each of two levels. An all-reduce is a
+/// reduce-scatter and an all-gather.
+/// @param inner_ranks G, the ranks of the inner level, from 2 to W / 2
+/// @throws InvalidArgument if there is no such rank or level
+LevelTraffic step_traffic_of_levels(FlatLayout const& layout, std::size_t rank,
+                                    std::size_t inner_ranks, int stage, ReductionSchedule schedule,
+                                    std::size_t micro_steps,
+                                    std::span<std::size_t const> acquired_units,
+                                    GatherOptions const& gather = {});
 
 } // namespace ZERO_NAMESPACE
 

@@ -12,9 +12,10 @@
 /// A step has V micro-batches, in V / b groups of b consecutive numbers. The node of number i,
 /// k levels above the groups, is the sum of the groups i * 2^k to min((i + 1) * 2^k, V / b) - 1: of
 /// its lower half and its upper half. Inside a group the same rule holds for the numbers.
-/// Micro-step m of the rank r of W computes number m * W + r. If W is admissible, the W numbers of
-/// a micro-step are a whole node, so each rank adds what arrives as one subtree, and the sum of a
-/// step has the same bits for every admissible W.
+/// Micro-step m of the rank at position p of W computes number m * W + p; the position is the rank,
+/// except in levels. If W is admissible, the W numbers of a micro-step are a whole node, so each
+/// rank adds what arrives as one subtree, and the sum of a step has the same bits for every
+/// admissible W. In levels the same holds for the numbers of each inner group.
 
 namespace ZERO_NAMESPACE::ops {
 
@@ -104,6 +105,11 @@ struct MicroBatchTree {
     std::size_t group = 1;         ///< b, which divides V
     std::size_t world = 1;         ///< W
 
+    /// @brief Returns whether there is such a tree: b divides V, which is not 0.
+    [[nodiscard]] constexpr bool is_valid() const noexcept {
+        return micro_batches != 0 && group != 0 && micro_batches % group == 0;
+    }
+
     /// @brief Returns whether W ranks can add the tree: W divides V, and is b times a power of two,
     /// or a power of two that divides b.
     [[nodiscard]] constexpr bool is_admissible() const noexcept {
@@ -130,6 +136,17 @@ struct MicroBatchTree {
     /// @brief Returns the most sums that a rank holds between two micro-steps.
     [[nodiscard]] constexpr std::size_t most_held() const noexcept {
         return TreeWalk::most_held(micro_steps(), step_group());
+    }
+
+    /// @brief Returns the tree as it is for a part of the ranks, which add their numbers first.
+    [[nodiscard]] constexpr MicroBatchTree inside(std::size_t ranks) const noexcept {
+        return {micro_batches, group, ranks};
+    }
+
+    /// @brief Returns the tree above the sums of `ranks` consecutive numbers, which are its
+    /// micro-batches. If `inside(ranks)` is admissible, each of them is a whole node.
+    [[nodiscard]] constexpr MicroBatchTree above(std::size_t ranks) const noexcept {
+        return {micro_batches / ranks, group % ranks == 0 ? group / ranks : 1, world / ranks};
     }
 };
 

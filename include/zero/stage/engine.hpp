@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../backend/fence.hpp"
+#include "../comm/detail/optional_operations.hpp"
 #include "../core/buffer.hpp"
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
@@ -137,12 +138,11 @@ public:
     /// may be left out: V / W. @throws InvalidArgument if count is 0
     [[nodiscard]] MicroSteps<Engine> micro_steps(std::size_t count = 0);
 
-    /// @brief Returns the number of the micro-batch that this rank computes in a micro-step:
-    /// micro_step
-    /// * W + rank. A trainer that chooses data and random numbers by it, and not by the rank,
-    /// trains the same model on any number of ranks, with `TreeReduction` to the same bits.
+    /// @brief Returns the number of the micro-batch that this rank computes: micro_step * W + the
+    /// rank, or its position in levels. Data and random numbers chosen by it, and not by the rank,
+    /// train the same model on any number of ranks, with `TreeReduction` to the same bits.
     [[nodiscard]] std::size_t micro_batch(std::size_t micro_step) const noexcept {
-        return micro_step * _layout.world() + _rank;
+        return micro_step * _layout.world() + detail::position_of(*_communicator);
     }
 
     /// @brief Makes a unit's parameters readable for commands on `reader` (default: the compute

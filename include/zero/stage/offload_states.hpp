@@ -267,7 +267,8 @@ private:
             throw_error<InvalidArgument>(
                 {"zero: ", _access.protocol().rank_text(), ": ", name_of(kind),
                  " cannot be offloaded; name parameters, gradients, master_weights, "
-                 "optimizer_state, gradient_leases or parameter_leases of BufferKind."});
+                 "optimizer_state, gradient_leases, parameter_leases or held_sums of "
+                 "BufferKind."});
         }
     }
 
@@ -310,9 +311,9 @@ namespace ZERO_NAMESPACE {
 ///
 /// A failure of the disk or of the memory resource leaves the engine as it was. Without `blocking`
 /// it is thrown by the next call that moves states or waits for them.
-/// @param kinds of parameters, gradients, master_weights, optimizer_state, gradient_leases and
-/// parameter_leases; empty for all of them. Kinds that are away, or of which the engine has no
-/// buffer, are left out.
+/// @param kinds of parameters, gradients, master_weights, optimizer_state, gradient_leases,
+/// parameter_leases and held_sums; empty for all of them. Kinds that are away, or of which the
+/// engine has no buffer, are left out.
 /// @throws InvalidArgument for another kind, for one that is the caller's memory, for a memory
 /// resource that cannot give back pages, and for a folder that cannot be used; TierError if the
 /// disk is full or fails; OutOfOrder in a step, in a visitor or with a handle held; std::bad_alloc;

@@ -2,12 +2,15 @@
 #include "emulated_nccl.hpp"
 
 #include "support/catch.hpp"
+#include "support/outcome.hpp"
 #include "support/stages.hpp"
 
+#include <zero/comm/hierarchical.hpp>
 #include <zero/cuda/backend.cuh>
 #include <zero/zero.hpp>
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 // TreeReduction over an NCCL that adds in its own order: in rank order the pieces are exchanged,
@@ -49,6 +52,33 @@ TEMPLATE_TEST_CASE("Over NCCL in rank order, micro-batches that are added in a t
             CHECK(train_over_nccl<Stage>(world, job) == expected);
         }
     });
+}
+
+TEST_CASE("Two levels of NCCL add in the tree in rank order, and refuse in NCCL's own", "[cuda]") {
+    using Nccl = FakeNcclCommunicator<cuda::NcclMode::blocking, cuda::Backend, EmulatedWorld>;
+    using Levels = Hierarchical<Nccl, Nccl>;
+    using Stage = ZeroStage<2, Parameters<bfloat16>, TreeReduction<>, Levels>;
+    Job const job{.steps = 2};
+    auto const train_in_levels = [&](Job const& of_levels) {
+        std::vector<std::vector<Seen>> ranks(4);
+        run_nccl_ranks<Nccl>(4, [&](Nccl& all) {
+            cuda::detail::check(cudaSetDevice(all.rank()), "cudaSetDevice");
+            auto inside = all.split(all.rank() / 2, all.rank());
+            auto between = all.split(all.rank() % 2, all.rank());
+            Levels levels(inside, between, {.scratch_bytes = 512});
+            ranks[static_cast<std::size_t>(levels.rank())] =
+                train_on_device<Stage>(levels, {}, of_levels);
+        });
+        return joined(ranks);
+    };
+    {
+        FakeSumsScope const sums({cuda::NcclOrder::rank, 4096, true});
+        CHECK(train_in_levels(job)
+              == train<ZeroStage<2, Parameters<bfloat16>, TreeReduction<>>>(1, {}, job));
+    }
+    auto const refused = outcome_of([&] { (void)train_in_levels(job); });
+    CHECK(refused.message.find("cannot add in a tree: NCCL adds in an order of its own")
+          != std::string::npos);
 }
 
 } // namespace zero::test::nccl_tree_test

@@ -61,6 +61,18 @@ public:
         return _inner->reason_against_tree();
     }
 
+    [[nodiscard]] int position() const noexcept
+        requires requires(C const& inner) { inner.position(); }
+    {
+        return _inner->position();
+    }
+
+    [[nodiscard]] std::size_t inadmissible_ranks(ops::MicroBatchTree const& tree) const noexcept
+        requires requires(C const& inner) { inner.inadmissible_ranks(tree); }
+    {
+        return _inner->inadmissible_ranks(tree);
+    }
+
     template <class T>
     void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                         CollectiveTag tag = {}) {

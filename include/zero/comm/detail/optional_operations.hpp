@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
+#include "../../ops/tree_sum.hpp"
 #include "../collective_tag.hpp"
 #include "../communicator.hpp"
 
@@ -76,6 +77,29 @@ template <class Communicator>
         return communicator.reason_against_tree();
     } else {
         return {};
+    }
+}
+
+/// @brief Returns the position of a rank among the micro-batches of a micro-step: the rank, unless
+/// the communicator says otherwise.
+template <class Communicator>
+[[nodiscard]] std::size_t position_of(Communicator const& communicator) noexcept {
+    if constexpr (requires { communicator.position(); }) {
+        return static_cast<std::size_t>(communicator.position());
+    } else {
+        return static_cast<std::size_t>(communicator.rank());
+    }
+}
+
+/// @brief Returns a number of consecutive positions that a communicator adds first although they
+/// are no node of the tree; 0: there is none.
+template <class Communicator>
+[[nodiscard]] std::size_t inadmissible_ranks_of(Communicator const& communicator,
+                                                ops::MicroBatchTree const& tree) noexcept {
+    if constexpr (requires { communicator.inadmissible_ranks(tree); }) {
+        return communicator.inadmissible_ranks(tree);
+    } else {
+        return 0;
     }
 }
 

@@ -102,6 +102,9 @@ ZERO_COLD_INLINE double CommunicationModel::collective_seconds(std::size_t world
         return detail::message_seconds(_between, calls * (ranks - 1), read);
     }
     double const whole = read * ranks / (ranks - 1); // bytes of the buckets
+    double const wider =                             // the same between levels
+        term.bytes_between == 0 ? whole
+                                : static_cast<double>(term.bytes_between) * ranks / (ranks - 1);
     switch (_algorithm) {
     case CollectiveAlgorithm::ring:
         return calls * (ranks - 1)
@@ -115,7 +118,7 @@ ZERO_COLD_INLINE double CommunicationModel::collective_seconds(std::size_t world
     case CollectiveAlgorithm::hierarchical: break;
     }
     return detail::message_seconds(_inside, calls * (on_host - 1), whole * (on_host - 1) / on_host)
-           + detail::message_seconds(_between, calls * (hosts - 1), whole * (hosts - 1) / hosts);
+           + detail::message_seconds(_between, calls * (hosts - 1), wider * (hosts - 1) / hosts);
 }
 
 ZERO_COLD_INLINE double CommunicationModel::control_seconds(std::size_t world,
@@ -205,12 +208,15 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
                                                  acquired_units, options.gather, options.in_tree);
     ElementSizes const& sizes = options.sizes;
     std::uint64_t const reductions = schedule == ReductionSchedule::boundary ? 1 : micro_steps;
-    step.reductions = {reductions * sent,
-                       sizes.communication * (traffic.reduce_scatter + traffic.all_reduce)};
+    std::uint64_t const reduced = traffic.reduce_scatter + traffic.all_reduce;
+    step.reductions = {reductions * sent, sizes.communication * reduced,
+                       options.in_tree ? sizeof(float) * reduced : 0};
     if (stage == 0) {
         bool const is_all_reduce = reductions == 1 && !options.in_tree;
         step.reductions.calls += is_all_reduce ? sent : buckets;
         step.reductions.bytes += sizes.accumulation * traffic.all_gather;
+        step.reductions.bytes_between +=
+            options.in_tree ? sizes.accumulation * traffic.all_gather : 0;
     } else if (stage == 3) {
         auto const counts =
             detail::count_gathers(layout, micro_steps, acquired_units, options.gather);
@@ -225,34 +231,85 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
     return step;
 }
 
+namespace detail {
+
+/// @brief What a rank reads of a bucket.
+struct ReadElements {
+    std::uint64_t reduced = 0;  ///< in a reduce-scatter
+    std::uint64_t gathered = 0; ///< in an all-gather
+};
+
+/// @brief Counts the reduce-scatters and all-gathers of a step. `read(bucket)` returns what the
+/// rank reads.
+template <class Read>
+Traffic count_traffic(FlatLayout const& layout, int stage, ReductionSchedule schedule,
+                      std::size_t micro_steps, std::span<std::size_t const> acquired_units,
+                      GatherOptions const& gather, Read const& read) {
+    Traffic traffic;
+    std::uint64_t const reductions = schedule == ReductionSchedule::boundary ? 1 : micro_steps;
+    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+        ReadElements const elements = read(bucket);
+        traffic.reduce_scatter += reductions * elements.reduced;
+        traffic.all_gather += stage == 3 ? 0 : elements.gathered;
+    }
+    if (stage == 3) {
+        auto const counts = count_gathers(layout, micro_steps, acquired_units, gather);
+        for (std::size_t bucket = 0; bucket < counts.size(); ++bucket) {
+            traffic.all_gather += counts[bucket] * read(bucket).gathered;
+        }
+    }
+    return traffic;
+}
+
+} // namespace detail
+
 ZERO_COLD_INLINE Traffic step_traffic_of_rank(FlatLayout const& layout, std::size_t rank, int stage,
                                               ReductionSchedule schedule, std::size_t micro_steps,
                                               std::span<std::size_t const> acquired_units,
                                               GatherOptions const& gather, bool in_tree) {
     detail::require_rank(layout, rank);
-    std::uint64_t reduced = 0;  // this rank's extents, read from each other rank
-    std::uint64_t gathered = 0; // the extents of the other ranks
-    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
-        std::size_t const own = layout.extent(bucket, rank).size();
-        reduced += own * (layout.world() - 1);
-        gathered += layout.elements(bucket) - own;
-    }
-    std::uint64_t const reductions = schedule == ReductionSchedule::boundary ? 1 : micro_steps;
-    Traffic traffic;
-    if (stage == 0 && reductions == 1 && !in_tree) {
-        traffic.all_reduce = reduced + gathered;
-        return traffic;
-    }
-    traffic.reduce_scatter = reductions * reduced;
-    traffic.all_gather = stage == 3 ? 0 : gathered;
-    if (stage == 3) {
-        auto const counts = detail::count_gathers(layout, micro_steps, acquired_units, gather);
-        for (std::size_t bucket = 0; bucket < counts.size(); ++bucket) {
-            traffic.all_gather +=
-                counts[bucket] * (layout.elements(bucket) - layout.extent(bucket, rank).size());
-        }
+    Traffic traffic = detail::count_traffic(
+        layout, stage, schedule, micro_steps, acquired_units, gather,
+        [&](std::size_t bucket) -> detail::ReadElements {
+            std::size_t const own = layout.extent(bucket, rank).size();
+            return {own * (layout.world() - 1), layout.elements(bucket) - own};
+        });
+    bool const is_once = schedule == ReductionSchedule::boundary || micro_steps == 1;
+    if (stage == 0 && is_once && !in_tree) {
+        return {.all_reduce = traffic.reduce_scatter + traffic.all_gather};
     }
     return traffic;
+}
+
+ZERO_COLD_INLINE LevelTraffic step_traffic_of_levels(FlatLayout const& layout, std::size_t rank,
+                                                     std::size_t inner_ranks, int stage,
+                                                     ReductionSchedule schedule,
+                                                     std::size_t micro_steps,
+                                                     std::span<std::size_t const> acquired_units,
+                                                     GatherOptions const& gather) {
+    detail::require_rank(layout, rank);
+    if (inner_ranks < 2 || layout.world() % inner_ranks != 0 || inner_ranks == layout.world()) {
+        detail::throw_error<InvalidArgument>(
+            {"zero: ", layout.world(), " ranks do not have two levels with 'inner_ranks' = ",
+             inner_ranks, "; give a divisor of the ranks that is neither 1 nor all of them."});
+    }
+    std::size_t const outer = layout.world() / inner_ranks;
+    auto const count = [&](auto const& read) {
+        return detail::count_traffic(layout, stage, schedule, micro_steps, acquired_units, gather,
+                                     read);
+    };
+    auto const group = [&](std::size_t bucket) { // of the extents of an inner rank
+        Cuts const cuts = layout.cuts(bucket);
+        std::size_t const first = rank / outer * outer;
+        return cuts[first + outer] - cuts[first];
+    };
+    return {count([&](std::size_t bucket) -> detail::ReadElements {
+                return {group(bucket) * (inner_ranks - 1), layout.elements(bucket) - group(bucket)};
+            }),
+            count([&](std::size_t bucket) -> detail::ReadElements {
+                std::size_t const own = layout.extent(bucket, rank).size();
+                return {own * (outer - 1), group(bucket) - own};
+            })};
 }
 
 ZERO_COLD_INLINE Traffic step_traffic(FlatLayout const& layout, int stage,

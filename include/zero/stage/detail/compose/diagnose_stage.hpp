@@ -93,8 +93,9 @@ consteval bool diagnose_stage() {
                       "(reduce_scatter with zero::ops::TreeSum), and this one has its own order; "
                       "use zero::LoopbackCommunicator, zero::mpi::Communicator, "
                       "zero::torch::ProcessGroupCommunicator, "
-                      "zero::Loopback<zero::cuda::Backend> or zero::cuda::NcclCommunicator with "
-                      "NcclOrder::rank, or zero::GradientReduction.");
+                      "zero::Loopback<zero::cuda::Backend>, zero::cuda::NcclCommunicator with "
+                      "NcclOrder::rank or zero::Hierarchical over these, or "
+                      "zero::GradientReduction.");
         static_assert(conflict != Conflict::tree_rounds,
                       "zero::ZeroStage: TreeReduction sends the gradient of each micro-batch as it "
                       "is, and this communication type cannot hold all values of the gradient "

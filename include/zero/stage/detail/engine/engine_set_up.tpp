@@ -54,16 +54,22 @@ template <class Owned>
     }
 }
 
-/// Returns the communicator. With `TreeReduction` it must be able to add in a tree.
+/// Returns the communicator. With `TreeReduction` it must be able to add in this tree.
 /// @throws InvalidArgument with the remedy, before anything is allocated
 template <class Config, class Communicator>
-Communicator* checked_for_tree(Communicator& communicator) {
+Communicator* checked_for_tree(Communicator& communicator,
+                               GradientReductionOptions const& reduction) {
     if constexpr (Config::adds_in_tree) {
         std::string_view const reason = reason_against_tree(communicator);
         if (!reason.empty()) {
             throw_error<InvalidArgument>({"zero: TreeReduction on rank ", communicator.rank(),
                                           ": this communicator cannot add in a tree: ", reason,
                                           ", or use zero::GradientReduction."});
+        }
+        ops::MicroBatchTree const tree{reduction.micro_batches, reduction.micro_batch_group,
+                                       static_cast<std::size_t>(communicator.size())};
+        if (tree.is_valid()) { // otherwise the layout maker says why not
+            require_admissible_levels(tree, inadmissible_ranks_of(communicator, tree));
         }
     }
     return &communicator;
@@ -77,7 +83,8 @@ template <class Config>
 [[gnu::noinline, gnu::cold]] Engine<Config>::Engine(int number, Communicator& communicator,
                                                     std::span<AnyParameter const> parameters,
                                                     Options const& options, LayoutMaker make_layout)
-    : _number(number), _communicator(detail::checked_for_tree<Config>(communicator)),
+    : _number(number),
+      _communicator(detail::checked_for_tree<Config>(communicator, options.reduction)),
       _rank(static_cast<std::size_t>(communicator.rank())), _options(options),
       _blocks(options.memory != nullptr ? *options.memory : Backend::default_memory()),
       _memory(&_blocks), _make_layout(make_layout),
@@ -201,10 +208,9 @@ template <class Config>
             if constexpr (Config::adds_in_tree) {
                 using Held = detail::HeldSumStore<Config, Types>;
                 std::size_t const bytes = Held::slots(all) * sizeof(float);
-                MemoryRow& sums = own[BufferKind::gradients];
-                sums.content_bytes += bytes * totals.own_trainable_content;
-                sums.padding_bytes +=
-                    bytes * (totals.own_trainable_padded - totals.own_trainable_content);
+                own[BufferKind::held_sums] = {
+                    bytes * totals.own_trainable_content,
+                    bytes * (totals.own_trainable_padded - totals.own_trainable_content), false};
             }
             plan += own;
         });

@@ -118,7 +118,7 @@ public:
     [[gnu::cold]] HeldSumStore(TypeContext<Config> const& context, std::size_t buckets)
         : _tree(tree_of<Config>(context)),
           _offsets(*context.layout, buckets, context.type, context.rank(), Placement::sharded),
-          _sums(*context.memory, slots(context) * _offsets.elements(), BufferKind::gradients) {}
+          _sums(*context.memory, slots(context) * _offsets.elements(), BufferKind::held_sums) {}
 
     /// @brief Calls `reduce(sum)` with the `ops::TreeSum` of a micro-step, of floats or of `A`.
     /// @param begin index in the bucket of the first element, in this rank's extent

@@ -20,8 +20,8 @@ public:
     [[nodiscard]] static constexpr KindSet movable() noexcept {
         return of(std::initializer_list<BufferKind>{
             BufferKind::parameters, BufferKind::gradients, BufferKind::master_weights,
-            BufferKind::optimizer_state, BufferKind::gradient_leases,
-            BufferKind::parameter_leases});
+            BufferKind::optimizer_state, BufferKind::gradient_leases, BufferKind::parameter_leases,
+            BufferKind::held_sums});
     }
 
     /// @brief Returns the kinds of a list or vector.

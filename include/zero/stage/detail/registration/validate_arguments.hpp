@@ -5,6 +5,7 @@
 #include "../../../core/error.hpp"
 #include "../../../layout/gather_options.hpp"
 #include "../../../layout/parameter_spec.hpp"
+#include "../../../ops/tree_sum.hpp"
 #include "../../../policy/detail/hash_of_options.hpp"
 #include "../../parameter.hpp"
 #include "../../stage_options.hpp"
@@ -75,6 +76,10 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @brief Checks the options of a reduction in a tree of micro-batches. @throws InvalidArgument
 [[gnu::cold]] void validate_tree(GradientReductionOptions const& reduction, std::size_t world);
+
+/// @brief Requires that the levels of a communicator can add a tree.
+/// @param ranks what `inadmissible_ranks` of the communicator says @throws InvalidArgument
+[[gnu::cold]] void require_admissible_levels(ops::MicroBatchTree const& tree, std::size_t ranks);
 
 /// @brief Requires that a reduction without a tree names no micro-batches. @throws InvalidArgument
 [[gnu::cold]] void require_no_tree(GradientReductionOptions const& reduction);

@@ -201,6 +201,37 @@ ZERO_COLD_INLINE void check_clipped_groups(bool is_clipping, std::size_t groups,
     }
 }
 
+/// @brief Lists the numbers of ranks that can add a tree, and divide `whole`.
+ZERO_COLD_INLINE std::string admissible_ranks(ops::MicroBatchTree const& tree, std::size_t whole) {
+    std::string possible;
+    auto const add = [&](std::size_t ranks) {
+        if (tree.inside(ranks).is_admissible() && whole % ranks == 0) {
+            possible += text({possible.empty() ? "" : ", ", ranks});
+        }
+    };
+    for (std::size_t ranks = 1; ranks < tree.group; ranks *= 2) {
+        add(ranks);
+    }
+    for (std::size_t ranks = tree.group; ranks != 0;
+         ranks = ranks > tree.micro_batches / 2 ? 0 : 2 * ranks) {
+        add(ranks);
+    }
+    return possible;
+}
+
+ZERO_COLD_INLINE void require_admissible_levels(ops::MicroBatchTree const& tree,
+                                                std::size_t ranks) {
+    if (ranks != 0 && tree.is_admissible()) {
+        throw_error<InvalidArgument>({"zero: the inner level of Hierarchical has ", ranks, " of ",
+                                      tree.world, " ranks, whose sum is no part of the tree of ",
+                                      tree.micro_batches, " micro-batches in groups of ",
+                                      tree.group, "; possible numbers of inner ranks are ",
+                                      admissible_ranks(tree, tree.world),
+                                      ". Use one of these, or change reduction.micro_batches or "
+                                      "reduction.micro_batch_group, which changes bits."});
+    }
+}
+
 ZERO_COLD_INLINE void validate_tree(GradientReductionOptions const& reduction, std::size_t world) {
     std::size_t const all = reduction.micro_batches;
     std::size_t const group = reduction.micro_batch_group;
@@ -209,29 +240,18 @@ ZERO_COLD_INLINE void validate_tree(GradientReductionOptions const& reduction, s
             {"zero: reduction.micro_batches is 0; TreeReduction needs the number of micro-batches "
              "of a step over all ranks, the same for every number of ranks."});
     }
-    if (group == 0 || all % group != 0) {
+    ops::MicroBatchTree const tree{all, group, world};
+    if (!tree.is_valid()) {
         throw_error<InvalidArgument>(
             {"zero: reduction.micro_batch_group is ", group, ", which does not divide the ", all,
              " micro-batches of a step; leave it at 1, or name a divisor."});
     }
-    if (!ops::MicroBatchTree{all, group, world}.is_admissible()) {
-        std::string possible;
-        auto const add = [&](std::size_t ranks) {
-            if (ops::MicroBatchTree{all, group, ranks}.is_admissible()) {
-                possible += text({possible.empty() ? "" : ", ", ranks});
-            }
-        };
-        for (std::size_t ranks = 1; ranks < group; ranks *= 2) {
-            add(ranks);
-        }
-        for (std::size_t ranks = group; ranks != 0; ranks = ranks > all / 2 ? 0 : 2 * ranks) {
-            add(ranks);
-        }
-        throw_error<InvalidArgument>({"zero: ", world, " ranks cannot add the tree of ", all,
-                                      " micro-batches in groups of ", group,
-                                      "; possible numbers of ranks are ", possible,
-                                      ". Use one of these, or change reduction.micro_batches or "
-                                      "reduction.micro_batch_group, which changes bits."});
+    if (!tree.is_admissible()) {
+        throw_error<InvalidArgument>(
+            {"zero: ", world, " ranks cannot add the tree of ", all, " micro-batches in groups of ",
+             group, "; possible numbers of ranks are ", admissible_ranks(tree, all),
+             ". Use one of these, or change reduction.micro_batches or "
+             "reduction.micro_batch_group, which changes bits."});
     }
     if (reduction.schedule == ReductionSchedule::boundary) {
         throw_error<InvalidArgument>(
