@@ -142,7 +142,7 @@ public:
     /// * W + rank. A trainer that chooses data and random numbers by it, and not by the rank,
     /// trains the same model on any number of ranks, with `TreeReduction` to the same bits.
     [[nodiscard]] std::size_t micro_batch(std::size_t micro_step) const noexcept {
-        return micro_step * _layout.world() + _rank;
+        return micro_step * detail::data_size_of(*_communicator) + _rank;
     }
 
     /// @brief Makes a unit's parameters readable for commands on `reader` (default: the compute
