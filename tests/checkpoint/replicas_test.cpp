@@ -54,10 +54,9 @@ std::vector<Bits> run(std::size_t shard, std::uint64_t begin, std::uint64_t end,
     std::vector<Bits> states(world);
     run_ranks(static_cast<int>(world), test_time_out, [&](LoopbackCommunicator& everyone) {
         auto const rank = static_cast<std::size_t>(everyone.rank());
-        Hosts hosts(everyone,
-                    {.shard = shard,
-                     .group = is_interleaved ? std::optional(rank % (world / shard))
-                                             : std::nullopt});
+        Hosts hosts(everyone, {.shard = shard,
+                               .group = is_interleaved ? std::optional(rank % (world / shard))
+                                                       : std::nullopt});
         run_rank(hosts, [&](Hosts& groups) {
             states[rank] = trained<Stage>(groups, begin, end, load, save, in_background);
         });
@@ -81,9 +80,8 @@ TEST_CASE("A hybrid run that is saved and loaded continues with the bits of one 
     for (bool const in_background : {false, true}) {
         for (bool const is_interleaved : {false, true}) {
             CAPTURE(in_background, is_interleaved);
-            auto const expected = is_interleaved
-                                      ? run<ZeroStage<3, Hosts>>(2, 0, 6, {}, {}, false, true)
-                                      : straight;
+            auto const expected =
+                is_interleaved ? run<ZeroStage<3, Hosts>>(2, 0, 6, {}, {}, false, true) : straight;
             TemporaryFolder const folder;
             (void)run<ZeroStage<3, Hosts>>(2, 0, 3, {}, folder.path(), in_background,
                                            is_interleaved);

@@ -61,10 +61,11 @@ std::optional<std::size_t> consecutive(int /*rank*/) {
 /// How ranks end whose options are `shard(rank)` and `group(rank)`.
 template <class Shard, class Group>
 std::vector<Outcome> refusals(int world, Shard const& shard, Group const& group) {
-    return run_and_observe(world, [&](LoopbackCommunicator& everyone) {
-               Hosts const hosts(everyone, {.shard = shard(everyone.rank()),
-                                            .group = group(everyone.rank())});
-           })
+    return run_and_observe(world,
+                           [&](LoopbackCommunicator& everyone) {
+                               Hosts const hosts(everyone, {.shard = shard(everyone.rank()),
+                                                            .group = group(everyone.rank())});
+                           })
         .ranks;
 }
 
@@ -85,19 +86,24 @@ TEST_CASE("Groups conform as a communicator of all ranks") {
 }
 
 TEST_CASE("Consecutive ranks form a group, and the options may give the groups instead") {
-    CHECK(places(4, 2, consecutive)
-          == std::vector<Place>{{0, 2, 0, 2, 0}, {1, 2, 0, 2, 0}, {0, 2, 1, 2, 1}, {1, 2, 1, 2, 1}});
+    CHECK(
+        places(4, 2, consecutive)
+        == std::vector<Place>{{0, 2, 0, 2, 0}, {1, 2, 0, 2, 0}, {0, 2, 1, 2, 1}, {1, 2, 1, 2, 1}});
     CHECK(places(3, 3, consecutive)
           == std::vector<Place>{{0, 3, 0, 1, 0}, {1, 3, 0, 1, 0}, {2, 3, 0, 1, 0}});
     CHECK(places(2, 1, consecutive) == std::vector<Place>{{0, 1, 0, 2, 0}, {0, 1, 1, 2, 1}});
     // hosts 5, 3, 5, 3, 9, 9: replicas are numbered by their lowest rank
     auto const hosts = [](int rank) {
-        return std::optional<std::size_t>(std::array{5U, 3U, 5U, 3U, 9U, 9U}[
-            static_cast<std::size_t>(rank)]);
+        return std::optional<std::size_t>(
+            std::array{5U, 3U, 5U, 3U, 9U, 9U}[static_cast<std::size_t>(rank)]);
     };
     CHECK(places(6, 2, hosts)
-          == std::vector<Place>{{0, 2, 0, 3, 0}, {0, 2, 1, 3, 1}, {1, 2, 0, 3, 0},
-                                {1, 2, 1, 3, 1}, {0, 2, 2, 3, 2}, {1, 2, 2, 3, 2}});
+          == std::vector<Place>{{0, 2, 0, 3, 0},
+                                {0, 2, 1, 3, 1},
+                                {1, 2, 0, 3, 0},
+                                {1, 2, 1, 3, 1},
+                                {0, 2, 2, 3, 2},
+                                {1, 2, 2, 3, 2}});
 }
 
 TEST_CASE("Groups that do not divide the ranks, or that ranks give differently, are refused on "
@@ -113,11 +119,10 @@ TEST_CASE("Groups that do not divide the ranks, or that ranks give differently, 
               ".shard is 2 on rank 0 and 4 on rank 2");
     check_all(refusals(4, two, [](int rank) { return std::optional<std::size_t>(rank == 3); }),
               "InvalidArgument", ".shard is 2, and group 0 holds 3 ranks");
-    check_all(refusals(4, two,
-                       [](int rank) {
-                           return rank < 2 ? std::optional<std::size_t>(0) : std::nullopt;
-                       }),
-              "InvalidArgument", "rank 0 gives a .group and rank 2 gives none");
+    check_all(
+        refusals(4, two,
+                 [](int rank) { return rank < 2 ? std::optional<std::size_t>(0) : std::nullopt; }),
+        "InvalidArgument", "rank 0 gives a .group and rank 2 gives none");
 }
 
 TEST_CASE("Given parts must form a grid") {
@@ -139,8 +144,9 @@ TEST_CASE("Given parts must form a grid") {
     auto const same = [](int rank) { return rank; };
     check_all(outcomes(half, parity, same), "returned", "");
     check_all(outcomes(half, half, same), "InvalidArgument", "the parts do not form a grid");
-    check_all(outcomes(half, [](int) { return 0; }, same), "InvalidArgument",
-              "a group of 2 ranks and 4 replicas for 4 ranks");
+    check_all(outcomes(
+                  half, [](int) { return 0; }, same),
+              "InvalidArgument", "a group of 2 ranks and 4 replicas for 4 ranks");
     check_all(outcomes(half, parity, [](int rank) { return -rank; }), "InvalidArgument",
               "not in the order of ranks");
     // the numbers of a grid, with ranks 1 and 3 in the group of the other
@@ -154,33 +160,59 @@ TEST_CASE("A rank that throws releases the ranks of every part, and each reads t
     for (int const part : {0, 1, 2}) {
         std::vector<Outcome> outcomes(6);
         CHECK_THROWS_WITH(
-            run_ranks<Hosts>(
-                6, test_time_out, {.shard = 2},
-                [&](Hosts& hosts) {
-                    auto& outcome = outcomes[static_cast<std::size_t>(hosts.rank())];
-                    outcome = outcome_of([&] {
-                        if (hosts.rank() == 3) {
-                            throw std::runtime_error("the data of rank 3 ended");
-                        }
-                        host::InlineQueue queue;
-                        std::int64_t value = 1;
-                        for (;;) { // ends with the failure
-                            auto& waits = part == 0   ? hosts.everyone()
-                                          : part == 1 ? hosts.shard()
-                                                      : hosts.replicas();
-                            waits.all_reduce_integers(&value, 1, IntegerReduction::min, &queue);
-                            hosts.everyone().all_reduce_integers(&value, 1, IntegerReduction::min,
-                                                                 &queue);
-                        }
-                    });
-                    if (outcome.type != "returned") {
-                        throw std::runtime_error(outcome.message);
-                    }
-                }),
+            run_ranks<Hosts>(6, test_time_out, {.shard = 2},
+                             [&](Hosts& hosts) {
+                                 auto& outcome = outcomes[static_cast<std::size_t>(hosts.rank())];
+                                 outcome = outcome_of([&] {
+                                     if (hosts.rank() == 3) {
+                                         throw std::runtime_error("the data of rank 3 ended");
+                                     }
+                                     host::InlineQueue queue;
+                                     std::int64_t value = 1;
+                                     for (;;) { // ends with the failure
+                                         auto& waits = part == 0   ? hosts.everyone()
+                                                       : part == 1 ? hosts.shard()
+                                                                   : hosts.replicas();
+                                         waits.all_reduce_integers(&value, 1, IntegerReduction::min,
+                                                                   &queue);
+                                         hosts.everyone().all_reduce_integers(
+                                             &value, 1, IntegerReduction::min, &queue);
+                                     }
+                                 });
+                                 if (outcome.type != "returned") {
+                                     throw std::runtime_error(outcome.message);
+                                 }
+                             }),
             contains_text("the data of rank 3 ended"));
         for (Outcome const& outcome : outcomes) {
             CHECK_THAT(outcome.message, contains_text("the data of rank 3 ended"));
         }
+    }
+}
+
+TEST_CASE("A failure reaches the ranks that wait in given parts, which share no other group") {
+    std::vector<LoopbackCommunicator> shards[] = {
+        LoopbackCommunicator::make_group(2, test_time_out),
+        LoopbackCommunicator::make_group(2, test_time_out)};
+    std::vector<LoopbackCommunicator> replicas[] = {
+        LoopbackCommunicator::make_group(2, test_time_out),
+        LoopbackCommunicator::make_group(2, test_time_out)};
+    for (Outcome const& outcome :
+         run_and_observe(4, [&](LoopbackCommunicator& everyone) {
+             auto const rank = static_cast<std::size_t>(everyone.rank());
+             Hosts hosts(everyone, shards[rank / 2][rank % 2], replicas[rank % 2][rank / 2]);
+             run_rank(hosts, [&](Hosts& groups) {
+                 if (rank == 3) {
+                     throw std::runtime_error("the data of rank 3 ended");
+                 }
+                 host::InlineQueue queue;
+                 std::int64_t value = 1;
+                 auto& waits = rank == 2 ? groups.shard() : groups.replicas();
+                 auto& part = rank == 0 ? groups.everyone() : waits;
+                 part.all_reduce_integers(&value, 1, IntegerReduction::min, &queue);
+             });
+         }).ranks) {
+        CHECK_THAT(outcome.message, contains_text("the data of rank 3 ended"));
     }
 }
 

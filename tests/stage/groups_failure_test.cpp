@@ -84,6 +84,23 @@ TEST_CASE("Groups that differ in an option, a parameter or a learning rate are t
     check_differences<3>();
 }
 
+TEST_CASE("A rank that would send floats between replicas, and others that would not, are told") {
+    std::vector<Outcome> outcomes(world);
+    (void)outcome_of([&] {
+        run_ranks(static_cast<int>(world), test_time_out, [&](LoopbackCommunicator& everyone) {
+            auto const run = [&]<class Role>(Role) {
+                Groups<LoopbackCommunicator, Role> groups(everyone, {.shard = 2});
+                outcomes[static_cast<std::size_t>(everyone.rank())] = outcome_of([&] {
+                    ZeroStage<2, Parameters<bfloat16>, Groups<LoopbackCommunicator, Role>> const
+                        engine(groups, registration<bfloat16>(toy_specs()));
+                });
+            };
+            everyone.rank() == 3 ? run(HybridInFloat()) : run(Hybrid());
+        });
+    });
+    check_all(outcomes, "LayoutMismatch", "communicator");
+}
+
 TEST_CASE("An infinity on one rank of one group skips the step on every rank, and replicas stay "
           "equal") {
     std::vector<std::vector<std::vector<float>>> parameters(world);
@@ -155,8 +172,7 @@ TEST_CASE("What one rank writes to gathered parameters reaches the owners in eve
                   Stage<3> engine(hosts, registration<float>(toy_specs()));
                   (void)run_step(engine, rank, 0).report();
                   {
-                      auto gathered =
-                          gather(engine, {"first.bias"}, Gather::one_rank_writes, 3);
+                      auto gathered = gather(engine, {"first.bias"}, Gather::one_rank_writes, 3);
                       if (rank == 3) {
                           for (float& value : gathered.writable("first.bias")) {
                               value = 5.0F;

@@ -81,31 +81,30 @@ void check_memory(int world, std::size_t shard, std::size_t expected_wire) {
     };
     std::vector<Account> accounts(static_cast<std::size_t>(world));
     HostMemoryResource scratch; // of all ranks
-    run_ranks<Communicator>(
-        world, test_time_out, {.shard = shard}, [&](Communicator& groups) {
-            HostMemoryResource memory;
-            Stage engine(groups, registration<typename Stage::ParameterType>(toy_specs()),
-                         {.reduction = {.wire_bytes = 256}, .memory = &memory});
-            Account& own = accounts[static_cast<std::size_t>(groups.rank())];
-            auto const allocated = [&] {
-                Bytes bytes{};
-                for (std::size_t kind = 0; kind < kinds; ++kind) {
-                    bytes[kind] = memory.allocated_bytes(static_cast<BufferKind>(kind));
-                }
-                // the communicators' memory is not the engine's
-                bytes[static_cast<std::size_t>(BufferKind::communicator)] =
-                    groups.everyone().scratch_bytes(0) + groups.shard().scratch_bytes(0)
-                    + groups.replicas().scratch_bytes(0);
-                return bytes;
-            };
-            auto const plan = engine.memory_plan();
+    run_ranks<Communicator>(world, test_time_out, {.shard = shard}, [&](Communicator& groups) {
+        HostMemoryResource memory;
+        Stage engine(groups, registration<typename Stage::ParameterType>(toy_specs()),
+                     {.reduction = {.wire_bytes = 256}, .memory = &memory});
+        Account& own = accounts[static_cast<std::size_t>(groups.rank())];
+        auto const allocated = [&] {
+            Bytes bytes{};
             for (std::size_t kind = 0; kind < kinds; ++kind) {
-                own.planned[kind] = plan.rows[kind].bytes();
+                bytes[kind] = memory.allocated_bytes(static_cast<BufferKind>(kind));
             }
-            own.allocated = allocated();
-            (void)run_step(engine, static_cast<std::uint64_t>(groups.rank()), 0, 2).report();
-            own.after = allocated();
-        });
+            // the communicators' memory is not the engine's
+            bytes[static_cast<std::size_t>(BufferKind::communicator)] =
+                groups.everyone().scratch_bytes(0) + groups.shard().scratch_bytes(0)
+                + groups.replicas().scratch_bytes(0);
+            return bytes;
+        };
+        auto const plan = engine.memory_plan();
+        for (std::size_t kind = 0; kind < kinds; ++kind) {
+            own.planned[kind] = plan.rows[kind].bytes();
+        }
+        own.allocated = allocated();
+        (void)run_step(engine, static_cast<std::uint64_t>(groups.rank()), 0, 2).report();
+        own.after = allocated();
+    });
     for (Account const& own : accounts) {
         CHECK(own.planned == own.allocated);
         CHECK(own.after == own.allocated);

@@ -123,7 +123,9 @@ private:
     /// Starts to write a copy of the state. A copy of offloaded states would need the memory that
     /// is saved, so they are written here.
     void start(detail::SavePlan<Config> const& plan) {
-        auto const job = [&] { return plan.job(_directory.incomplete(plan.name), _access.shard_rank()); };
+        auto const job = [&] {
+            return plan.job(_directory.incomplete(plan.name), _access.shard_rank());
+        };
         if constexpr (Config::Offload::is_any) {
             auto const write = [&](detail::OnCaller) {
                 auto const copy = [&](void* to, void const* from, std::size_t bytes) {

@@ -53,7 +53,7 @@ namespace ZERO_NAMESPACE {
 /// in any part. `Groups` models this concept.
 template <class C>
 concept GroupedCommunicator = Communicator<C> && detail::HasPart<C> && detail::HasRoles<C>
-                           && detail::SaysWhatItSendsBetween<C>;
+                              && detail::SaysWhatItSendsBetween<C>;
 
 } // namespace ZERO_NAMESPACE
 

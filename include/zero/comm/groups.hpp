@@ -190,13 +190,10 @@ public:
         return _replicas_of[rank];
     }
 
-    /// @brief See `Communicator`. Includes the groups.
+    /// @brief See `Communicator`. Includes G, and what is sent between replicas.
     [[nodiscard]] std::uint64_t options_hash() const noexcept {
         Hash hash;
-        hash.add(_shard->size()).add(_replicas->size());
-        for (std::size_t const replica : _replicas_of) {
-            hash.add(replica);
-        }
+        hash.add(_shard->size()).add(sends_float_between);
         if constexpr (requires { _shard->options_hash(); }) {
             hash.add(everyone().options_hash());
             hash.add(_shard->options_hash()).add(_replicas->options_hash());

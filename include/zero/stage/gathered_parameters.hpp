@@ -236,10 +236,9 @@ private:
             }
         }
         if (_writer >= detail::data_size_of(_access.communicator())) {
-            detail::throw_error<InvalidArgument>({"zero: rank ", _writer,
-                                                  " cannot write what gather() returns; there are ",
-                                                  detail::data_size_of(_access.communicator()),
-                                                  " ranks."});
+            detail::throw_error<InvalidArgument>(
+                {"zero: rank ", _writer, " cannot write what gather() returns; there are ",
+                 detail::data_size_of(_access.communicator()), " ranks."});
         }
     }
 

@@ -173,8 +173,7 @@ void run_row(std::size_t part = 100) {
     auto const begin = std::chrono::steady_clock::now();
     for (std::size_t index = R; index < plan.end(); index += generated_rows) {
         if (plan.includes(index)) {
-            Configuration const c =
-                in_groups<Communicator>(make_configuration(plan.seed, index));
+            Configuration const c = in_groups<Communicator>(make_configuration(plan.seed, index));
             History const history = compute_history(c);
             if constexpr (!GroupedCommunicator<Communicator>) { // stage 0 has no groups
                 run_if_legal<0, R, Communicator, More...>(c, history, runs);

@@ -31,9 +31,9 @@ ZERO_COLD_INLINE std::vector<std::size_t> plan_groups(std::span<std::uint64_t co
     for (std::size_t rank = 0; rank < world; ++rank) {
         std::uint64_t const given = asked[rank * words_of_options + 1];
         if ((given == 0) != (asked[1] == 0)) {
-            throw_error<InvalidArgument>(
-                {"zero: Groups: rank ", asked[1] == 0 ? rank : 0, " gives a .group and rank ",
-                 asked[1] == 0 ? 0 : rank, " gives none; give it on all ranks or on none."});
+            throw_error<InvalidArgument>({"zero: Groups: rank ", asked[1] == 0 ? rank : 0,
+                                          " gives a .group and rank ", asked[1] == 0 ? 0 : rank,
+                                          " gives none; give it on all ranks or on none."});
         }
         std::uint64_t const group = given == 0 ? rank / shard : given - 1;
         std::size_t replica = 0;

@@ -61,9 +61,9 @@ struct EngineContext {
     /// @brief Returns the inputs of the memory formulas for one parameter type.
     /// @param communication_bytes bytes per element of its communication type
     [[nodiscard]] LayoutTotals totals(std::size_t type, std::size_t communication_bytes) const {
-        return count_layout(*layout, shard_rank(), row, options->storage, options->extra_leases, type,
-                            further_leases, options->reduction.wire_bytes / communication_bytes,
-                            options->gather);
+        return count_layout(*layout, shard_rank(), row, options->storage, options->extra_leases,
+                            type, further_leases,
+                            options->reduction.wire_bytes / communication_bytes, options->gather);
     }
 
     /// @brief Returns the places of gradient buckets in flight.

@@ -2,8 +2,8 @@
 
 #include "../../../backend/slices.hpp"
 #include "../../../comm/communicator.hpp"
-#include "../../../comm/grouped_communicator.hpp"
 #include "../../../comm/detail/optional_operations.hpp"
+#include "../../../comm/grouped_communicator.hpp"
 #include "../../../core/buffer.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
@@ -30,8 +30,9 @@ namespace ZERO_NAMESPACE::detail {
 /// @brief Computes norms of the reduced gradients for `Engine::gradient_norms`.
 ///
 /// In every stage each rank processes only its own extents, so an element counts once, however many
-/// units use it and however many ranks store it; of several replicas one counts. Ranks exchange the integers of exact sums. So
-/// equal gradients give the same bits in every stage, with every partitioner and world size.
+/// units use it and however many ranks store it; of several replicas one counts. Ranks exchange the
+/// integers of exact sums. So equal gradients give the same bits in every stage, with every
+/// partitioner and world size.
 template <class Config>
 class GradientNorms {
 public:

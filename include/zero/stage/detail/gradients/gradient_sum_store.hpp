@@ -118,8 +118,8 @@ public:
     }
 
     [[gnu::cold]] HeldSumStore(TypeContext<Config> const& context, std::size_t buckets)
-        : _tree(tree_of<Config>(context)),
-          _offsets(*context.layout, buckets, context.type, context.shard_rank(), Placement::sharded),
+        : _tree(tree_of<Config>(context)), _offsets(*context.layout, buckets, context.type,
+                                                    context.shard_rank(), Placement::sharded),
           _sums(*context.memory, slots(context) * _offsets.elements(), BufferKind::gradients) {}
 
     /// @brief Calls `reduce(sum)` with the `ops::TreeSum` of a micro-step, of floats or of `A`.
@@ -211,7 +211,8 @@ public:
           _sums_in_sources(sums_in_block(context) || sums_in_leases(context, context.type)),
           _sum(*_layout, _sums_in_sources ? 0 : buckets, context.type, _rank,
                context.row.accumulation_buffer, *context.memory, BufferKind::gradients),
-          _held(context, buckets), _wire(context), _replicas(context), _cuts(_layout->world()), _drain(context.queue) {
+          _held(context, buckets), _wire(context), _replicas(context), _cuts(_layout->world()),
+          _drain(context.queue) {
         Backend::fill(_queue, _sum.data(), _sum.size(), A{});
     }
 
@@ -339,12 +340,12 @@ private:
     void scatter_into_sum(std::size_t bucket, std::size_t begin, C* values,
                           std::span<std::size_t const> cuts, bool is_first) {
         if constexpr (AccumulatesReduceScatter<ShardOf<Communicator>, C, A>) {
-            shard().reduce_scatter(static_cast<C const*>(values), at(bucket, begin), cuts,
-                                          _queue, gradient_tag(bucket), !is_first);
+            shard().reduce_scatter(static_cast<C const*>(values), at(bucket, begin), cuts, _queue,
+                                   gradient_tag(bucket), !is_first);
         } else {
             C* const result = result_of(bucket, begin, values + cuts[_rank], is_first);
             shard().reduce_scatter(static_cast<C const*>(values), result, cuts, _queue,
-                                          gradient_tag(bucket));
+                                   gradient_tag(bucket));
             add_result(bucket, begin, result, cuts[_rank + 1] - cuts[_rank], is_first);
         }
     }
@@ -376,7 +377,7 @@ private:
     FlatLayout const* _layout;
     Communicator* _communicator;
     typename Backend::Queue _queue;
-    std::size_t _rank; ///< among those over which gradients are cut
+    std::size_t _rank;   ///< among those over which gradients are cut
     bool _is_replicated; ///< every rank holds all reduced gradients
     float _predivide;
     bool _sums_in_sources; ///< see `sums_in_block` and `sums_in_leases`

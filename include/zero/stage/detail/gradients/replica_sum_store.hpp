@@ -28,8 +28,8 @@ public:
     using A = typename Types::Accumulation;
     using Backend = typename Config::Backend;
     using Communicator = typename Config::Communicator;
-    using Payload = std::conditional_t<Communicator::sends_float_between, float,
-                                       typename Types::Communication>;
+    using Payload =
+        std::conditional_t<Communicator::sends_float_between, float, typename Types::Communication>;
 
     /// @brief Returns the elements of the buffer; 0 if nothing is converted or sent.
     [[nodiscard]] static std::size_t buffer_elements(EngineContext<Config> const& context,
@@ -118,7 +118,6 @@ struct ReplicaSums<Config, Types, true> {
 /// @brief The sums over replicas of an engine, or nothing.
 template <class Config, class Types>
 using ReplicaSumsOf =
-    typename ReplicaSums<Config, Types,
-                         GroupedCommunicator<typename Config::Communicator>>::type;
+    typename ReplicaSums<Config, Types, GroupedCommunicator<typename Config::Communicator>>::type;
 
 } // namespace ZERO_NAMESPACE::detail

@@ -60,8 +60,9 @@ public:
             if (_is_sharded) {
                 auto const cuts = from.byte_cuts(*_old, parameter);
                 char* const own = whole.data() + cuts[shard_rank_of(*_communicator)];
-                shard_of(*_communicator).all_gather(static_cast<char const*>(own), whole.data(), cuts, _queue,
-                                          CollectiveTag{"state of parameter", parameter});
+                shard_of(*_communicator)
+                    .all_gather(static_cast<char const*>(own), whole.data(), cuts, _queue,
+                                CollectiveTag{"state of parameter", parameter});
             }
             if (copy) {
                 wait_for_collectives(*_communicator, _queue);

@@ -158,13 +158,13 @@ public:
                 float* const out = values.data() + piece.parameter_begin;
                 std::size_t const rank = _access.shard_rank();
                 std::size_t const own = cuts[rank];
-                load(
-                    kind, state, parameter,
-                    {piece.parameter_begin + own, piece.parameter_begin + cuts[rank + 1]},
-                    out + own);
+                load(kind, state, parameter,
+                     {piece.parameter_begin + own, piece.parameter_begin + cuts[rank + 1]},
+                     out + own);
                 exchange(out, piece.elements, [&](float* shared) {
-                    shard_of(_access.communicator()).all_gather(static_cast<float const*>(shared + own),
-                                                      shared, cuts, _access.queue(), tag);
+                    shard_of(_access.communicator())
+                        .all_gather(static_cast<float const*>(shared + own), shared, cuts,
+                                    _access.queue(), tag);
                 });
             }
         });
