@@ -5,6 +5,7 @@
 #include <zero/comm/groups.hpp>
 #include <zero/comm/recording.hpp>
 #include <zero/core/host_memory_resource.hpp>
+#include <zero/layout/communication_model.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/stage/zero_stage.hpp>
 
@@ -148,6 +149,25 @@ TEST_CASE("A step reads 3 P' b (G-1)/G bytes inside in each micro-step, 2 P' b (
     auto const literal = volumes<2>(4, 2, 1)[0];
     CHECK(literal.inside == 6144);
     CHECK(literal.between == 3072);
+}
+
+TEST_CASE("The formula of what a rank reads from other replicas is exact for uneven extents") {
+    for (std::size_t const shard : {1U, 2U, 3U}) {
+        std::vector<std::array<std::uint64_t, 2>> counts(6); // by formula, by the transport
+        run_ranks<Hosts>(6, test_time_out, {.shard = shard}, [&](Hosts& hosts) {
+            auto const rank = static_cast<std::size_t>(hosts.rank());
+            ZeroStage<2, Hosts> engine(hosts, registration<float>(toy_specs()));
+            hosts.replicas().reset_traffic();
+            (void)run_step(engine, rank, 0, 2).report();
+            counts[rank] = {
+                replica_traffic_of_rank(engine.layout(), rank % shard, hosts.replica(), 6 / shard),
+                hosts.replicas().traffic()[CollectiveKind::all_reduce].elements};
+        });
+        for (auto const& [formula, count] : counts) {
+            CHECK(formula == count);
+            CHECK(count > 0);
+        }
+    }
 }
 
 TEST_CASE("The memory plan of an engine on groups equals what it allocates, the buffer between "

@@ -82,7 +82,7 @@ private:
 
     void send(Payload* values, std::size_t elements, CollectiveTag const& tag) {
         std::size_t const replicas = _cuts.size() - 1;
-        std::size_t const part = padded_size((elements + replicas - 1) / replicas);
+        std::size_t const part = even_extent(elements, replicas);
         for (std::size_t replica = 1; replica <= replicas; ++replica) {
             _cuts[replica] = smaller(_cuts[replica - 1] + part, elements);
         }
