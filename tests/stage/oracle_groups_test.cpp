@@ -35,3 +35,9 @@ TEST_CASE("Float16 parameters in groups, round-robin, with a dynamic loss scale:
           "[oracle]") {
     run_row<10, Hosts>();
 }
+TEST_CASE(
+    "Bfloat16 and float parameters in groups, with a split master: random configurations give "
+    "the bits of the oracle in stages 1 to 3",
+    "[oracle]") {
+    run_row<25, Hosts>();
+}
