@@ -27,13 +27,13 @@ namespace ZERO_NAMESPACE {
 /// et al., 2022; "hybrid sharding" of PyTorch's FSDP). Sums are sent between replicas in the
 /// communication type of the gradients.
 struct Hybrid {
-    static constexpr bool sends_float_between = false;
+    static constexpr bool sends_float_between = false; ///< in the communication type
 };
 
 /// @brief The same, with sums that are sent between replicas as floats. For a communication type of
 /// 16 bits.
 struct HybridInFloat {
-    static constexpr bool sends_float_between = true;
+    static constexpr bool sends_float_between = true; ///< as floats
 };
 
 /// @brief The options of `Groups`. `shard` must be equal on all ranks.
@@ -123,8 +123,9 @@ class Groups : public detail::CommunicatorDecorator<Groups<C, Role>, C> {
 public:
     using Part = C; ///< the type of the communicator and of its parts
     using Queue = typename Base::Queue;
-    using Options = GroupsOptions;
-    static constexpr bool sends_float_between = Role::sends_float_between;
+    using Options = GroupsOptions; ///< of a constructor
+    static constexpr bool sends_float_between =
+        Role::sends_float_between; ///< see `GroupedCommunicator`
 
     /// @brief Splits the communicator. Collective; blocks until all ranks have called.
     /// @param everyone all W ranks; must outlive this object
