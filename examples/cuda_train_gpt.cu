@@ -106,9 +106,10 @@ using OnHost =
 
 Summary train(Settings const& settings, Text const& text,
               std::optional<CudaCommunicator>& process) {
-    if (settings.offload == "file" || settings.memory_limit != 0 || settings.inner_ranks != 1) {
+    if (settings.offload == "file" || settings.memory_limit != 0 || settings.inner_ranks != 1
+        || settings.shard != 0) {
         throw std::invalid_argument(
-            "--offload file, --memory-limit and --inner-ranks are options of train_gpt");
+            "--offload file, --memory-limit, --inner-ranks and --shard are options of train_gpt");
     }
     auto const body = [&]<int N, class P, class Partitioner>() {
         using InMemory = zero::ZeroStage<N, zero::Parameters<P>, zero::SizeCappedBucketer,

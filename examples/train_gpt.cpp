@@ -10,6 +10,7 @@
 #include "gpt/timelines.hpp"
 #include "gpt/trainer.hpp"
 
+#include <zero/comm/groups.hpp>
 #include <zero/comm/run_ranks.hpp>
 #include <zero/comm/timed.hpp>
 #include <zero/core/host_memory_resource.hpp>
@@ -77,6 +78,59 @@ private:
     zero::HostMemoryResource _memory;
 };
 
+/// The traffic of the parts in which --shard divides the ranks.
+class CountedParts {
+public:
+    CountedParts(HostCommunicator& everyone, HostCommunicator& shard, HostCommunicator& replicas)
+        : _everyone(&everyone), _shard(&shard), _replicas(&replicas) {}
+
+    [[nodiscard]] int rank() const { return _everyone->rank(); }
+    [[nodiscard]] int size() const { return _everyone->size(); }
+    [[nodiscard]] zero::TrafficCount traffic() const {
+        zero::TrafficCount all = _everyone->traffic();
+        for (HostCommunicator const* part : {_shard, _replicas}) {
+            zero::TrafficCount const own = part->traffic();
+            for (std::size_t kind = 0; kind < zero::collective_kinds; ++kind) {
+                all.kinds[kind].calls += own.kinds[kind].calls;
+                all.kinds[kind].elements += own.kinds[kind].elements;
+                all.kinds[kind].bytes += own.kinds[kind].bytes;
+            }
+        }
+        return all;
+    }
+    void reset_traffic() {
+        _everyone->reset_traffic();
+        _shard->reset_traffic();
+        _replicas->reset_traffic();
+    }
+
+private:
+    HostCommunicator* _everyone;
+    HostCommunicator* _shard;
+    HostCommunicator* _replicas;
+};
+
+/// Divides the ranks into groups of `size`, and calls `body(groups, counted)`.
+template <class Groups, class Body>
+void in_groups(HostCommunicator& everyone, zero::Timed<HostCommunicator>& timed, std::size_t size,
+               Body const& body) {
+    int const ranks = everyone.size();
+    if (static_cast<std::size_t>(ranks) % size != 0) {
+        throw std::invalid_argument("--shard must divide the number of ranks");
+    }
+    auto const group = static_cast<int>(size);
+    int const rank = everyone.rank();
+    everyone.with_part(rank / group, rank, [&](HostCommunicator& shard) {
+        everyone.with_part(rank % group, rank, [&](HostCommunicator& replicas) {
+            zero::Timed<HostCommunicator> timed_shard(shard, timed.timeline());
+            zero::Timed<HostCommunicator> timed_replicas(replicas, timed.timeline());
+            Groups groups(timed, timed_shard, timed_replicas);
+            CountedParts counted(everyone, shard, replicas);
+            zero::run_rank(groups, [&](Groups& parts) { body(parts, counted); });
+        });
+    });
+}
+
 /// @param process this process as a rank; null: ranks are threads
 template <class Stage>
 Summary train_stage(Settings const& settings, Text const& text, HostCommunicator* process) {
@@ -95,12 +149,20 @@ Summary train_stage(Settings const& settings, Text const& text, HostCommunicator
             options.offload.allow_page_cache = settings.offload_page_cache;
         }
         options.memory = &memory;
-        Stage engine(timed, registration<typename Stage::ParameterType>(model, settings.seed),
-                     options);
         RankSummary own;
         zero::TraceReport trace;
-        std::uint64_t const hash = train_rank<typename Stage::EngineType>(
-            engine, HostDevice<float>(), communicator, config, settings, text, memory, own, trace);
+        std::uint64_t hash = 0;
+        auto const train_on = [&](typename Stage::Communicator& parts, auto& counted) {
+            Stage engine(parts, registration<typename Stage::ParameterType>(model, settings.seed),
+                         options);
+            hash = train_rank<typename Stage::EngineType>(
+                engine, HostDevice<float>(), counted, config, settings, text, memory, own, trace);
+        };
+        if constexpr (zero::GroupedCommunicator<typename Stage::Communicator>) {
+            in_groups<typename Stage::Communicator>(communicator, timed, settings.shard, train_on);
+        } else {
+            train_on(timed, communicator);
+        }
         auto all = gather(communicator, own);
         if (process != nullptr || communicator.rank() == 0) {
             summary.hash = hash;
@@ -135,27 +197,38 @@ Summary train(Settings settings, Text const& text, HostCommunicator* process) {
     }
     auto const train_with = [&]<class... Policies>() {
         return [&]<int N, class P, class Partitioner>() {
-            return train_stage<
-                zero::ZeroStage<N, zero::Parameters<P>, zero::SizeCappedBucketer, Partitioner,
-                                zero::Timed<HostCommunicator>, Policies...>>(settings, text,
-                                                                             process);
+            return train_stage<zero::ZeroStage<N, zero::Parameters<P>, zero::SizeCappedBucketer,
+                                               Partitioner, Policies...>>(settings, text, process);
         };
     };
     if (settings.offload == "host") {
         throw std::invalid_argument("--offload host is for the states of a device: cuda_train_gpt");
     }
-    // Trees and files for one type only, because each takes the compiler a further engine.
+    using Flat = zero::Timed<HostCommunicator>;
+    // Groups, trees and files for one type only: each takes the compiler a further engine.
+    if (settings.shard != 0) {
+        if (settings.offload != "none" || settings.dtype != "bfloat16"
+            || settings.micro_batches != 0 || settings.inner_ranks != 1 || settings.stage == 0) {
+            throw std::invalid_argument("--shard needs --dtype bfloat16, a stage of 1 to 3, and no "
+                                        "--offload, --micro-batches or --inner-ranks");
+        }
+        return with_chosen_types<zero::bfloat16>(
+            settings, [&]<int N, class P, class Partitioner>() {
+                return train_with.template operator()<zero::Groups<Flat, zero::Hybrid>>()
+                    .template operator()<(N == 0 ? 1 : N), P, Partitioner>();
+            });
+    }
     if (settings.micro_batches != 0) {
         if (settings.offload != "none" || settings.dtype != "bfloat16") {
             throw std::invalid_argument("--micro-batches needs --dtype bfloat16 and states in "
                                         "memory: this program was built without the others");
         }
         return with_chosen_types<zero::bfloat16>(
-            settings, train_with.template operator()<zero::TreeReduction<>>());
+            settings, train_with.template operator()<Flat, zero::TreeReduction<>>());
     }
     if (settings.offload == "none") {
         return with_chosen_types<float, zero::bfloat16, zero::float16>(
-            settings, train_with.template operator()<>());
+            settings, train_with.template operator()<Flat>());
     }
 #if defined(GPT_HAS_TIER)
     return with_chosen_types<zero::bfloat16>(settings, [&]<int N, class P, class Partitioner>() {
@@ -164,7 +237,7 @@ Summary train(Settings settings, Text const& text, HostCommunicator* process) {
         using All = zero::To<zero::FileTier, zero::BufferKind::optimizer_state,
                              zero::BufferKind::master_weights, zero::BufferKind::parameters>;
         using Target = std::conditional_t<N == 3, All, States>;
-        return train_with.template operator()<zero::Offload<Target>>()
+        return train_with.template operator()<Flat, zero::Offload<Target>>()
             .template operator()<N, P, Partitioner>();
     });
 #else

@@ -2,6 +2,7 @@
 #include <zero/comm/detail/failure_record.ipp>
 #include <zero/comm/detail/flights.ipp>
 #include <zero/comm/detail/group_place.ipp>
+#include <zero/comm/detail/groups.ipp>
 #include <zero/comm/detail/instantiations.ipp>
 #include <zero/comm/detail/loopback_group.ipp>
 #include <zero/comm/detail/rendezvous.ipp>

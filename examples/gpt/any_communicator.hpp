@@ -146,6 +146,17 @@ public:
         });
     }
 
+    /// @brief Calls `body(part)` with the communicator of the ranks that give the same `color`.
+    /// Collective.
+    template <class Body>
+    void with_part(int color, int key, Body const& body) const {
+        visit([&](auto& inner) {
+            auto part = inner.split(color, key);
+            AnyCommunicator any(&part);
+            body(any);
+        });
+    }
+
     /// @brief Returns the traffic of this rank, if its communicator counts it.
     [[nodiscard]] zero::TrafficCount traffic() const {
         return visit([](auto& inner) {

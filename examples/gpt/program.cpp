@@ -168,6 +168,10 @@ int run_program(int argc, char** argv, char const* name, char const* description
                    "travels to the other groups; a divisor of the number of ranks")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
+    app.add_option("--shard", settings.shard,
+                   "ranks over which states are sharded, such as those of a host; other groups of "
+                   "as many hold replicas (stages 1 to 3, with --dtype bfloat16)")
+        ->check(CLI::PositiveNumber);
     app.add_option("--schedule", settings.schedule,
                    "when gradients are reduced (default: that of the stage)")
         ->check(CLI::IsMember({"boundary", "every-micro-step"}));

@@ -28,7 +28,9 @@ struct Settings {
     std::size_t accumulate = 1;      ///< micro-steps per step
     std::size_t micro_batches = 0;   ///< of all ranks in a step, added in a tree: the same bits for
                                      ///< each number of ranks; 0: in rank order
-    int inner_ranks = 1; ///< ranks of a group that adds first; 1, or all ranks: one level
+    int inner_ranks = 1;   ///< ranks of a group that adds first; 1, or all ranks: one level
+    std::size_t shard = 0; ///< ranks that share one copy of the states, of which the other groups
+                           ///< hold replicas; 0: all ranks
     std::size_t steps = 1000;
     std::size_t layers = 2;
     std::size_t width = 64;

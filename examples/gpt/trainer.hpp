@@ -256,6 +256,7 @@ std::uint64_t train_rank(Engine& engine, Device device, Communicator& communicat
     for (std::size_t kind = 0; kind < zero::buffer_kinds; ++kind) {
         own.allocated[kind] = memory.allocated_bytes(static_cast<zero::BufferKind>(kind));
     }
+    std::size_t const group = engine.layout().world(); // all ranks, or those of --shard
     auto const formula = [&](std::size_t micro_steps, zero::GatherOptions const& gather) {
         auto const inner = static_cast<std::size_t>(settings.inner_ranks);
         if (inner != 1 && inner != engine.layout().world()) {
@@ -266,13 +267,15 @@ std::uint64_t train_rank(Engine& engine, Device device, Communicator& communicat
                                  levels.inside.all_gather + levels.between.all_gather};
         }
         return zero::step_traffic_of_rank(
-            engine.layout(), rank, engine.stage_number(), engine.schedule(), micro_steps,
+            engine.layout(), rank % group, engine.stage_number(), engine.schedule(), micro_steps,
             acquired_units(config, micro_steps), gather, settings.micro_batches != 0);
     };
     auto const usual = formula(settings.accumulate, settings.gather);
     std::size_t const steps = end > first ? end - first : 0;
+    std::uint64_t const between =
+        zero::replica_traffic_of_rank(engine.layout(), rank % group, rank / group, world / group);
     own.formula = {usual.reduce_scatter * steps, usual.all_gather * steps,
-                   usual.all_reduce * steps};
+                   (usual.all_reduce + between) * steps};
     if (steps != 0) { // the first micro-step records the order and keeps no unit
         own.formula.all_gather +=
             formula(1, {}).all_gather

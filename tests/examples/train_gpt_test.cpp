@@ -61,6 +61,25 @@ TEST_CASE(
     CHECK(train_gpt(common + "--stage 0 --learning-rate 0.00301").after(label) != expected);
 }
 
+TEST_CASE("Runs of train_gpt in groups print one hash in stages 1 to 3, another one than the flat "
+          "run, and its hash if there is one group",
+          "[train_gpt]") {
+    std::string const label = "\nparameters: ";
+    std::string const common =
+        "--world 4 --steps 4 --dtype bfloat16 --accumulate 2 --schedule every-micro-step ";
+    auto const expected = train_gpt(common + "--stage 3 --shard 2").after(label);
+    CHECK(expected.size() == 16);
+    CHECK(train_gpt(common + "--stage 2 --shard 2 --partitioner round-robin").after(label)
+          == expected);
+    CHECK(train_gpt(common + "--stage 1 --shard 2").after(label) == expected);
+    auto const flat = train_gpt(common + "--stage 3").after(label);
+    CHECK(flat != expected);
+    CHECK(train_gpt(common + "--stage 3 --shard 4").after(label) == flat);
+    auto const refused = train_gpt(common + "--stage 3 --shard 3");
+    CHECK(refused.status != 0);
+    CHECK(refused.contains("--shard must divide the number of ranks"));
+}
+
 TEST_CASE("The example train_gpt shows progress, the losses to beat, memory and traffic",
           "[train_gpt]") {
     auto const outcome = train_gpt("--world 2 --steps 3");

@@ -123,21 +123,27 @@ private:
     /// Starts to write a copy of the state. A copy of offloaded states would need the memory that
     /// is saved, so they are written here.
     void start(detail::SavePlan<Config> const& plan) {
-        auto const job = [&] { return plan.job(_directory.incomplete(plan.name), _access.rank()); };
+        auto const job = [&] {
+            return plan.job(_directory.incomplete(plan.name), _access.shard_rank());
+        };
         if constexpr (Config::Offload::is_any) {
             auto const write = [&](detail::OnCaller) {
                 auto const copy = [&](void* to, void const* from, std::size_t bytes) {
                     _access.copy(to, from, bytes);
                 };
-                auto const staging = detail::staging_buffer<Access>();
-                _write.start(job(), {staging.data(), copy});
+                if (_access.saves()) {
+                    auto const staging = detail::staging_buffer<Access>();
+                    _write.start(job(), {staging.data(), copy});
+                }
                 return std::uint64_t{0};
             };
             detail::on_files(_access, "write its state to the checkpoint", write,
                              _options.file_time_out);
         } else {
             detail::on_every_rank(_access, "copy its state for the checkpoint", [&] {
-                _write.start(snapshot(job()), {});
+                if (_access.saves()) {
+                    _write.start(snapshot(job()), {});
+                }
                 return std::uint64_t{0};
             });
         }

@@ -22,10 +22,10 @@ namespace ZERO_NAMESPACE {
 /// all scalars of the step. Collective, between two steps; waits.
 ///
 /// Every rank writes the slices that it owns, in place from its memory, into one file of the
-/// checkpoint's folder; all ranks must see the same directory. The manifest is written when all
-/// have succeeded, and then the folder gets its name. So a checkpoint exists completely or not at
-/// all, whenever a process dies, and it does not depend on stage, world size, partitioner or
-/// storage. No bit of the training changes.
+/// checkpoint's folder; with `Groups` only those of one replica write. All ranks must see the same
+/// directory. The manifest is written when all have succeeded, and then the folder gets its name.
+/// So a checkpoint exists completely or not at all, whenever a process dies, and it does not depend
+/// on stage, world size, partitioner or storage. No bit of the training changes.
 ///
 /// Memory: one buffer of at most 4 MiB, 8 bytes for each 512 KiB that this rank writes, and lists
 /// of slices.
@@ -47,8 +47,10 @@ std::string save_checkpoint(Stage& stage, std::filesystem::path const& directory
     std::vector<std::uint64_t> const checksums = detail::on_files(
         access, "write its file of the checkpoint",
         [&](detail::OnCaller on_caller) {
-            return detail::write_held(access, plan.job(checkpoints.incomplete(name), access.rank()),
-                                      staging, on_caller);
+            return access.saves() ? detail::write_held(
+                       access, plan.job(checkpoints.incomplete(name), access.shard_rank()), staging,
+                       on_caller)
+                                  : std::uint64_t{0};
         },
         options.file_time_out);
     detail::publish_checkpoint(access, checkpoints, name, plan.manifest, checksums, options);

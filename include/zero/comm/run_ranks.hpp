@@ -2,6 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "detail/run_threads.hpp"
+#include "grouped_communicator.hpp"
 #include "loopback.hpp"
 #include "loopback_options.hpp"
 
@@ -55,6 +56,27 @@ decltype(auto) run_rank(Communicator& communicator, Body&& body) {
                                [&](std::string_view cause) { communicator.abort(cause, false); });
         throw;
     }
+}
+
+/// @brief Runs `body(groups)` as `world` ranks, whose loopback communicator is divided into groups:
+///
+///     using Groups = zero::Groups<zero::LoopbackCommunicator, zero::Hybrid>;
+///     zero::run_ranks<Groups>(4, {.shard = 2}, [](Groups& groups) { ... });
+///
+/// @throws InvalidArgument if `world` is not positive; whatever `Groups` and `body` throw
+template <GroupedCommunicator G, class Body>
+void run_ranks(int world, LoopbackOptions const& loopback, typename G::Options const& options,
+               Body&& body) {
+    run_ranks<typename G::Part>(world, loopback, [&](typename G::Part& everyone) {
+        G groups(everyone, options);
+        run_rank(groups, [&](G& all) { body(all); }); // reports an exception before the parts leave
+    });
+}
+
+/// @brief The same with the default options of the loopback.
+template <GroupedCommunicator G, class Body>
+void run_ranks(int world, typename G::Options const& options, Body&& body) {
+    run_ranks<G>(world, LoopbackOptions{}, options, std::forward<Body>(body));
 }
 
 } // namespace ZERO_NAMESPACE

@@ -11,7 +11,42 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <type_traits>
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Gathers words of every rank on the host, between any two calls of an engine. Collective;
+/// waits. @param all in rank order by `cuts`; the own ones are set
+template <class C>
+[[gnu::cold]] void gather_words(C& communicator, std::span<std::size_t const> cuts,
+                                List<std::uint64_t>& all, CollectiveTag const& tag) {
+    using Backend = typename C::Backend;
+    auto const rank = static_cast<std::size_t>(communicator.rank());
+    synchronise_collectives(communicator); // engines enqueue theirs on other queues
+    auto const gather = [&](typename Backend::Queue queue) {
+        Buffer<std::uint64_t> shared(Backend::default_memory(), all.size(),
+                                     BufferKind::communicator);
+        std::uint64_t* const own = shared.data() + cuts[rank];
+        Backend::copy_bytes(queue, own, &all[cuts[rank]],
+                            (cuts[rank + 1] - cuts[rank]) * sizeof(std::uint64_t));
+        communicator.all_gather(static_cast<std::uint64_t const*>(own), shared.data(), cuts, queue,
+                                tag);
+        Backend::synchronise(Backend::record(queue)); // as in `through_backend`
+        Backend::copy_bytes(queue, &all[0], shared.data(), shared.size_bytes());
+        Backend::synchronise(Backend::record(queue));
+        Backend::rethrow_failure(queue);
+        synchronise_collectives(communicator); // an abort would also have ended the wait
+    };
+    if constexpr (requires { requires Backend::is_device; }) {
+        typename Backend::OwnedQueue queue;
+        gather(Backend::handle(queue));
+    } else {
+        gather(Backend::default_compute_queue());
+    }
+}
+
+} // namespace ZERO_NAMESPACE::detail
 
 namespace ZERO_NAMESPACE {
 
@@ -33,7 +68,6 @@ template <Communicator C, class T>
         std::is_arithmetic_v<T>,
         "zero::sum_over_ranks: the value must be a float, a double or an integer; convert "
         "a 16-bit number, or take the item of a tensor, loss.item<double>().");
-    using Backend = typename C::Backend;
     using Sum =
         std::conditional_t<std::is_floating_point_v<T>, double,
                            std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
@@ -59,26 +93,8 @@ template <Communicator C, class T>
         }
     }
     own[words - 1] = std::bit_cast<std::uint64_t>(static_cast<Sum>(value));
-    detail::synchronise_collectives(communicator); // engines enqueue theirs on other queues
-    auto const gather = [&](typename Backend::Queue queue) {
-        Buffer<std::uint64_t> all(Backend::default_memory(), sent.size(), BufferKind::communicator);
-        std::uint64_t* const part = all.data() + rank * words;
-        Backend::copy_bytes(queue, part, own, words * sizeof(std::uint64_t));
-        communicator.all_gather(static_cast<std::uint64_t const*>(part), all.data(),
-                                detail::as_span(cuts), queue, tag);
-        Backend::synchronise(Backend::record(queue)); // as in `through_backend`
-        Backend::copy_bytes(queue, &sent[0], all.data(), all.size_bytes());
-        Backend::synchronise(Backend::record(queue));
-        Backend::rethrow_failure(queue);
-        detail::synchronise_collectives(communicator); // an abort would also have ended the wait
-    };
     auto const gather_all = [&] {
-        if constexpr (requires { requires Backend::is_device; }) {
-            typename Backend::OwnedQueue queue;
-            gather(Backend::handle(queue));
-        } else {
-            gather(Backend::default_compute_queue());
-        }
+        detail::gather_words(communicator, detail::as_span(cuts), sent, tag);
     };
     gather_all();
     if constexpr (words != 1) {

@@ -255,6 +255,18 @@ Traffic step_traffic_of_rank(FlatLayout const& layout, std::size_t rank, int sta
                              std::span<std::size_t const> acquired_units,
                              GatherOptions const& gather = {}, bool in_tree = false);
 
+/// @brief Returns the elements that one rank reads from other replicas in one optimizer step of an
+/// engine on `Groups`: the all-reduce of its extents of gradients, 2 P' (R - 1) / (G R) if all
+/// shares are equal. `step_traffic_of_rank` counts what it reads inside its group.
+///
+/// Where sums are sent in chunks of `wire_bytes`, some of the elements move to the count of
+/// another replica; the sum over the replicas stays.
+/// @param layout of the group, for its G ranks
+/// @param replica this rank's number among those with the same extents, below `replicas`
+/// @throws InvalidArgument if there is no such rank or replica
+std::uint64_t replica_traffic_of_rank(FlatLayout const& layout, std::size_t rank,
+                                      std::size_t replica, std::size_t replicas);
+
 /// @brief Returns the sum of `step_traffic_of_rank` over all ranks.
 Traffic step_traffic(FlatLayout const& layout, int stage, ReductionSchedule schedule,
                      std::size_t micro_steps, std::span<std::size_t const> acquired_units,

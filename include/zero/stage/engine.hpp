@@ -142,7 +142,8 @@ public:
     /// rank, or its position in levels. Data and random numbers chosen by it, and not by the rank,
     /// train the same model on any number of ranks, with `TreeReduction` to the same bits.
     [[nodiscard]] std::size_t micro_batch(std::size_t micro_step) const noexcept {
-        return micro_step * _layout.world() + detail::position_of(*_communicator);
+        return micro_step * detail::data_size_of(*_communicator)
+               + detail::position_of(*_communicator);
     }
 
     /// @brief Makes a unit's parameters readable for commands on `reader` (default: the compute

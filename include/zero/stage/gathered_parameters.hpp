@@ -235,10 +235,10 @@ private:
                 }
             }
         }
-        if (_writer >= layout.world()) {
-            detail::throw_error<InvalidArgument>({"zero: rank ", _writer,
-                                                  " cannot write what gather() returns; there are ",
-                                                  layout.world(), " ranks."});
+        if (_writer >= detail::data_size_of(_access.communicator())) {
+            detail::throw_error<InvalidArgument>(
+                {"zero: rank ", _writer, " cannot write what gather() returns; there are ",
+                 detail::data_size_of(_access.communicator()), " ranks."});
         }
     }
 

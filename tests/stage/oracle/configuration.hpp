@@ -211,8 +211,10 @@ struct Configuration {
     std::size_t row = 0;
 
     std::size_t world = 1;
-    std::size_t cap_elements = 64; ///< capacity of a bucket
-    std::vector<Shape> shapes;     ///< in registration order
+    std::size_t shard = 0;            ///< ranks of a shard group of `Groups`; 0: no groups
+    bool sends_float_between = false; ///< `HybridInFloat`
+    std::size_t cap_elements = 64;    ///< capacity of a bucket
+    std::vector<Shape> shapes;        ///< in registration order
     std::size_t units = 1;
     std::size_t block_elements = 0; ///< elements of the whole adopted block
     bool has_aligned_block =
@@ -407,8 +409,9 @@ char const* word(std::array<char const*, N> const& words, Value value) {
 inline std::string describe(Configuration const& c) {
     std::string text = "configuration " + std::to_string(c.index) + " of seed "
                        + std::to_string(c.seed) + ": [" + c.types().name
-                       + "] W=" + std::to_string(c.world) + " cap=" + std::to_string(c.cap_elements)
-                       + " parameters=";
+                       + "] W=" + std::to_string(c.world)
+                       + (c.shard == 0 ? "" : " G=" + std::to_string(c.shard))
+                       + " cap=" + std::to_string(c.cap_elements) + " parameters=";
     for (auto const& shape : c.shapes) {
         text += std::to_string(shape.elements) + (shape.trainable ? "" : "f")
                 + (shape.is_float ? "float" : "")

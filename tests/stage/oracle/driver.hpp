@@ -8,6 +8,7 @@
 #include "generator.hpp"
 #include "trainer.hpp"
 
+#include <zero/comm/grouped_communicator.hpp>
 #include <zero/comm/run_ranks.hpp>
 
 #include <chrono>
@@ -66,6 +67,7 @@ inline void check_ownership(Run const& run,
             }
             std::size_t const expected = !c.shapes[parameter].trainable ? 0
                                          : run.stage == 0               ? c.world
+                                         : c.shard != 0                 ? c.world / c.shard
                                                                         : 1;
             if (owners != expected) {
                 run.failures->add("stage " + std::to_string(run.stage) + ": element "
@@ -98,7 +100,11 @@ void run_engine(Run const& run, typename Trainer<Engine>::Make make) {
                                                         body(communicator);
                                                     });
         } else {
-            run_ranks<Communicator>(world, options, body);
+            if constexpr (GroupedCommunicator<Communicator>) {
+                run_ranks<Communicator>(world, options, {.shard = run.configuration->shard}, body);
+            } else {
+                run_ranks<Communicator>(world, options, body);
+            }
         }
         check_ownership(run, owned);
     } catch (std::exception const& error) {
@@ -135,6 +141,25 @@ void run_if_legal(Configuration const& c, History const& history, std::size_t& r
     }
 }
 
+/// Returns a configuration with groups of one of the possible sizes, on at least 4 ranks; the same
+/// one for a communicator without groups.
+template <class Communicator>
+Configuration in_groups(Configuration c) {
+    if constexpr (GroupedCommunicator<Communicator>) {
+        c.sends_float_between = Communicator::sends_float_between;
+        std::uint64_t const choice = keyed(c.seed, c.index, 77);
+        c.world = c.world < 4 ? 4 + 2 * (choice % 2) : c.world;
+        std::vector<std::size_t> sizes;
+        for (std::size_t size = 1; size <= c.world; ++size) {
+            if (c.world % size == 0) {
+                sizes.push_back(size);
+            }
+        }
+        c.shard = sizes[(choice >> 8U) % sizes.size()];
+    }
+    return c;
+}
+
 /// Runs all configurations of one row of the table, in all stages.
 /// @tparam More policies beside those of the row
 /// @param part percentage of the planned configurations to run
@@ -148,13 +173,16 @@ void run_row(std::size_t part = 100) {
     auto const begin = std::chrono::steady_clock::now();
     for (std::size_t index = R; index < plan.end(); index += generated_rows) {
         if (plan.includes(index)) {
-            Configuration const c = make_configuration(plan.seed, index);
+            Configuration const c = in_groups<Communicator>(make_configuration(plan.seed, index));
             History const history = compute_history(c);
-            run_if_legal<0, R, Communicator, More...>(c, history, runs);
+            if constexpr (!GroupedCommunicator<Communicator>) { // stage 0 has no groups
+                run_if_legal<0, R, Communicator, More...>(c, history, runs);
+                ++expected;
+            }
             run_if_legal<1, R, Communicator, More...>(c, history, runs);
             run_if_legal<2, R, Communicator, More...>(c, history, runs);
             run_if_legal<3, R, Communicator, More...>(c, history, runs);
-            expected += 3 + (is_legal(3, c) ? 1 : 0);
+            expected += 2 + (is_legal(3, c) ? 1 : 0);
             ++configurations;
         }
     }

@@ -276,7 +276,7 @@ inline Values sum_over_ranks(Configuration const& c, Number wire,
     Values sums;
     for (std::size_t i = 0; i < of_rank[0].size(); ++i) {
         float sum = rounded(wire, times(of_rank[0][i], inverse));
-        for (std::size_t rank = 1; rank < c.world; ++rank) {
+        for (std::size_t rank = 1; rank < of_rank.size(); ++rank) {
             sum = plus(sum, rounded(wire, times(of_rank[rank][i], inverse)));
         }
         sums.push_back(rounded(wire, sum));
@@ -292,27 +292,27 @@ inline void accumulate(Number type, Values& sum, Values const& values, bool is_f
     }
 }
 
-/// Returns a parameter's gradient at the end of a step, in the accumulation type. Loss scale and
-/// divisor are still in it.
+/// Returns a parameter's gradient at the end of a step, in the accumulation type, summed over the
+/// ranks [first, last). Loss scale and divisor are still in it.
 inline Values reduced_gradient(Configuration const& c, std::size_t step, std::size_t parameter,
-                               float loss_scale) {
+                               float loss_scale, std::size_t first, std::size_t last) {
     std::size_t const micro_steps = micro_steps_of(c, step);
     Numbers const numbers = c.numbers(parameter);
     Values result;
     if (c.schedule == Schedule::every_micro_step) {
         for (std::size_t micro_step = 0; micro_step < micro_steps; ++micro_step) {
             std::vector<Values> of_rank;
-            for (std::size_t rank = 0; rank < c.world; ++rank) {
+            for (std::size_t rank = first; rank < last; ++rank) {
                 of_rank.push_back(local_gradient(c, step, micro_step, rank, parameter, loss_scale));
             }
             accumulate(numbers.accumulation, result,
                        sum_over_ranks(c, numbers.communication, of_rank), micro_step == 0);
         }
     } else {
-        std::vector<Values> of_rank(c.world);
-        for (std::size_t rank = 0; rank < c.world; ++rank) {
+        std::vector<Values> of_rank(last - first);
+        for (std::size_t rank = first; rank < last; ++rank) {
             for (std::size_t micro_step = 0; micro_step < micro_steps; ++micro_step) {
-                accumulate(numbers.accumulation, of_rank[rank],
+                accumulate(numbers.accumulation, of_rank[rank - first],
                            local_gradient(c, step, micro_step, rank, parameter, loss_scale),
                            micro_step == 0);
             }
@@ -321,6 +321,33 @@ inline Values reduced_gradient(Configuration const& c, std::size_t step, std::si
                    true);
     }
     return result;
+}
+
+/// Returns the same over all ranks. With groups the sum of each group is rounded to the type in
+/// which it is sent; these are added in float in the order of the groups, and rounded once.
+inline Values reduced_gradient(Configuration const& c, std::size_t step, std::size_t parameter,
+                               float loss_scale) {
+    std::size_t const of_group = c.shard == 0 ? c.world : c.shard;
+    Values total = reduced_gradient(c, step, parameter, loss_scale, 0, of_group);
+    if (of_group == c.world) {
+        return total;
+    }
+    Numbers const numbers = c.numbers(parameter);
+    Number const sent = c.sends_float_between ? Number::float32 : numbers.communication;
+    for (float& value : total) {
+        value = rounded(sent, value);
+    }
+    for (std::size_t first = of_group; first < c.world; first += of_group) {
+        Values const group =
+            reduced_gradient(c, step, parameter, loss_scale, first, first + of_group);
+        for (std::size_t i = 0; i < total.size(); ++i) {
+            total[i] = plus(total[i], rounded(sent, group[i]));
+        }
+    }
+    for (float& value : total) {
+        value = rounded(numbers.accumulation, rounded(sent, value));
+    }
+    return total;
 }
 
 /// Returns the learning-rate factor of a group in a step.

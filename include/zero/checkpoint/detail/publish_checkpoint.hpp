@@ -61,8 +61,11 @@ void publish_checkpoint(Access const& access, CheckpointDirectory const& directo
         access, "publish the checkpoint",
         [&](OnCaller) {
             if (access.rank() == 0) {
+                std::size_t file = 0; // those that save have the order of their files
                 for (std::size_t rank = 0; rank < checksums.size(); ++rank) {
-                    manifest.files[rank].checksum = checksums[rank];
+                    if (access.saves(rank)) {
+                        manifest.files[file++].checksum = checksums[rank];
+                    }
                 }
                 write_manifest(directory.incomplete(name), manifest);
                 directory.publish(name);

@@ -67,7 +67,7 @@ public:
             _arrays[held.type].push_back(array);
         }
         add_parameters(manifest, access.layout(),
-                       access.rank() == 0 ? std::nullopt : std::optional(access.rank()));
+                       access.rank() == 0 ? std::nullopt : std::optional(access.shard_rank()));
         _places = stored_places(access.layout());
         for (std::size_t parameter = 0; parameter < _places.size(); ++parameter) {
             if (_places[parameter].begin == 0) {
@@ -84,7 +84,8 @@ public:
                                     : options.name;
     }
 
-    /// @brief Returns this rank's file. @param checkpoint the folder
+    /// @brief Returns this rank's file. @param checkpoint the folder, @param rank the number of the
+    /// file: `StateAccess::shard_rank`
     [[nodiscard]] FileJob job(std::filesystem::path const& checkpoint, std::size_t rank) const {
         FileJob job;
         job.file = checkpoint / manifest.files[rank].name;

@@ -5,6 +5,7 @@
 #include "../../ops/tree_sum.hpp"
 #include "../collective_tag.hpp"
 #include "../communicator.hpp"
+#include "../grouped_communicator.hpp"
 #include "../traffic_count.hpp"
 #include "collective_call.hpp"
 #include "optional_operations.hpp"
@@ -33,6 +34,10 @@ struct DecoratedCall {
 /// @tparam B the backend of engines on the decorator
 template <class Decorator, class C, class B = typename C::Backend>
 class CommunicatorDecorator {
+    static_assert(!GroupedCommunicator<C>,
+                  "zero: a decorator hides the parts of zero::Groups, so an engine on it would run "
+                  "flat; decorate the parts, and give them to zero::Groups.");
+
 public:
     using policy_category = CommunicatorCategory;
     using Backend = B;

@@ -312,6 +312,24 @@ ZERO_COLD_INLINE LevelTraffic step_traffic_of_levels(FlatLayout const& layout, s
             })};
 }
 
+ZERO_COLD_INLINE std::uint64_t replica_traffic_of_rank(FlatLayout const& layout, std::size_t rank,
+                                                       std::size_t replica, std::size_t replicas) {
+    detail::require_rank(layout, rank);
+    if (replica >= replicas) {
+        detail::throw_error<InvalidArgument>({"zero: there is no replica ", replica, "; there are ",
+                                              replicas, ", numbered from 0."});
+    }
+    std::uint64_t elements = 0;
+    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+        std::size_t const own = layout.extent(bucket, rank).size();
+        std::size_t const part = even_extent(own, replicas);
+        std::size_t const begin = detail::smaller(part * replica, own);
+        std::size_t const summed = detail::smaller(part, own - begin);
+        elements += summed * (replicas - 1) + (own - summed);
+    }
+    return elements;
+}
+
 ZERO_COLD_INLINE Traffic step_traffic(FlatLayout const& layout, int stage,
                                       ReductionSchedule schedule, std::size_t micro_steps,
                                       std::span<std::size_t const> acquired_units,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../../comm/grouped_communicator.hpp"
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/memory_resource.hpp"
 #include "../../../layout/flat_layout.hpp"
@@ -49,16 +50,20 @@ struct EngineContext {
     bool counts_by_parameter;   ///< updates are counted for each parameter
     OffloadRef<Config> offload; // not [[no_unique_address]]: nvcc 13.0 crashes on it in a base
 
+    /// @brief This rank among all, for messages.
     [[nodiscard]] std::size_t rank() const {
         return static_cast<std::size_t>(communicator->rank());
     }
 
+    /// @brief This rank among those over which states are cut: its extents.
+    [[nodiscard]] std::size_t shard_rank() const { return shard_rank_of(*communicator); }
+
     /// @brief Returns the inputs of the memory formulas for one parameter type.
     /// @param communication_bytes bytes per element of its communication type
     [[nodiscard]] LayoutTotals totals(std::size_t type, std::size_t communication_bytes) const {
-        return count_layout(*layout, rank(), row, options->storage, options->extra_leases, type,
-                            further_leases, options->reduction.wire_bytes / communication_bytes,
-                            options->gather);
+        return count_layout(*layout, shard_rank(), row, options->storage, options->extra_leases,
+                            type, further_leases,
+                            options->reduction.wire_bytes / communication_bytes, options->gather);
     }
 
     /// @brief Returns the places of gradient buckets in flight.

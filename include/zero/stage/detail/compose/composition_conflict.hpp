@@ -38,6 +38,12 @@ enum class Conflict {
     rounding_of_float,
     /// A tree of micro-batches, and a communicator that adds in another order.
     tree_over_communicator,
+    /// Groups that shard, and a stage that shards nothing.
+    groups_without_shards,
+    /// Groups that send floats between replicas, where all communication types are float.
+    groups_in_float_anyway,
+    /// A tree of micro-batches, and groups, which add in two levels.
+    tree_over_groups,
     /// A tree of micro-batches, and a communication type that rounds them.
     tree_rounds,
     /// A tier on the host, and states on a device.
@@ -72,6 +78,9 @@ struct Composition {
     bool optimizer_is_whole_tensor = false;         ///< it needs whole parameters
     bool is_on_device = false;                      ///< the backend's memory is not on the host
     bool is_stored_by_block = false;                ///< BlockScaledState or StochasticRounding
+    bool has_groups = false;                        ///< the communicator has replicas
+    bool sends_float_between = false;               ///< as floats
+    bool sends_float = false;                       ///< every communication type is float
     bool adds_in_tree = false;                      ///< TreeReduction
     bool communicator_adds_in_tree = true;          ///< it can, with these types
     bool sends_exactly = true;                      ///< no communication type rounds gradients
@@ -108,6 +117,15 @@ constexpr Conflict conflict_of(Composition const& composition) noexcept {
     }
     if (composition.optimizer_is_whole_tensor && composition.is_stored_by_block) {
         return Conflict::whole_tensor_storage;
+    }
+    if (composition.has_groups && composition.stage == 0) {
+        return Conflict::groups_without_shards;
+    }
+    if (composition.has_groups && composition.adds_in_tree) {
+        return Conflict::tree_over_groups;
+    }
+    if (composition.sends_float_between && composition.sends_float) {
+        return Conflict::groups_in_float_anyway;
     }
     if (composition.adds_in_tree && !composition.sends_exactly) {
         return Conflict::tree_rounds;

@@ -96,6 +96,17 @@ consteval bool diagnose_stage() {
                       "zero::Loopback<zero::cuda::Backend>, zero::cuda::NcclCommunicator with "
                       "NcclOrder::rank or zero::Hierarchical over these, or "
                       "zero::GradientReduction.");
+        static_assert(conflict != Conflict::groups_without_shards,
+                      "zero::ZeroStage: zero::Groups shards the states over a group, and stage 0 "
+                      "shards nothing; use stage 1, 2 or 3, or the communicator without Groups.");
+        static_assert(conflict != Conflict::groups_in_float_anyway,
+                      "zero::ZeroStage: gradients are communicated as float, so sums are sent "
+                      "between replicas as float anyway; write zero::Hybrid instead of "
+                      "zero::HybridInFloat.");
+        static_assert(conflict != Conflict::tree_over_groups,
+                      "zero::ZeroStage: zero::Groups adds inside a group and then between groups, "
+                      "and TreeReduction adds all micro-batches in one tree; use the communicator "
+                      "without Groups, or zero::GradientReduction.");
         static_assert(conflict != Conflict::tree_rounds,
                       "zero::ZeroStage: TreeReduction sends the gradient of each micro-batch as it "
                       "is, and this communication type cannot hold all values of the gradient "

@@ -2,6 +2,7 @@
 
 #include "../../../backend/backend.hpp"
 #include "../../../comm/communicator.hpp"
+#include "../../../comm/grouped_communicator.hpp"
 #include "../../../core/convert.hpp"
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/memory_resource.hpp"
@@ -39,6 +40,22 @@ constexpr bool communicator_adds_in_tree(std::tuple<Types...> const* /*sets*/) n
     return ((ReduceScattersInTree<C, typename Types::Communication, float>
              && ReduceScattersInTree<C, typename Types::Communication,
                                      typename Types::Accumulation>)&&...);
+}
+
+/// @brief Whether a communicator sends sums between replicas as floats.
+template <class C>
+consteval bool sends_float_between() {
+    if constexpr (GroupedCommunicator<C>) {
+        return C::sends_float_between;
+    } else {
+        return false;
+    }
+}
+
+/// @brief Whether every communication type is float.
+template <class... Types>
+consteval bool sends_float(std::tuple<Types...> const* /*sets*/) {
+    return (std::is_same_v<typename Types::Communication, float> && ...);
 }
 
 /// @brief Whether `HostMemory` holds states.
@@ -95,6 +112,9 @@ consteval Conflict conflict_in() {
         .optimizer_is_whole_tensor = Config::Optimizer::whole_tensor,
         .is_on_device = is_on_device,
         .is_stored_by_block = Config::OptimizerStates::is_block_scaled || rounds,
+        .has_groups = GroupedCommunicator<typename Config::Communicator>,
+        .sends_float_between = sends_float_between<typename Config::Communicator>(),
+        .sends_float = sends_float(sets),
         .adds_in_tree = adds_in_tree<typename Config::Reduction>,
         .communicator_adds_in_tree = communicator_adds_in_tree<typename Config::Communicator>(sets),
         .sends_exactly = sends_exactly(sets),

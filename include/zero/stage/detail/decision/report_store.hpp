@@ -164,16 +164,17 @@ public:
     /// @brief Enqueues the inspection of this rank's gradients, and writes the integers that the
     /// ranks then reduce.
     /// @param is_inspected false: without a figure that needs it, there is no inspection
+    /// @param is_counted false: another rank counts the same gradients
     void measure(Queue queue, StoresByType<Config, OptimizerStore> const& shard,
-                 StepState<Config>* state, bool is_inspected) const {
+                 StepState<Config>* state, bool is_inspected, bool is_counted) const {
         ReportedFigures const all = figures();
         Backend::run(queue, ClearFigures{all});
-        if (_groups.size() != 0) {
+        if (_groups.size() != 0 && is_counted) {
             shard.each([&](auto const& store) { store.add_to_group_norms(all.groups); });
-        } else if (is_inspected) {
+        } else if (is_inspected && is_counted) {
             shard.each([&](auto const& store) { store.inspect(&state->integers.inspection); });
         }
-        if (_options.zero_gradients) {
+        if (_options.zero_gradients && is_counted) {
             shard.each([&](auto const& store) { store.count_zeros(all.zeros()); });
         }
         Backend::run(queue, PackFigures<Config>{state, all});

@@ -4,6 +4,7 @@
 #include "../../../backend/update_decision.hpp"
 #include "../../../comm/communicator.hpp"
 #include "../../../comm/detail/optional_operations.hpp"
+#include "../../../comm/grouped_communicator.hpp"
 #include "../../../core/buffer.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
@@ -328,6 +329,7 @@ public:
             Config::LossScaler::skips_overflow || _options->non_finite != NonFinite::step;
         bool const is_inspected =
             skips || _options->gradient_clipping.has_value() || _report.is_any();
+        bool const is_counted = counts_once(*_communicator);
         learning_rate += 0.0; // -0 is the same rate as 0
         StepState<Config>* const state = _state.data();
         if (weight) {
@@ -343,10 +345,10 @@ public:
         std::size_t const minima =
             StepIntegers::minima(order.is_compared || !used.empty()) + used.size();
         if (_report.is_exchanged()) {
-            _report.measure(_queue, shard, state, is_inspected);
+            _report.measure(_queue, shard, state, is_inspected, is_counted);
             values = _report.figures().exchanged;
             sums = _report.figures().summed();
-        } else if (is_inspected) {
+        } else if (is_inspected && is_counted) {
             shard.each([&](auto const& store) { store.inspect(&state->integers.inspection); });
         }
         CollectiveTag const tag{_rate_text.of(learning_rate, is_mean() ? micro_steps : 0),
@@ -553,7 +555,7 @@ private:
     [[nodiscard]] double divisor(std::size_t micro_steps) const noexcept {
         ReductionKind const kind = _options->reduction.kind;
         double const ranks = kind == ReductionKind::mean || kind == ReductionKind::mean_over_ranks
-                                 ? static_cast<double>(_layout->world())
+                                 ? static_cast<double>(data_size_of(*_communicator))
                                  : 1.0;
         return is_mean() ? ranks * static_cast<double>(micro_steps) : ranks;
     }

@@ -88,8 +88,7 @@ template <class Config>
       _rank(static_cast<std::size_t>(communicator.rank())), _options(options),
       _blocks(options.memory != nullptr ? *options.memory : Backend::default_memory()),
       _memory(&_blocks), _make_layout(make_layout),
-      _layout(make_layout(number, static_cast<std::size_t>(communicator.size()), parameters,
-                          options, {})),
+      _layout(make_layout(number, detail::shard_size_of(communicator), parameters, options, {})),
       _ready_order(_layout.units(), options.rebuild_buckets != nullptr), _protocol(_layout, _rank),
       _schedule(Config::adds_in_tree
                     ? ReductionSchedule::every_micro_step
@@ -211,6 +210,11 @@ template <class Config>
                 own[BufferKind::held_sums] = {
                     bytes * totals.own_trainable_content,
                     bytes * (totals.own_trainable_padded - totals.own_trainable_content), false};
+            }
+            if constexpr (GroupedCommunicator<Communicator>) {
+                using Replicas = detail::ReplicaSumStore<Config, Types>;
+                own[BufferKind::wire].content_bytes +=
+                    Replicas::buffer_elements(all, type) * sizeof(typename Replicas::Payload);
             }
             plan += own;
         });

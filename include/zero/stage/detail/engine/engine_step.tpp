@@ -457,7 +457,7 @@ auto Engine<Config>::usable(std::optional<Queue> queue) const -> Queue {
 
 template <class Config>
 float Engine<Config>::predivide() const {
-    return predivide_factor(_options.reduction, _layout.world(),
+    return predivide_factor(_options.reduction, detail::data_size_of(*_communicator),
                             Config::communicates_float16 && !Config::adds_in_tree);
 }
 

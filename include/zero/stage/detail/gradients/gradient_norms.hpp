@@ -3,6 +3,7 @@
 #include "../../../backend/slices.hpp"
 #include "../../../comm/communicator.hpp"
 #include "../../../comm/detail/optional_operations.hpp"
+#include "../../../comm/grouped_communicator.hpp"
 #include "../../../core/buffer.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
@@ -29,8 +30,9 @@ namespace ZERO_NAMESPACE::detail {
 /// @brief Computes norms of the reduced gradients for `Engine::gradient_norms`.
 ///
 /// In every stage each rank processes only its own extents, so an element counts once, however many
-/// units use it and however many ranks store it. Ranks exchange the integers of exact sums. So
-/// equal gradients give the same bits in every stage, with every partitioner and world size.
+/// units use it and however many ranks store it; of several replicas one counts. Ranks exchange the
+/// integers of exact sums. So equal gradients give the same bits in every stage, with every
+/// partitioner and world size.
 template <class Config>
 class GradientNorms {
 public:
@@ -57,8 +59,9 @@ public:
         Drain<Backend> const drain(queue); // after everything that commands use, even on a throw
         Backend::copy_bytes(queue, found.data(), sums.data(), found.size_bytes());
         visit_all(slices, [&]<class Types>(Slices<Config, Types>& own) {
-            own.collect(*this, reducer.template store<Types>(),
-                        static_cast<std::size_t>(communicator.rank()));
+            if (counts_once(communicator)) {
+                own.collect(*this, reducer.template store<Types>(), shard_rank_of(communicator));
+            }
             own.table = {queue, memory, std::move(own.list)};
             Backend::add_to_norms(queue, own.table.all(), kind, found.data());
         });

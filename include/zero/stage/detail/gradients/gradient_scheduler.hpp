@@ -304,8 +304,8 @@ public:
     }
 
     /// @brief Completes the reductions of a step: reduces accumulated gradients if the last
-    /// micro-step was not announced, and gathers replicated sums that were not all-reduced. A
-    /// second call in a step is a no-op. Collective.
+    /// micro-step was not announced, gathers replicated sums that were not all-reduced, and adds
+    /// the sums over replicas. A second call in a step is a no-op. Collective.
     void finish_step() {
         if (std::exchange(_is_finished, true)) {
             return;
@@ -319,6 +319,9 @@ public:
                     store.reduce_sum(bucket);
                 } else if (gathers_sums) {
                     store.gather_sums(bucket);
+                }
+                if constexpr (GroupedCommunicator<typename Config::Communicator>) {
+                    store.add_over_replicas(bucket);
                 }
             });
         }

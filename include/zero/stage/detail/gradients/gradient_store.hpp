@@ -281,6 +281,12 @@ public:
         _sums.gather(bucket);
     }
 
+    /// @brief Adds this rank's sums of a bucket over the replicas. Collective.
+    void add_over_replicas(std::size_t bucket) {
+        [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
+        _sums.add_over_replicas(bucket);
+    }
+
 private:
     void clear_range(std::size_t bucket, Range const& range, Queue writer) {
         if (range.size() != 0) {

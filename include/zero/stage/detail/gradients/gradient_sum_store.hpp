@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../../comm/communicator.hpp"
+#include "../../../comm/grouped_communicator.hpp"
 #include "../../../core/buffer.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
@@ -17,6 +18,7 @@
 #include "../common/drain.hpp"
 #include "../common/engine_context.hpp"
 #include "../memory/placed_buffer.hpp"
+#include "replica_sum_store.hpp"
 
 #include <cstddef>
 #include <span>
@@ -116,8 +118,8 @@ public:
     }
 
     [[gnu::cold]] HeldSumStore(TypeContext<Config> const& context, std::size_t buckets)
-        : _tree(tree_of<Config>(context)),
-          _offsets(*context.layout, buckets, context.type, context.rank(), Placement::sharded),
+        : _tree(tree_of<Config>(context)), _offsets(*context.layout, buckets, context.type,
+                                                    context.shard_rank(), Placement::sharded),
           _sums(*context.memory, slots(context) * _offsets.elements(), BufferKind::held_sums) {}
 
     /// @brief Calls `reduce(sum)` with the `ops::TreeSum` of a micro-step, of floats or of `A`.
@@ -204,12 +206,13 @@ public:
 
     [[gnu::cold]] GradientSumStore(TypeContext<Config> const& context, std::size_t buckets)
         : _layout(context.layout), _communicator(context.communicator), _queue(context.queue),
-          _rank(context.rank()), _is_replicated(!context.row.shards_optimizer()),
+          _rank(context.shard_rank()), _is_replicated(!context.row.shards_optimizer()),
           _predivide(context.predivide),
           _sums_in_sources(sums_in_block(context) || sums_in_leases(context, context.type)),
           _sum(*_layout, _sums_in_sources ? 0 : buckets, context.type, _rank,
                context.row.accumulation_buffer, *context.memory, BufferKind::gradients),
-          _held(context, buckets), _wire(context), _cuts(_layout->world()), _drain(context.queue) {
+          _held(context, buckets), _wire(context), _replicas(context), _cuts(_layout->world()),
+          _drain(context.queue) {
         Backend::fill(_queue, _sum.data(), _sum.size(), A{});
     }
 
@@ -293,7 +296,7 @@ public:
         auto const send = [&](C const* values, std::span<std::size_t const> parts,
                               std::size_t begin) {
             _held.with_sum(bucket, begin, at(bucket, begin), micro_step, [&](auto const& sum) {
-                _communicator->reduce_scatter(values, sum, parts, _queue, gradient_tag(bucket));
+                shard().reduce_scatter(values, sum, parts, _queue, gradient_tag(bucket));
             });
         };
         if constexpr (!std::is_same_v<From, C>) {
@@ -310,29 +313,39 @@ public:
         auto const cuts = _cuts.of(_layout->cuts(bucket));
         if (cuts.back() != 0) {
             A* const sum = at(bucket, 0);
-            _communicator->all_gather(
+            shard().all_gather(
                 sum + cuts[_rank], sum, cuts, _queue,
                 bucket_tag(CollectivePurpose::reduce, "gradient sums of bucket", *_layout, bucket));
+        }
+    }
+
+    /// @brief Adds this rank's extent of the sums over the replicas. Collective.
+    void add_over_replicas(std::size_t bucket) {
+        Range const own = _layout->extent(bucket, _rank);
+        if (!own.is_empty()) {
+            _replicas.add_up(at(bucket, own.begin), own.size(),
+                             bucket_tag(CollectivePurpose::reduce, "sums of replicas of bucket",
+                                        *_layout, bucket));
         }
     }
 
 private:
     void all_reduce(std::size_t bucket, C const* values, C* result,
                     std::span<std::size_t const> cuts) {
-        _communicator->all_reduce(values, result, cuts, _queue, gradient_tag(bucket));
+        shard().all_reduce(values, result, cuts, _queue, gradient_tag(bucket));
     }
 
     /// Reduces `values` to this rank's extent and accumulates it. Collective.
     /// @param begin index in the bucket of the extent's first element
     void scatter_into_sum(std::size_t bucket, std::size_t begin, C* values,
                           std::span<std::size_t const> cuts, bool is_first) {
-        if constexpr (AccumulatesReduceScatter<Communicator, C, A>) {
-            _communicator->reduce_scatter(static_cast<C const*>(values), at(bucket, begin), cuts,
-                                          _queue, gradient_tag(bucket), !is_first);
+        if constexpr (AccumulatesReduceScatter<ShardOf<Communicator>, C, A>) {
+            shard().reduce_scatter(static_cast<C const*>(values), at(bucket, begin), cuts, _queue,
+                                   gradient_tag(bucket), !is_first);
         } else {
             C* const result = result_of(bucket, begin, values + cuts[_rank], is_first);
-            _communicator->reduce_scatter(static_cast<C const*>(values), result, cuts, _queue,
-                                          gradient_tag(bucket));
+            shard().reduce_scatter(static_cast<C const*>(values), result, cuts, _queue,
+                                   gradient_tag(bucket));
             add_result(bucket, begin, result, cuts[_rank + 1] - cuts[_rank], is_first);
         }
     }
@@ -355,6 +368,8 @@ private:
         }
     }
 
+    [[nodiscard]] auto& shard() const noexcept { return shard_of(*_communicator); }
+
     CollectiveTag gradient_tag(std::size_t bucket) const noexcept {
         return bucket_tag(CollectivePurpose::reduce, "gradients of bucket", *_layout, bucket);
     }
@@ -362,7 +377,7 @@ private:
     FlatLayout const* _layout;
     Communicator* _communicator;
     typename Backend::Queue _queue;
-    std::size_t _rank;
+    std::size_t _rank;   ///< among those over which gradients are cut
     bool _is_replicated; ///< every rank holds all reduced gradients
     float _predivide;
     bool _sums_in_sources; ///< see `sums_in_block` and `sums_in_leases`
@@ -372,6 +387,7 @@ private:
                                              NoHeldSums>
         _held;
     GradientWire<Config, Types> _wire;
+    [[no_unique_address]] ReplicaSumsOf<Config, Types> _replicas;
     CutList _cuts; ///< cuts of the bucket that is sent
     Drain<Backend> _drain;
 };

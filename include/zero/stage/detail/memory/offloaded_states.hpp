@@ -142,7 +142,7 @@ template <BufferKind kind, class T, class Config>
     } else {
         return {*context.layout,
                 context.type,
-                context.rank(),
+                context.shard_rank(),
                 context.row.optimizer_state,
                 numbers,
                 memory_of_states(context),

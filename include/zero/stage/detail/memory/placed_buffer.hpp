@@ -117,7 +117,7 @@ PlacedBuffer<T> placed_for_optimizer(TypeContext<Config> const& context, MemoryR
     return {layout,
             layout.trainable_buckets(),
             context.type,
-            context.rank(),
+            context.shard_rank(),
             context.row.optimizer_state,
             memory,
             kind};

@@ -44,7 +44,7 @@ template <class Config>
         _overwrites_parameters = _overwrites_parameters && Types::master_form == MasterForm::copied;
     });
     auto const add = [&](std::size_t bucket, std::vector<Piece>& list) {
-        for_updated_slices<Config>(layout, bucket, rank, row,
+        for_updated_slices<Config>(layout, bucket, shard_rank_of(communicator), row,
                                    [&](Piece const& piece) { list.push_back(piece); });
     };
     _places = ChunkPlaces(layout, as_span(arrays),

@@ -194,7 +194,7 @@ public:
         : _queue(context.queue), _master(context), _states(context), _first_slice{0},
           _offload(context), _drain(context.queue) {
         FlatLayout const& layout = *context.layout;
-        std::size_t const rank = context.rank();
+        std::size_t const rank = context.shard_rank();
         bool const measures_groups =
             context.options->report.group_norms || context.options->leaves_out_groups();
         List<Slice> slices;
@@ -552,7 +552,7 @@ template <class Config>
         FlatLayout const& layout = *context.layout;
         for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
             layout.for_slices(
-                bucket, updated_range(layout, bucket, context.rank(), context.row),
+                bucket, updated_range(layout, bucket, context.shard_rank(), context.row),
                 [&](Piece const& piece) {
                     auto const& spec = layout.parameter(piece.parameter);
                     most = larger(most, Optimizer::scratch_floats(

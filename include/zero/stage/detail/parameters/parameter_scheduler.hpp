@@ -202,7 +202,7 @@ public:
     [[nodiscard]] std::size_t first_of_group(std::size_t end) {
         constexpr std::size_t most_bytes = std::size_t{64} << 20U;
         std::size_t begin = end - 1;
-        if constexpr (GroupsGathers<typename Config::Communicator>) {
+        if constexpr (GroupsGathers<ShardOf<typename Config::Communicator>>) {
             std::size_t bytes = bytes_in_place(begin);
             while (bytes != 0 && begin != 0) {
                 std::size_t const next = bytes_in_place(begin - 1);
@@ -230,11 +230,11 @@ public:
             }
         };
         if (_row.shards_optimizer()) {
-            if constexpr (GroupsGathers<typename Config::Communicator>) {
+            if constexpr (GroupsGathers<ShardOf<typename Config::Communicator>>) {
                 if (is_single) {
                     gather();
                 } else {
-                    _communicator->grouped(_queue, gather);
+                    shard_of(*_communicator).grouped(_queue, gather);
                 }
             } else {
                 gather();

@@ -270,14 +270,14 @@ public:
             T* const staging = open(bucket);
             Range const own = _layout->extent(bucket, _rank);
             Backend::copy_to_bucket(_queue, _owned.of(bucket), staging);
-            _communicator->all_gather(staging + own.begin, staging, cuts, _queue, tag);
+            shard_of(*_communicator).all_gather(staging + own.begin, staging, cuts, _queue, tag);
             Backend::copy_from_bucket(_queue, _pieces.of(bucket), static_cast<T const*>(staging));
             _pool.close(bucket, Backend::record(_queue));
         } else {
             T* const base = _storage == Storage::owned
                                 ? _placed.at(bucket, 0)
                                 : _block + _layout->bucket(bucket).block_begin;
-            _communicator->all_gather(base + cuts[_rank], base, cuts, _queue, tag);
+            shard_of(*_communicator).all_gather(base + cuts[_rank], base, cuts, _queue, tag);
         }
     }
 
@@ -294,21 +294,21 @@ private:
             if constexpr (!is_offloaded) {
                 own = _placed.at(bucket, cuts[_rank]);
             }
-            _communicator->all_gather(own, lease, cuts, _queue, tag);
+            shard_of(*_communicator).all_gather(own, lease, cuts, _queue, tag);
         }
     }
 
     /// Leases memory that was claimed, or whose place is free.
     T* open(std::size_t bucket) {
         if (!_pool.claim(bucket)) {
-            throw_no_room(*_layout, bucket, _rank);
+            throw_no_room(*_layout, bucket, static_cast<std::size_t>(_communicator->rank()));
         }
         return _pool.open(bucket, _queue, Fence::parameter_lease_reuse);
     }
 
     [[gnu::cold]] ParameterStore(TypeContext<Config> const& context, LeasePlan const& leases)
         : _type(context.type), _layout(context.layout), _communicator(context.communicator),
-          _queue(context.queue), _rank(context.rank()),
+          _queue(context.queue), _rank(context.shard_rank()),
           _is_sharded(context.row.shards_parameters()), _is_in_place(reads_in_place(context)),
           _storage(context.options->storage), _poison(context.options->poison),
           _has_copy_leases(context.row.reduced_gradients == Placement::sharded),
@@ -366,12 +366,12 @@ private:
             return;
         }
         T* const staging = open(bucket);
-        if (_rank == 0) {
+        if (_communicator->rank() == 0) {
             Backend::copy_to_bucket(_queue, _pieces.of(bucket), staging);
         }
         broadcast(staging, _layout->elements(bucket),
                   bucket_tag(CollectivePurpose::publish, "values of bucket", *_layout, bucket));
-        if (_rank != 0) {
+        if (_communicator->rank() != 0) {
             Backend::copy_from_bucket(_queue, _pieces.of(bucket), static_cast<T const*>(staging));
         }
         _pool.close(bucket, Backend::record(_queue));
@@ -412,7 +412,7 @@ private:
     }
 
     [[gnu::cold]] void write_initial(AnyParameter const& parameter, T* out) {
-        if (_rank != 0 || parameter.spec.elements == 0) {
+        if (_communicator->rank() != 0 || parameter.spec.elements == 0) {
             return;
         }
         if (parameter.initialise) {
@@ -451,7 +451,7 @@ private:
     FlatLayout const* _layout;
     Communicator* _communicator;
     Queue _queue;
-    std::size_t _rank;
+    std::size_t _rank; ///< among those over which parameters are cut
     bool _is_sharded;
     bool _is_in_place; ///< sharded parameters are read in the shard
     Storage _storage;

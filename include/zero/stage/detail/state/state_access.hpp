@@ -72,6 +72,14 @@ public:
     [[nodiscard]] Queue queue() const noexcept { return _engine->_queue; }
     [[nodiscard]] MemoryResource& memory() const noexcept { return *_engine->_memory; }
     [[nodiscard]] std::size_t rank() const noexcept { return _engine->_rank; }
+    [[nodiscard]] std::size_t shard_rank() const noexcept { return shard_rank_of(communicator()); }
+
+    /// @brief Whether this rank saves its extents, and another one; of several replicas one saves.
+    [[nodiscard]] bool saves() const noexcept { return counts_once(communicator()); }
+    [[nodiscard]] bool saves(std::size_t rank) const noexcept {
+        return counts_once(communicator(), rank);
+    }
+
     [[nodiscard]] Protocol const& protocol() const noexcept { return _engine->_protocol; }
     [[nodiscard]] StepControl<Config>& control() const noexcept { return _engine->_control; }
     [[nodiscard]] bool reduces_once() const noexcept { return _engine->_gradients.reduces_once(); }
@@ -118,7 +126,7 @@ public:
                 for (std::size_t bucket = 0; bucket < layout().trainable_buckets(); ++bucket) {
                     if (layout().bucket(bucket).type == type) {
                         Range const held = row.reduced_gradients == Placement::sharded
-                                               ? layout().extent(bucket, rank())
+                                               ? layout().extent(bucket, shard_rank())
                                                : Range{0, layout().elements(bucket)};
                         layout().for_slices(bucket, held, [&](Piece const& piece) {
                             array.slices.push_back({piece.parameter, piece.parameter_begin,

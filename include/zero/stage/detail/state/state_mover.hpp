@@ -2,6 +2,7 @@
 
 #include "../../../comm/communicator.hpp"
 #include "../../../comm/detail/optional_operations.hpp"
+#include "../../../comm/grouped_communicator.hpp"
 #include "../../../core/buffer.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
@@ -58,10 +59,10 @@ public:
             }
             if (_is_sharded) {
                 auto const cuts = from.byte_cuts(*_old, parameter);
-                char* const own =
-                    whole.data() + cuts[static_cast<std::size_t>(_communicator->rank())];
-                _communicator->all_gather(static_cast<char const*>(own), whole.data(), cuts, _queue,
-                                          CollectiveTag{"state of parameter", parameter});
+                char* const own = whole.data() + cuts[shard_rank_of(*_communicator)];
+                shard_of(*_communicator)
+                    .all_gather(static_cast<char const*>(own), whole.data(), cuts, _queue,
+                                CollectiveTag{"state of parameter", parameter});
             }
             if (copy) {
                 wait_for_collectives(*_communicator, _queue);

@@ -150,20 +150,21 @@ public:
                 Piece const& piece = layout.piece(at);
                 std::vector<std::size_t> cuts;
                 Cuts const bucket_cuts = layout.cuts(at.bucket);
-                for (std::size_t rank = 0; rank < bucket_cuts.size(); ++rank) {
+                for (std::size_t cut = 0; cut < bucket_cuts.size(); ++cut) {
                     std::size_t const end =
-                        larger(bucket_cuts[rank], piece.bucket_begin) - piece.bucket_begin;
+                        larger(bucket_cuts[cut], piece.bucket_begin) - piece.bucket_begin;
                     cuts.push_back(smaller(end, piece.elements));
                 }
                 float* const out = values.data() + piece.parameter_begin;
-                std::size_t const own = cuts[_access.rank()];
-                load(
-                    kind, state, parameter,
-                    {piece.parameter_begin + own, piece.parameter_begin + cuts[_access.rank() + 1]},
-                    out + own);
+                std::size_t const rank = _access.shard_rank();
+                std::size_t const own = cuts[rank];
+                load(kind, state, parameter,
+                     {piece.parameter_begin + own, piece.parameter_begin + cuts[rank + 1]},
+                     out + own);
                 exchange(out, piece.elements, [&](float* shared) {
-                    _access.communicator().all_gather(static_cast<float const*>(shared + own),
-                                                      shared, cuts, _access.queue(), tag);
+                    shard_of(_access.communicator())
+                        .all_gather(static_cast<float const*>(shared + own), shared, cuts,
+                                    _access.queue(), tag);
                 });
             }
         });

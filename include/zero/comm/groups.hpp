@@ -1,0 +1,301 @@
+#pragma once
+
+#include "../core/detail/light_std.hpp"
+#include "../core/detail/namespace.hpp"
+#include "../core/detail/throw_error.hpp"
+#include "../core/error.hpp"
+#include "../core/hash.hpp"
+#include "../core/set_by_name.hpp"
+#include "communicator.hpp"
+#include "detail/decorator.hpp"
+#include "detail/optional_operations.hpp"
+#include "grouped_communicator.hpp"
+#include "sum_over_ranks.hpp"
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief A role for `Groups`: states are sharded over G ranks and replicated R times (MiCS, Zhang
+/// et al., 2022; "hybrid sharding" of PyTorch's FSDP). Sums are sent between replicas in the
+/// communication type of the gradients.
+struct Hybrid {
+    static constexpr bool sends_float_between = false; ///< in the communication type
+};
+
+/// @brief The same, with sums that are sent between replicas as floats. For a communication type of
+/// 16 bits.
+struct HybridInFloat {
+    static constexpr bool sends_float_between = true; ///< as floats
+};
+
+/// @brief The options of `Groups`. `shard` must be equal on all ranks.
+struct GroupsOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
+    /// @brief G, the number of ranks over which states are sharded, for instance those of a host;
+    /// it divides the number of ranks.
+    std::size_t shard = 0;
+
+    /// @brief The number of this rank's shard group, for instance of its host. All ranks give one
+    /// or none; then `shard` consecutive ranks form a group.
+    std::optional<std::size_t> group{};
+};
+
+} // namespace ZERO_NAMESPACE
+
+namespace ZERO_NAMESPACE::detail {
+
+template <class Role>
+concept IsHybrid = std::same_as<Role, Hybrid> || std::same_as<Role, HybridInFloat>;
+
+/// @brief The two words of `GroupsOptions` that ranks exchange: `shard`, and `group` + 1 or 0.
+inline constexpr std::size_t words_of_options = 2;
+
+/// @brief Returns the replica of each rank. Replicas are numbered by their lowest rank.
+/// @param asked the words of all ranks
+/// @throws LayoutMismatch, InvalidArgument: on every rank
+[[nodiscard]] std::vector<std::size_t> plan_groups(std::span<std::uint64_t const> asked);
+
+/// @brief The words of given parts that ranks exchange: size and rank of each.
+inline constexpr std::size_t words_of_parts = 4;
+
+/// @brief The same for given parts. @throws InvalidArgument on every rank
+[[nodiscard]] std::vector<std::size_t> check_parts(std::span<std::uint64_t const> given);
+
+/// @brief Returns the words of all ranks. Collective; waits.
+template <class C>
+[[nodiscard]] List<std::uint64_t> gather_groups(C& communicator, char const* what,
+                                                std::span<std::uint64_t const> own) {
+    auto const world = static_cast<std::size_t>(communicator.size());
+    auto const rank = static_cast<std::size_t>(communicator.rank());
+    List<std::size_t> cuts(world + 1);
+    List<std::uint64_t> all(world * own.size());
+    for (std::size_t cut = 0; cut <= world; ++cut) {
+        cuts[cut] = cut * own.size();
+    }
+    for (std::size_t word = 0; word < own.size(); ++word) {
+        all[cuts[rank] + word] = own[word];
+    }
+    gather_words(communicator, as_span(cuts), all, CollectiveTag{what, own.size()});
+    return all;
+}
+
+} // namespace ZERO_NAMESPACE::detail
+
+namespace ZERO_NAMESPACE {
+
+/// @brief A communicator whose parts play different roles in an engine: with `Hybrid`, states are
+/// sharded over groups of G ranks, and the R = W / G groups hold replicas.
+///
+///     using Hosts = zero::Groups<zero::mpi::Communicator, zero::Hybrid>;
+///     Hosts hosts(everyone, {.shard = 8});
+///     zero::ZeroStage<3, Hosts> engine(hosts, parameters);
+///
+/// Gathers and reduce-scatters stay inside the groups. Between them an engine all-reduces the sums
+/// of a step once, each rank those of its extents, when the step ends. A sum is formed in float in
+/// rank order inside, rounded to the communication type, added over micro-steps, and then rounded
+/// and summed likewise between the groups. So the bits depend on (G, R) and on nothing else; with
+/// G = W they are those of the flat run.
+///
+/// Rank r is rank r mod G of group r / G, unless the options give the groups. As a communicator it
+/// is that of all W ranks, which must outlive it. A failure of one part reaches all ranks; call
+/// `run_rank(groups, body)` or an engine to report one.
+///
+/// It has no tree of micro-batches, and stage 0 shards nothing: both are refused. Decorators around
+/// it are refused, because an engine would not see the parts; decorate these.
+/// @tparam C a `SplittableCommunicator`, or one whose parts are given
+/// @tparam Role `Hybrid` or `HybridInFloat`
+template <class C, class Role>
+class Groups : public detail::CommunicatorDecorator<Groups<C, Role>, C> {
+    using Base = detail::CommunicatorDecorator<Groups, C>;
+    friend Base;
+
+    static_assert(detail::IsHybrid<Role>,
+                  "zero::Groups: the role must be zero::Hybrid or zero::HybridInFloat.");
+
+public:
+    using Part = C; ///< the type of the communicator and of its parts
+    using Queue = typename Base::Queue;
+    using Options = GroupsOptions; ///< of a constructor
+    static constexpr bool sends_float_between =
+        Role::sends_float_between; ///< see `GroupedCommunicator`
+
+    /// @brief Splits the communicator. Collective; blocks until all ranks have called.
+    /// @param everyone all W ranks; must outlive this object
+    /// @throws LayoutMismatch if ranks give different sizes; InvalidArgument; both on every rank
+    Groups(C& everyone, GroupsOptions const& options) : Base(everyone) {
+        static_assert(SplittableCommunicator<C>,
+                      "zero::Groups: this communicator has no 'split'; split the one below, and "
+                      "give its parts: Groups(everyone, shard, replicas).");
+        if constexpr (SplittableCommunicator<C>) {
+            std::uint64_t const own[detail::words_of_options] = {
+                options.shard, options.group ? *options.group + 1 : 0};
+            auto const asked = detail::gather_groups(everyone, "options of zero::Groups", own);
+            _replicas_of = detail::plan_groups(detail::as_span(asked));
+            std::size_t const own_replica = replica_of(static_cast<std::size_t>(everyone.rank()));
+            std::size_t place = 0; // in the group
+            for (int rank = 0; rank < everyone.rank(); ++rank) {
+                place += replica_of(static_cast<std::size_t>(rank)) == own_replica ? 1 : 0;
+            }
+            _split.reset(
+                new Parts{everyone.split(static_cast<int>(own_replica), everyone.rank()),
+                          everyone.split(static_cast<int>(place), static_cast<int>(own_replica))});
+            _shard = &_split->shard;
+            _replicas = &_split->replicas;
+        }
+    }
+
+    /// @brief Uses parts that the caller made, for instance decorated ones. Collective; waits.
+    /// @param everyone all W ranks, @param shard the ranks of this rank's group, in the same order,
+    /// @param replicas the ranks with this rank's number in their group; all must outlive this
+    /// object. Rank 0 is in replica 0
+    /// @throws InvalidArgument on every rank if the parts do not form a grid
+    Groups(C& everyone, C& shard, C& replicas)
+        : Base(everyone), _shard(&shard), _replicas(&replicas) {
+        std::uint64_t const own[detail::words_of_parts] = {
+            static_cast<std::uint64_t>(shard.size()), static_cast<std::uint64_t>(shard.rank()),
+            static_cast<std::uint64_t>(replicas.size()),
+            static_cast<std::uint64_t>(replicas.rank())};
+        auto const given = detail::gather_groups(everyone, "parts of zero::Groups", own);
+        _replicas_of = detail::check_parts(detail::as_span(given));
+        require_same(shard, own[3], "the shard group holds ranks of two replicas");
+        require_same(replicas, own[1], "the replicas hold ranks that own different extents");
+    }
+
+    Groups(Groups&&) = delete;
+    Groups& operator=(Groups&&) = delete;
+
+    /// @brief Returns the G ranks over which states are sharded.
+    [[nodiscard]] C& shard() const noexcept { return *_shard; }
+
+    /// @brief Returns the R ranks that own the same extents.
+    [[nodiscard]] C& replicas() const noexcept { return *_replicas; }
+
+    /// @brief Returns all W ranks.
+    [[nodiscard]] C& everyone() const noexcept { return this->inner(); }
+
+    /// @brief Returns the number of this rank's replica.
+    [[nodiscard]] std::size_t replica() const noexcept {
+        return static_cast<std::size_t>(_replicas->rank());
+    }
+
+    /// @brief Returns the number of the replica that holds a rank.
+    [[nodiscard]] std::size_t replica_of(std::size_t rank) const noexcept {
+        return _replicas_of[rank];
+    }
+
+    /// @brief See `Communicator`. Includes G, and what is sent between replicas.
+    [[nodiscard]] std::uint64_t options_hash() const noexcept {
+        Hash hash;
+        hash.add(_shard->size()).add(sends_float_between);
+        if constexpr (requires { _shard->options_hash(); }) {
+            hash.add(everyone().options_hash());
+            hash.add(_shard->options_hash()).add(_replicas->options_hash());
+        }
+        return hash.value();
+    }
+
+    /// @brief See `Communicator`. Includes the scratch memory of all parts.
+    [[nodiscard]] std::size_t scratch_bytes(std::size_t largest_bucket_bytes) const noexcept {
+        return detail::scratch_bytes_of(everyone(), largest_bucket_bytes)
+               + detail::scratch_bytes_of(*_shard, largest_bucket_bytes)
+               + detail::scratch_bytes_of(*_replicas, largest_bucket_bytes);
+    }
+
+    /// @brief Releases the ranks that wait in any part.
+    void abort(std::string_view cause, bool is_provisional = false) noexcept {
+        for_parts([&](C& part) { part.abort(cause, is_provisional); });
+    }
+
+    /// @brief See `Communicator`.
+    void rethrow_failure()
+        requires requires(C& part) { part.rethrow_failure(); }
+    {
+        for_parts([](C& part) { part.rethrow_failure(); });
+    }
+
+    /// @brief See `Communicator`.
+    void synchronise()
+        requires requires(C& part) { part.synchronise(); }
+    {
+        for_parts([](C& part) { part.synchronise(); });
+    }
+
+    /// @brief See `Communicator`.
+    void forget_events() noexcept
+        requires requires(C& part) { part.forget_events(); }
+    {
+        for_parts([](C& part) { part.forget_events(); });
+    }
+
+    /// @brief Marks the beginning and the end of a body of `run_rank`, which calls them.
+    void begin_run() noexcept
+        requires requires(C& part) { part.begin_run(); }
+    {
+        for_parts([](C& part) { part.begin_run(); });
+    }
+
+    /// @copydoc begin_run
+    void end_run() noexcept
+        requires requires(C& part) { part.end_run(); }
+    {
+        for_parts([](C& part) { part.end_run(); });
+    }
+
+    /// @brief Returns the timeline of a `Timed` communicator.
+    [[nodiscard]] auto* timeline() const noexcept
+        requires requires(C const& part) { part.timeline(); }
+    {
+        return everyone().timeline();
+    }
+
+private:
+    struct Parts {
+        C shard;
+        C replicas;
+    };
+
+    template <class T, class Forward>
+    void around(detail::DecoratedCall const& /*call*/, Queue /*queue*/, Forward const& forward) {
+        forward();
+    }
+
+    template <class Call>
+    void for_parts(Call const& call) const {
+        call(everyone());
+        call(*_shard);
+        call(*_replicas);
+    }
+
+    /// Requires that all ranks of a part have the same number. A rank that finds another one
+    /// releases the ranks of all parts.
+    void require_same(C& part, std::uint64_t own, char const* difference) {
+        for (std::uint64_t const number :
+             detail::gather_groups(part, "a part of zero::Groups", std::span(&own, 1))) {
+            if (number != own) {
+                abort(difference);
+                detail::throw_error<InvalidArgument>(
+                    {"zero: Groups on rank ", this->rank(), ": ", difference,
+                     "; split all ranks once by the group and once by the number in it."});
+            }
+        }
+    }
+
+    std::vector<std::size_t> _replicas_of; ///< by rank
+    std::unique_ptr<Parts> _split;         ///< null if the parts were given
+    C* _shard = nullptr;
+    C* _replicas = nullptr;
+};
+
+} // namespace ZERO_NAMESPACE
+
+#if !defined(ZERO_COMPILED)
+#include "detail/groups.ipp"
+#endif

@@ -1,0 +1,144 @@
+#include "engine_model.hpp"
+#include "support/catch.hpp"
+
+#include <zero/checkpoint/checkpoint_saver.hpp>
+#include <zero/comm/groups.hpp>
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/stage/zero_stage.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+// One replica of a hybrid run writes a checkpoint, and every rank reads it.
+
+namespace zero::test::replicas_test {
+
+namespace {
+
+using namespace engine_model;
+using Hosts = Groups<LoopbackCommunicator, Hybrid>;
+
+constexpr std::size_t world = 6;
+
+template <class Stage>
+Bits trained(Hosts& hosts, std::uint64_t begin, std::uint64_t end,
+             std::filesystem::path const& load, std::filesystem::path const& save,
+             bool in_background = false) {
+    Toy<Stage> toy(hosts, same_schedule<Stage>());
+    auto& engine = *toy.engine;
+    if (!load.empty()) {
+        load_checkpoint(engine, load);
+    }
+    train(engine, hosts, begin, end);
+    if (in_background) {
+        CheckpointSaver saver(engine, save);
+        saver.start();
+        (void)saver.wait();
+    } else if (!save.empty()) {
+        save_checkpoint(engine, save);
+    }
+    return state_of(engine);
+}
+
+/// The result of every rank on 6 ranks in groups of `shard`.
+template <class Stage>
+std::vector<Bits> run(std::size_t shard, std::uint64_t begin, std::uint64_t end,
+                      std::filesystem::path const& load = {},
+                      std::filesystem::path const& save = {}, bool in_background = false,
+                      bool is_interleaved = false) {
+    std::vector<Bits> states(world);
+    run_ranks(static_cast<int>(world), test_time_out, [&](LoopbackCommunicator& everyone) {
+        auto const rank = static_cast<std::size_t>(everyone.rank());
+        Hosts hosts(everyone, {.shard = shard,
+                               .group = is_interleaved ? std::optional(rank % (world / shard))
+                                                       : std::nullopt});
+        run_rank(hosts, [&](Hosts& groups) {
+            states[rank] = trained<Stage>(groups, begin, end, load, save, in_background);
+        });
+    });
+    return states;
+}
+
+std::size_t files_in(std::filesystem::path const& directory) {
+    std::size_t files = 0;
+    for (auto const& entry : std::filesystem::recursive_directory_iterator(directory)) {
+        files += entry.path().filename().string().rfind("data-", 0) == 0 ? 1 : 0;
+    }
+    return files;
+}
+
+} // namespace
+
+TEST_CASE("A hybrid run that is saved and loaded continues with the bits of one that never "
+          "stopped, and one replica writes") {
+    auto const straight = run<ZeroStage<3, Hosts>>(2, 0, 6);
+    for (bool const in_background : {false, true}) {
+        for (bool const is_interleaved : {false, true}) {
+            CAPTURE(in_background, is_interleaved);
+            auto const expected =
+                is_interleaved ? run<ZeroStage<3, Hosts>>(2, 0, 6, {}, {}, false, true) : straight;
+            TemporaryFolder const folder;
+            (void)run<ZeroStage<3, Hosts>>(2, 0, 3, {}, folder.path(), in_background,
+                                           is_interleaved);
+            CHECK(files_in(folder.path()) == 2);
+            CHECK(run<ZeroStage<3, Hosts>>(2, 3, 6, folder.path(), {}, false, is_interleaved)
+                  == expected);
+            CHECK(run<ZeroStage<2, RoundRobinPartitioner, Hosts>>(2, 3, 6, folder.path(), {}, false,
+                                                                  is_interleaved)
+                  == expected);
+            CHECK(run<ZeroStage<1, Hosts>>(2, 4, 6, folder.path(), {}, false, is_interleaved)
+                  != expected); // a step fewer
+        }
+    }
+}
+
+TEST_CASE("Flat and hybrid runs load the checkpoints of each other, with groups of any size") {
+    TemporaryFolder const folder;
+    auto const saved = run<ZeroStage<2, Hosts>>(3, 0, 3, {}, folder.path());
+    for (Bits const& state : saved) {
+        CHECK(state == saved[0]); // gathered: equal on all replicas
+    }
+    CHECK(files_in(folder.path()) == 3);
+    CHECK(run<ZeroStage<3, Hosts>>(2, 3, 3, folder.path()) == saved);
+    CHECK(run<ZeroStage<1, Hosts>>(6, 3, 3, folder.path()) == saved);
+    CHECK(run<ZeroStage<2, Hosts>>(1, 3, 3, folder.path()) == saved);
+    for (int const ranks : {1, 4}) {
+        TemporaryFolder const again;
+        auto const flat = on_ranks<Bits>(ranks, [&](LoopbackCommunicator& communicator) {
+            Toy<ZeroStage<3>> toy(communicator, same_schedule<ZeroStage<3>>());
+            load_checkpoint(*toy.engine, folder.path());
+            save_checkpoint(*toy.engine, again.path());
+            return state_of(*toy.engine);
+        });
+        CHECK(flat[0] == saved[0]);
+        CHECK(files_in(again.path()) == static_cast<std::size_t>(ranks));
+        CHECK(run<ZeroStage<3, Hosts>>(2, 3, 3, again.path()) == saved);
+    }
+}
+
+TEST_CASE("A rank of the replica that does not write fails with the others if a file cannot be "
+          "written") {
+    TemporaryFolder const folder;
+    std::ofstream(folder / "file") << "no directory";
+    std::vector<std::string> failures(world);
+    run_ranks<Hosts>(static_cast<int>(world), test_time_out, {.shard = 2}, [&](Hosts& hosts) {
+        Toy<ZeroStage<2, Hosts>> toy(hosts, same_schedule<ZeroStage<2, Hosts>>());
+        try {
+            save_checkpoint(*toy.engine, folder / "file");
+        } catch (CheckpointError const& error) {
+            failures[static_cast<std::size_t>(hosts.rank())] = error.what();
+        }
+        save_checkpoint(*toy.engine, folder.path()); // the engine continues
+    });
+    for (std::string const& failure : failures) {
+        CHECK_THAT(failure, contains_text("begin the checkpoint") || contains_text("file"));
+    }
+    CHECK(files_in(folder.path()) == 2);
+}
+
+} // namespace zero::test::replicas_test
