@@ -167,8 +167,9 @@ Values noise_flat(int world, ReductionSchedule schedule, std::size_t micro_steps
 
 } // namespace
 
-TEST_CASE("Whole-numbered gradients train to the bits of the flat run in groups of every size, with "
-          "norms of every kind, weighted means and reports") {
+TEST_CASE(
+    "Whole-numbered gradients train to the bits of the flat run in groups of every size, with "
+    "norms of every kind, weighted means and reports") {
     for (auto const kind : {ReductionKind::mean, ReductionKind::mean_over_ranks, ReductionKind::sum,
                             ReductionKind::weighted_mean}) {
         Seen const one = flat<ZeroStage<0, Sgd>>(4, kind);
