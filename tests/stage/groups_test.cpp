@@ -6,12 +6,14 @@
 #include <zero/comm/groups.hpp>
 #include <zero/layout/balanced_partitioner.hpp>
 #include <zero/ops/sgd.hpp>
+#include <zero/stage/describe.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 // Hybrid sharding: what must equal a run without groups. The oracle compares the bits of all
@@ -268,13 +270,20 @@ TEST_CASE("Float16 gradients are divided before they are sent for the number of 
     }
 }
 
-TEST_CASE("The first micro-batches of all ranks have different numbers in groups") {
+TEST_CASE(
+    "The first micro-batches of all ranks have different numbers in groups, and a description "
+    "names the size of a group") {
     std::vector<std::size_t> numbers(6);
+    std::string described;
     run_ranks<Hosts>(6, test_time_out, {.shard = 3}, [&](Hosts& hosts) {
         ZeroStage<2, Hosts> const engine(hosts, registration<float>(toy_specs()));
         numbers[static_cast<std::size_t>(hosts.rank())] = engine.micro_batch(1);
+        if (hosts.rank() == 0) {
+            described = describe(engine);
+        }
     });
     CHECK(numbers == std::vector<std::size_t>{6, 7, 8, 9, 10, 11});
+    CHECK_THAT(described, contains_text(", sharded over 3 ranks of each replica"));
 }
 
 } // namespace zero::test::groups_test
