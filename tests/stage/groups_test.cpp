@@ -6,12 +6,14 @@
 #include <zero/comm/groups.hpp>
 #include <zero/layout/balanced_partitioner.hpp>
 #include <zero/ops/sgd.hpp>
+#include <zero/stage/describe.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 // Hybrid sharding: what must equal a run without groups. The oracle compares the bits of all
@@ -28,8 +30,8 @@ static_assert(!GroupedCommunicator<LoopbackCommunicator>);
 using Values = std::vector<std::vector<float>>;
 
 /// A plain communicator of a shard group whose reduce-scatter also adds between replicas.
-class ByHand : public detail::CommunicatorDecorator<ByHand, LoopbackCommunicator> {
-    using Base = detail::CommunicatorDecorator<ByHand, LoopbackCommunicator>;
+class ByHand : public zero::detail::CommunicatorDecorator<ByHand, LoopbackCommunicator> {
+    using Base = zero::detail::CommunicatorDecorator<ByHand, LoopbackCommunicator>;
     friend Base;
 
 public:
@@ -47,7 +49,8 @@ public:
 
 private:
     template <class T, class Forward>
-    void around(detail::DecoratedCall const& /*call*/, Queue /*queue*/, Forward const& forward) {
+    void around(zero::detail::DecoratedCall const& /*call*/, Queue /*queue*/,
+                Forward const& forward) {
         forward();
     }
 
@@ -174,7 +177,7 @@ TEST_CASE("Whole-numbered gradients train to the bits of the flat run in groups 
         Seen const one = flat<ZeroStage<0, Sgd>>(4, kind);
         CHECK(one.norms[0] > 0.0);
         CHECK(one.zeros > 0);
-        for (std::size_t const shard : {1, 2, 4}) {
+        for (std::size_t const shard : {1U, 2U, 4U}) {
             CAPTURE(static_cast<int>(kind), shard);
             for (auto const& seen : {in_groups<ZeroStage<1, Sgd, Hosts>>(4, shard, kind),
                                      in_groups<ZeroStage<2, Sgd, Hosts>>(4, shard, kind),
@@ -244,7 +247,7 @@ TEST_CASE("One group gives the bits of the flat run, and groups of one rank thos
 
 TEST_CASE("Float16 gradients are divided before they are sent for the number of all ranks, so that "
           "sums between groups do not overflow") {
-    for (std::size_t const shard : {1, 2, 4, 8}) {
+    for (std::size_t const shard : {1U, 2U, 4U, 8U}) {
         std::vector<double> norms(8);
         run_ranks<Hosts>(8, test_time_out, {.shard = shard}, [&](Hosts& hosts) {
             ZeroStage<2, Parameters<float16>, Hosts> engine(
@@ -267,13 +270,20 @@ TEST_CASE("Float16 gradients are divided before they are sent for the number of 
     }
 }
 
-TEST_CASE("The first micro-batches of all ranks have different numbers in groups") {
+TEST_CASE(
+    "The first micro-batches of all ranks have different numbers in groups, and a description "
+    "names the size of a group") {
     std::vector<std::size_t> numbers(6);
+    std::string described;
     run_ranks<Hosts>(6, test_time_out, {.shard = 3}, [&](Hosts& hosts) {
         ZeroStage<2, Hosts> const engine(hosts, registration<float>(toy_specs()));
         numbers[static_cast<std::size_t>(hosts.rank())] = engine.micro_batch(1);
+        if (hosts.rank() == 0) {
+            described = describe(engine);
+        }
     });
     CHECK(numbers == std::vector<std::size_t>{6, 7, 8, 9, 10, 11});
+    CHECK_THAT(described, contains_text(", sharded over 3 ranks of each replica"));
 }
 
 } // namespace zero::test::groups_test

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../comm/grouped_communicator.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/detail/text.hpp"
 #include "../core/dtype.hpp"
@@ -76,6 +77,17 @@ template <class Engine>
     return engine.has_one_micro_step() ? ", one micro-step per step" : "";
 }
 
+/// @brief Returns ", sharded over 8 ranks of each replica" for an engine on groups; otherwise an
+/// empty text.
+template <class Engine>
+[[gnu::cold]] std::string describe_groups(Engine const& engine) {
+    if constexpr (GroupedCommunicator<typename Engine::Communicator>) {
+        return text({", sharded over ", engine.layout().world(), " ranks of each replica"});
+    } else {
+        return {};
+    }
+}
+
 /// @brief Returns a line with the parameters that the optimizer updates as matrices, and the
 /// others; empty for an optimizer without a rule for matrices.
 template <class Config>
@@ -138,8 +150,9 @@ template <class Stage>
 }
 
 /// @brief Returns the composition of an engine, with the reduction schedule that it uses and
-/// whether a step has one micro-step, then a line with the matrices of an optimizer that has a rule
-/// for them (`Muon`), and one line for each option that was set and that this stage does not use.
+/// whether a step has one micro-step, the size of its groups, then a line with the matrices of an
+/// optimizer that has a rule for them (`Muon`), and one line for each option that was set and that
+/// this stage does not use.
 template <class Stage>
     requires requires(Stage const& stage) {
         typename Stage::Composition;
@@ -147,6 +160,7 @@ template <class Stage>
     }
 [[nodiscard]] std::string describe(Stage const& stage) {
     return describe<Stage>(stage.schedule()) + detail::describe_micro_steps(stage)
+           + detail::describe_groups(stage)
            + detail::describe_updates<detail::config_of_t<Stage>>(stage.layout())
            + detail::describe_unused(stage.unused_options());
 }
@@ -158,7 +172,7 @@ template <class EngineType>
 [[nodiscard]] std::string describe(EngineType const& engine) {
     return detail::describe_engine<detail::config_of_t<EngineType>>(engine.stage_number(), "",
                                                                     engine.schedule())
-           + detail::describe_micro_steps(engine)
+           + detail::describe_micro_steps(engine) + detail::describe_groups(engine)
            + detail::describe_updates<detail::config_of_t<EngineType>>(engine.layout())
            + detail::describe_unused(engine.unused_options());
 }
