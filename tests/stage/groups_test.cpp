@@ -30,8 +30,8 @@ static_assert(!GroupedCommunicator<LoopbackCommunicator>);
 using Values = std::vector<std::vector<float>>;
 
 /// A plain communicator of a shard group whose reduce-scatter also adds between replicas.
-class ByHand : public detail::CommunicatorDecorator<ByHand, LoopbackCommunicator> {
-    using Base = detail::CommunicatorDecorator<ByHand, LoopbackCommunicator>;
+class ByHand : public zero::detail::CommunicatorDecorator<ByHand, LoopbackCommunicator> {
+    using Base = zero::detail::CommunicatorDecorator<ByHand, LoopbackCommunicator>;
     friend Base;
 
 public:
@@ -49,7 +49,8 @@ public:
 
 private:
     template <class T, class Forward>
-    void around(detail::DecoratedCall const& /*call*/, Queue /*queue*/, Forward const& forward) {
+    void around(zero::detail::DecoratedCall const& /*call*/, Queue /*queue*/,
+                Forward const& forward) {
         forward();
     }
 
