@@ -1,8 +1,6 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "../core/detail/throw_error.hpp"
-#include "../core/error.hpp"
 #include "../core/memory_resource.hpp"
 #include "../core/policy_category.hpp"
 #include "offload.hpp"
@@ -43,16 +41,6 @@ struct Offload<To<HostMemory, kinds_on_host...>> {
     /// @brief Returns whether buffers of a kind lie in memory of the host.
     [[nodiscard]] static constexpr bool keeps(BufferKind kind) noexcept {
         return ((kind == kinds_on_host) || ...);
-    }
-
-    /// @throws InvalidArgument if a chunk may not hold 64 elements
-    static void validate(Options const& options) {
-        constexpr std::size_t least = std::size_t{64} * 2 * sizeof(float);
-        if (options.chunk_bytes < least) {
-            detail::throw_error<InvalidArgument>(
-                {"zero: offload.chunk_bytes is ", options.chunk_bytes, ", but a chunk must hold ",
-                 least, " bytes, gradients and parameters of 64 elements; raise it."});
-        }
     }
 };
 

@@ -183,6 +183,16 @@ ZERO_COLD_INLINE void check_learning_rate_factor(std::size_t group, double facto
     }
 }
 
+ZERO_COLD_INLINE void check_chunk_on_host(std::size_t chunk_bytes) {
+    constexpr std::size_t least = std::size_t{64} * 2 * sizeof(float);
+    if (chunk_bytes < least) {
+        throw_error<InvalidArgument>({"zero: offload.chunk_bytes is ", chunk_bytes,
+                                      ", but a chunk must hold ", least,
+                                      " bytes, gradients and parameters of 64 elements; raise "
+                                      "it."});
+    }
+}
+
 ZERO_COLD_INLINE void check_clipped_groups(bool is_clipping, std::size_t groups,
                                            std::size_t clipped) {
     if (clipped == groups) {
