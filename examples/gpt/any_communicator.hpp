@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <string_view>
 #include <type_traits>
 #include <variant>
@@ -151,9 +152,13 @@ public:
     template <class Body>
     void with_part(int color, int key, Body const& body) const {
         visit([&](auto& inner) {
-            auto part = inner.split(color, key);
-            AnyCommunicator any(&part);
-            body(any);
+            if constexpr (requires { inner.split(color, key); }) {
+                auto part = inner.split(color, key);
+                AnyCommunicator any(&part);
+                body(any);
+            } else {
+                throw std::logic_error("this communicator has no parts");
+            }
         });
     }
 
