@@ -123,7 +123,6 @@ TEST_CASE("The lists of shipped policies match the headers") {
     listed.insert("HostCommunicator"); // of zero::mpi and zero::torch; tests/mpi and tests/torch
                                        // run the suite
     listed.insert("Groups");           // not in the umbrella; tests/comm/groups_test.cpp
-    listed.insert("CommunicatorDecorator"); // no policy, but the base of some
     CHECK(names_in_headers() == listed);
 }
 
