@@ -47,7 +47,7 @@ public:
         return smaller(largest, capacity(context));
     }
 
-    [[gnu::cold]] ReplicaSumStore(TypeContext<Config> const& context)
+    [[gnu::cold]] explicit ReplicaSumStore(TypeContext<Config> const& context)
         : _replicas(&context.communicator->replicas()), _queue(context.queue),
           _capacity(capacity(context)),
           _buffer(*context.memory, buffer_elements(context, context.type), BufferKind::wire),
