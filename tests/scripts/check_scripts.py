@@ -113,7 +113,7 @@ class Scripts(unittest.TestCase):
         self.assertEqual(unfilled(passes.replace("fill_normal(", "zeros("), found, "class"), found)  # the check finds one
         for file, least in (("kernels_bench.cu", 17), ("step_bench.cu", 2)):
             text = text_of(file)
-            timed = re.findall(r'bench::add\("[^"]+",\s*(\w+)', text)
+            timed = re.findall(r'bench::add\("[^"]+",\s*(?:\[\]\([^)]*\)\s*\{\s*)?(\w+)', text)
             self.assertGreaterEqual(len(timed), least)
             self.assertEqual(unfilled(text, set(timed) - {"pass", "parts"}, "void"), [])  # these two time passes
         self.assertIn("if (is_constant(input))", re.search(r"(?s)void time_on_device.*?state.SetIterationTime", text_of("device_time.cuh"))[0])
