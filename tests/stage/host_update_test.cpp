@@ -157,6 +157,8 @@ TEST_CASE("A chunk on the host that holds no 64 elements is refused by its bytes
         Catch::Contains("offload.chunk_bytes is 511, but a chunk must hold 512 bytes, "
                         "gradients and parameters of 64 elements; raise it."));
     CHECK_NOTHROW(train<Stage>(1, 512));
+    CHECK_THROWS_WITH(train<Stage>(1025, 512),
+                      Catch::Contains("offload.threads is 1025; at most 1024 threads"));
 }
 
 } // namespace zero::test::host_update_order_test

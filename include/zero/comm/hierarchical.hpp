@@ -17,6 +17,7 @@
 #include "detail/group_place.hpp"
 #include "detail/optional_operations.hpp"
 #include "detail/run_threads.hpp"
+#include "grouped_communicator.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -64,6 +65,9 @@ template <class Intra, class Inter>
 class Hierarchical {
     static_assert(Communicator<Intra> && Communicator<Inter>,
                   "zero: both levels of a Hierarchical communicator must be communicators.");
+    static_assert(!GroupedCommunicator<Intra> && !GroupedCommunicator<Inter>,
+                  "zero: a Hierarchical communicator hides the parts of zero::Groups, so an engine "
+                  "on it would run flat; give it the parts, or Hierarchical ones to zero::Groups.");
     static_assert(std::is_same_v<typename Intra::Backend, typename Inter::Backend>,
                   "zero: both levels of a Hierarchical communicator need the same Backend.");
 

@@ -57,6 +57,7 @@ public:
         Buffer<ops::NormSum> found(memory, _count, BufferKind::control);
         Buffer<std::int64_t> exchanged(memory, _count * integers(kind), BufferKind::control);
         Drain<Backend> const drain(queue); // after everything that commands use, even on a throw
+        wait_for_collectives(communicator, queue); // of the gradients; see `through_backend`
         Backend::copy_bytes(queue, found.data(), sums.data(), found.size_bytes());
         visit_all(slices, [&]<class Types>(Slices<Config, Types>& own) {
             if (counts_once(communicator)) {
@@ -66,7 +67,7 @@ public:
             Backend::add_to_norms(queue, own.table.all(), kind, found.data());
         });
         Backend::copy_bytes(queue, sums.data(), found.data(), found.size_bytes());
-        wait_for_collectives(communicator, queue); // the gradients are results of collectives
+        wait_for_collectives(communicator, queue);
         for (ops::NormSum& sum : sums) {
             for (std::size_t integer = 0; integer < integers(kind); ++integer) {
                 values.push_back(integers_of(kind, sum)[integer]);
@@ -81,6 +82,7 @@ public:
         communicator.all_reduce_integers(
             exchanged.data(), exchanged.size(),
             kind == NormKind::infinity ? IntegerReduction::min : IntegerReduction::sum, queue, tag);
+        wait_for_collectives(communicator, queue);
         Backend::copy_bytes(queue, values.data(), exchanged.data(), exchanged.size_bytes());
         wait_for_collectives(communicator, queue);
         std::vector<double> norms;

@@ -67,8 +67,8 @@ namespace ZERO_NAMESPACE::detail {
 
 [[gnu::cold]] void check_learning_rate_factor(std::size_t group, double factor);
 
-/// @brief Rejects a chunk of a device's host that cannot hold 64 elements.
-[[gnu::cold]] void check_chunk_on_host(std::size_t chunk_bytes);
+/// @brief Rejects a chunk on a device's host that cannot hold 64 elements, and too many threads.
+[[gnu::cold]] void check_update_on_host(std::size_t chunk_bytes, std::size_t threads);
 
 /// @brief Rejects groups that are left out of a clipping that is off, or that leaves nothing.
 [[gnu::cold]] void check_clipped_groups(bool is_clipping, std::size_t groups, std::size_t clipped);
@@ -149,7 +149,7 @@ template <class Config>
     check_clipping(options.gradient_clipping);
     Config::LossScaler::validate(options.loss_scaler);
     if constexpr (requires { Config::Offload::updates_on_host; }) {
-        check_chunk_on_host(options.offload.chunk_bytes);
+        check_update_on_host(options.offload.chunk_bytes, options.offload.threads);
     }
     check_non_finite(options.non_finite, Config::LossScaler::skips_overflow);
     Functor::validate(options.optimizer);

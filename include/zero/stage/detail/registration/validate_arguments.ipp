@@ -183,13 +183,19 @@ ZERO_COLD_INLINE void check_learning_rate_factor(std::size_t group, double facto
     }
 }
 
-ZERO_COLD_INLINE void check_chunk_on_host(std::size_t chunk_bytes) {
+ZERO_COLD_INLINE void check_update_on_host(std::size_t chunk_bytes, std::size_t threads) {
     constexpr std::size_t least = std::size_t{64} * 2 * sizeof(float);
     if (chunk_bytes < least) {
         throw_error<InvalidArgument>({"zero: offload.chunk_bytes is ", chunk_bytes,
                                       ", but a chunk must hold ", least,
                                       " bytes, gradients and parameters of 64 elements; raise "
                                       "it."});
+    }
+    constexpr std::size_t most = 1024;
+    if (threads > most) {
+        throw_error<InvalidArgument>({"zero: offload.threads is ", threads, "; at most ", most,
+                                      " threads of a rank update; name its share of the cores, or "
+                                      "leave it at 0."});
     }
 }
 

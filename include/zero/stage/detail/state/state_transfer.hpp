@@ -259,6 +259,7 @@ private:
         std::size_t const bytes = elements * sizeof(float);
         Backend::copy_bytes(_access.queue(), shared.data(), values, bytes);
         collective(shared.data());
+        wait_for_collectives(_access.communicator(), _access.queue()); // see `through_backend`
         Backend::copy_bytes(_access.queue(), values, shared.data(), bytes);
         wait_for_collectives(_access.communicator(), _access.queue());
     }
