@@ -18,7 +18,7 @@ namespace {
 constexpr int ranks = 4, ranks_per_host = 2;
 constexpr std::size_t elements = 4096, steps = 100, micro_steps = 3;
 
-/// What a rank knows at the end.
+/// The results of a rank.
 struct Result {
     std::vector<float> weight;
     std::uint64_t inside = 0;  ///< bytes read from the other rank of the host

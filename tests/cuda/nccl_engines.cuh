@@ -76,7 +76,7 @@ inline Lanes make_lanes(std::vector<int> const& devices) {
     return lanes;
 }
 
-/// What a rank needs to train.
+/// A rank, its streams, and where it meets the others.
 template <class C>
 struct Member {
     C* communicator;

@@ -164,7 +164,7 @@ struct Counted : Recording<LoopbackCommunicator> {
     LoopbackCommunicator* transport;
 };
 
-/// What one rank moved in a step.
+/// The traffic of one rank in a step.
 struct Moved {
     TrafficCount inside, between, read_inside, read_between;
     LevelTraffic formula;

@@ -272,7 +272,7 @@ Traffic step_traffic(FlatLayout const& layout, int stage, ReductionSchedule sche
                      std::size_t micro_steps, std::span<std::size_t const> acquired_units,
                      GatherOptions const& gather = {}, bool in_tree = false);
 
-/// @brief What one rank reads on the two levels of a `Hierarchical` communicator.
+/// @brief The traffic of one rank on the two levels of a `Hierarchical` communicator.
 struct LevelTraffic {
     Traffic inside;  ///< from its group
     Traffic between; ///< from other groups. In a tree the elements of `reduce_scatter` are floats

@@ -233,7 +233,7 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
 
 namespace detail {
 
-/// @brief What a rank reads of a bucket.
+/// @brief The elements of a bucket that a rank reads.
 struct ReadElements {
     std::uint64_t reduced = 0;  ///< in a reduce-scatter
     std::uint64_t gathered = 0; ///< in an all-gather
