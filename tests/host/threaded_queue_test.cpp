@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <zero/core/error.hpp>
+#include <zero/host/delaying_queue.hpp>
 #include <zero/host/threaded_queue.hpp>
 
 namespace zero::test::threaded_queue_test {
@@ -45,6 +46,24 @@ TEST_CASE("A full ring throws QueueFull with its capacity and the remedy and wor
     queue.enqueue([&ran] { ++ran; });
     queue.synchronise();
     CHECK(ran == 8);
+}
+
+TEST_CASE("The worker of a derived queue runs while the object is constructed and destroyed") {
+    // ThreadSanitizer saw the worker read the virtual table that a destructor writes.
+    std::atomic<int> ran{0};
+    for (int round = 0; round < 500; ++round) {
+        host::WaitingQueue waiting(16);
+        for (int number = 0; number < 10; ++number) {
+            waiting.enqueue([&ran] { ++ran; });
+        }
+    }
+    for (std::uint64_t seed = 0; seed < 10; ++seed) {
+        host::DelayingQueue delaying(seed, 50, 16);
+        for (int number = 0; number < 10; ++number) {
+            delaying.enqueue([&ran] { ++ran; });
+        }
+    }
+    CHECK(ran == 5100);
 }
 
 TEST_CASE("A queue that waits for room keeps the order and never has more commands than room") {

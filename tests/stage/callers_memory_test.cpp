@@ -24,10 +24,10 @@ namespace {
 /// Pauses before each command, so that a call which does not wait leaves commands.
 class SlowQueue final : public host::ThreadedQueue {
 public:
-    ~SlowQueue() override { stop(); }
-
-private:
-    void pause() override { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
+    SlowQueue()
+        : ThreadedQueue(default_capacity, host::WhenFull::throw_error, host::Command([] {
+                            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                        })) {}
 };
 
 enum class Memory { adopted, scattered, registered, handed_over, none };

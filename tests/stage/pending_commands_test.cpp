@@ -18,10 +18,10 @@ namespace {
 /// Pauses before each command, so that the last command is pending when the next collective throws.
 class SlowQueue final : public host::ThreadedQueue {
 public:
-    ~SlowQueue() override { stop(); }
-
-private:
-    void pause() override { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }
+    SlowQueue()
+        : ThreadedQueue(default_capacity, host::WhenFull::throw_error, host::Command([] {
+                            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                        })) {}
 };
 
 /// Counts buffers that are freed while the queue has pending commands.

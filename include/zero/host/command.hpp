@@ -30,6 +30,9 @@ public:
         _call = [](void* storage) { (*std::launder(static_cast<F*>(storage)))(); };
     }
 
+    /// @brief Returns whether it holds a functor.
+    explicit operator bool() const noexcept { return _call != nullptr; }
+
     /// @brief Calls the functor, with the default floating-point control word: to nearest, and
     /// subnormal numbers are not flushed. Restores the control word of the thread. Undefined for
     /// a default-constructed command.

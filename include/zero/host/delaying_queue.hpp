@@ -21,27 +21,21 @@ public:
     explicit DelayingQueue(std::uint64_t seed, unsigned longest = 200,
                            std::size_t capacity = default_capacity,
                            WhenFull when_full = WhenFull::throw_error)
-        : ThreadedQueue(capacity, when_full), _state(seed * 2 + 1), _longest(longest) {}
-
-    ~DelayingQueue() override;
+        : ThreadedQueue(capacity, when_full, Command(Pause{seed * 2 + 1, longest})) {}
 
 private:
-    void pause() override;
+    struct Pause {
+        void operator()() {
+            state = state * 6364136223846793005U + 1442695040888963407U;
+            auto const random = static_cast<unsigned>(state >> 33U);
+            if (random % 4 == 0) {
+                std::this_thread::sleep_for(std::chrono::microseconds(random / 4 % (longest + 1)));
+            }
+        }
 
-    std::uint64_t _state;
-    unsigned _longest;
+        std::uint64_t state;
+        unsigned longest;
+    };
 };
-
-inline DelayingQueue::~DelayingQueue() {
-    stop();
-}
-
-inline void DelayingQueue::pause() {
-    _state = _state * 6364136223846793005U + 1442695040888963407U;
-    auto const random = static_cast<unsigned>(_state >> 33U);
-    if (random % 4 == 0) {
-        std::this_thread::sleep_for(std::chrono::microseconds(random / 4 % (_longest + 1)));
-    }
-}
 
 } // namespace ZERO_NAMESPACE::host

@@ -3,6 +3,7 @@
 #include "../core/buffer.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/memory_resource.hpp"
+#include "command.hpp"
 #include "queue.hpp"
 
 #include <atomic>
@@ -40,12 +41,14 @@ public:
     /// @brief Starts the worker.
     /// @param capacity maximum number of pending commands, at least 1
     /// @param when_full what `enqueue` and `wait` do when that many are pending
+    /// @param pause called on the worker before each command; an empty one is not
     /// @throws InvalidArgument if the capacity is 0
     explicit ThreadedQueue(std::size_t capacity = default_capacity,
-                           WhenFull when_full = WhenFull::throw_error);
+                           WhenFull when_full = WhenFull::throw_error, Command pause = {});
 
     /// @brief As above, with the ring in memory of the resource, which must outlive the queue.
-    ThreadedQueue(std::size_t capacity, WhenFull when_full, MemoryResource& memory);
+    ThreadedQueue(std::size_t capacity, WhenFull when_full, MemoryResource& memory,
+                  Command pause = {});
 
     ~ThreadedQueue() override;
 
@@ -62,11 +65,6 @@ public:
     /// @brief Size of the ring in bytes.
     [[nodiscard]] std::size_t size_bytes() const noexcept { return _storage.size_bytes(); }
 
-protected:
-    /// @brief Runs all enqueued commands and joins the worker. A class that overrides `pause` calls
-    /// it in its destructor.
-    void stop() noexcept;
-
 private:
     struct Entry {
         Command command;
@@ -81,9 +79,6 @@ private:
 
     static MemoryResource& default_memory() noexcept;
 
-    /// Called on the worker before each command.
-    virtual void pause() {}
-
     void push(Command command) override;
     Entry& reserve();
     void publish();
@@ -94,6 +89,7 @@ private:
     Buffer<Room> _storage;
     Entry* _ring; ///< in the storage; not destroyed, since an entry that ran owns nothing
     WhenFull _when_full;
+    Command _pause; ///< no virtual function: the worker runs while derived classes begin and end
     Event _last_awaited;
     std::shared_ptr<Progress> _progress;
     std::atomic<std::uint64_t> _head{0};

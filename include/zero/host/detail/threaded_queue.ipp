@@ -16,13 +16,13 @@ ZERO_INLINE MemoryResource& ThreadedQueue::default_memory() noexcept {
     return memory;
 }
 
-ZERO_INLINE ThreadedQueue::ThreadedQueue(std::size_t capacity, WhenFull when_full)
-    : ThreadedQueue(capacity, when_full, default_memory()) {}
+ZERO_INLINE ThreadedQueue::ThreadedQueue(std::size_t capacity, WhenFull when_full, Command pause)
+    : ThreadedQueue(capacity, when_full, default_memory(), pause) {}
 
 ZERO_INLINE ThreadedQueue::ThreadedQueue(std::size_t capacity, WhenFull when_full,
-                                         MemoryResource& memory)
+                                         MemoryResource& memory, Command pause)
     : _storage(memory, capacity, BufferKind::commands),
-      _ring(reinterpret_cast<Entry*>(_storage.data())), _when_full(when_full),
+      _ring(reinterpret_cast<Entry*>(_storage.data())), _when_full(when_full), _pause(pause),
       _progress(std::make_shared<Progress>()) {
     if (capacity == 0) {
         zero::detail::throw_error<InvalidArgument>(
@@ -35,7 +35,12 @@ ZERO_INLINE ThreadedQueue::ThreadedQueue(std::size_t capacity, WhenFull when_ful
 }
 
 ZERO_INLINE ThreadedQueue::~ThreadedQueue() {
-    stop();
+    {
+        std::lock_guard const lock(_mutex);
+        _is_stopping = true;
+    }
+    _enqueued.notify_one();
+    _worker.join();
 }
 
 ZERO_INLINE void ThreadedQueue::wait(Event const& event) {
@@ -46,17 +51,6 @@ ZERO_INLINE void ThreadedQueue::wait(Event const& event) {
         entry.is_wait = true;
         publish();
         _last_awaited = event;
-    }
-}
-
-ZERO_INLINE void ThreadedQueue::stop() noexcept {
-    if (_worker.joinable()) {
-        {
-            std::lock_guard const lock(_mutex);
-            _is_stopping = true;
-        }
-        _enqueued.notify_one();
-        _worker.join();
     }
 }
 
@@ -129,7 +123,9 @@ ZERO_INLINE void ThreadedQueue::run(Entry& entry) {
         return;
     }
     try {
-        pause();
+        if (_pause) {
+            _pause();
+        }
         entry.command();
     } catch (...) {
         _progress->fail(std::current_exception());
