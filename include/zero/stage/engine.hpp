@@ -324,6 +324,13 @@ public:
     template <class Visitor>
     void for_each_full_parameter(Visitor&& visit);
 
+    /// @brief Compares the replicas of parameters that `counts_on` the first model rank. Collective
+    /// over data and model ranks; waits. Stage 3 gathers their units. A constructor does the same.
+    /// @throws InvalidArgument on every rank, naming the parameter. The engine remains usable
+    template <class Ranks = Communicator>
+        requires ModelParallelCommunicator<Ranks>
+    void require_same_replicas();
+
     /// @brief Copies all parameters into a caller-owned block, one after the other in registration
     /// order, without padding. Collective; every rank takes part, also without a block. Waits.
     /// @param block as long as all parameters together, in memory that the backend can write; empty
@@ -581,6 +588,7 @@ private:
     Queue _queue;
     Queue _compute;
     detail::StepControl<Config> _control;
+    [[no_unique_address]] detail::CountedParameters<Config> _counted;
     detail::ParameterScheduler<Config> _parameters;
     detail::GradientScheduler<Config> _gradients;
     Buffer<float> _update_scratch; ///< shared by the stores of all types

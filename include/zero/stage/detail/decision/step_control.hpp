@@ -339,6 +339,13 @@ public:
         }
         _evidence = evidence;
         Backend::run(_queue, ClearInspection<Config>{state, evidence, order});
+        if constexpr (is_cut) {
+            if (is_inspected && is_counted) {
+                shard.each(
+                    [&](auto const& store) { store.inspect_left_out(&state->model.left_out); });
+                Backend::run(_queue, AddLeftOut<Config>{state});
+            }
+        }
         auto* values = reinterpret_cast<std::int64_t*>(&state->integers);
         std::size_t sums = StepIntegers::sums;
         auto* const unused = _counts.note_unused(used, _report.figures().unused());
@@ -351,10 +358,15 @@ public:
         } else if (is_inspected && is_counted) {
             shard.each([&](auto const& store) { store.inspect(&state->integers.inspection); });
         }
-        CollectiveTag const tag{_rate_text.of(learning_rate, is_mean() ? micro_steps : 0),
-                                _settings.hash(begun, learning_rate)};
+        char const* const rate = _rate_text.of(learning_rate, is_mean() ? micro_steps : 0);
+        CollectiveTag const tag{rate, _settings.hash(begun, learning_rate)};
         reduce_integers(*_communicator, _queue, values, is_inspected ? sums : 0, values + sums,
                         minima, tag);
+        if constexpr (is_cut) {
+            std::uint64_t const common = _settings.hash_over_model(begun, learning_rate, weight);
+            reduce_over_model(values, is_inspected ? sums : 0, values + sums, order.is_compared,
+                              CollectiveTag{rate, common});
+        }
         Backend::run(
             _queue,
             DecideStep<Config>{
@@ -532,6 +544,20 @@ public:
     }
 
 private:
+    static constexpr bool is_cut = ModelParallelCommunicator<Communicator>;
+
+    /// Reduces the integers of the data ranks over the parts of a model that is cut.
+    void reduce_over_model(std::int64_t* values, std::size_t sums, std::int64_t* minima,
+                           bool compares_order, CollectiveTag const& tag) {
+        constexpr std::size_t common = 2; // evidence, and whether units were in one order
+        if (_communicator->model().size() != 1) {
+            StepState<Config>* const state = _state.data();
+            Backend::run(_queue, PackForModel<Config>{state, minima, compares_order});
+            reduce_integers(_communicator->model(), _queue, values, sums, minima, common, tag);
+            Backend::run(_queue, UnpackFromModel<Config>{state, minima});
+        }
+    }
+
     /// Waits for the last step and throws if it had no gradients. A no-op if `now`, a point after
     /// the step, is part of a graph.
     void require_gradients_at(Event const& now) {

@@ -7,7 +7,9 @@
 #include "../../../core/detail/throw_error.hpp"
 #include "../../engine.hpp"
 #include "../common/gather_on_host.hpp"
+#include "../common/named_rows.hpp"
 #include "../registration/make_stage_layout.hpp"
+#include "../registration/model_ranks.hpp"
 #include "../registration/validate_arguments.hpp"
 
 namespace ZERO_NAMESPACE {
@@ -71,6 +73,44 @@ void Engine<Config>::visit_full(char const* call, Visitor&& visit) {
         with_types(_layout.parameter(parameter).type, [&]<class Types>(Types) {
             visit(parameter, weights->template get<typename Types::Parameter>(parameter));
         });
+    }
+}
+
+template <class Config>
+template <class Ranks>
+    requires ModelParallelCommunicator<Ranks>
+void Engine<Config>::require_same_replicas() {
+    _protocol.require_idle_to_read("require_same_replicas()");
+    std::vector<std::uint64_t> rows;
+    for (std::size_t parameter = 0; parameter < _layout.parameters().size(); ++parameter) {
+        ParameterSpec const& spec = _layout.parameter(parameter);
+        if (spec.counts_on != CountsOn::first_model_rank) {
+            continue;
+        }
+        auto const weights = acquire(spec.units.front());
+        wait_for_weights();
+        with_types(spec.type, [&]<class Types>(Types) {
+            auto const values = weights.template get<typename Types::Parameter>(parameter);
+            std::string bytes(values.size_bytes(), '\0');
+            Backend::copy_bytes(_queue, bytes.data(), values.data(), bytes.size());
+            wait_for_weights(); // of the copy
+            rows.push_back(detail::name_hash(_layout, parameter));
+            rows.push_back(Hash().add(std::string_view(bytes)).value());
+        });
+    }
+    std::exception_ptr difference;
+    try {
+        auto const gather = detail::gather_over(_communicator->model(), _queue, *_memory);
+        try {
+            detail::compare_replicas(_layout, rows, gather);
+        } catch (InvalidArgument const&) { // on every model rank
+            difference = std::current_exception();
+        }
+    } catch (...) {
+        fail();
+    }
+    if (difference) {
+        std::rethrow_exception(difference);
     }
 }
 

@@ -200,6 +200,7 @@ public:
         List<Slice> slices;
         List<InspectSlice<A>> inspected;
         List<NormSlice<A>> grouped;
+        List<InspectSlice<A>> left_out;
         for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
             if (layout.bucket(bucket).type == context.type) {
                 Range const own = layout.extent(bucket, rank);
@@ -223,6 +224,10 @@ public:
                         context.gradients->reduced(bucket, piece.bucket_begin), piece.elements,
                         static_cast<std::int64_t>(layout.first_element(piece.parameter)
                                                   + piece.parameter_begin)};
+                    if (!context.counted->counts(piece.parameter)) {
+                        left_out.push_back(slice);
+                        return;
+                    }
                     inspected.push_back(slice);
                     if (measures_groups) {
                         grouped.push_back({slice, layout.parameter(piece.parameter).group});
@@ -238,6 +243,9 @@ public:
             _on_host = {context, _slices.slices(), _first_slice};
         }
         _inspected = InspectTable(_queue, *context.memory, std::move(inspected));
+        if constexpr (is_cut) {
+            _left_out = InspectTable(_queue, *context.memory, std::move(left_out));
+        }
         if (measures_groups) {
             _grouped = GroupTable(_queue, *context.memory, std::move(grouped));
         }
@@ -274,6 +282,11 @@ public:
     /// @brief Adds this rank's extents of all buckets to an inspection.
     void inspect(ops::Inspection* result) const {
         Backend::inspect(_queue, _inspected.all(), result);
+    }
+
+    /// @brief Adds what `inspect` leaves out: replicas that another model rank counts.
+    void inspect_left_out(ops::Inspection* result) const {
+        Backend::inspect(_queue, _left_out.all(), result);
     }
 
     /// @brief Adds this rank's extents of all buckets to the norms of their groups
@@ -419,8 +432,12 @@ public:
 
     /// @brief Bytes of the tables in the backend's memory.
     [[nodiscard]] std::size_t table_bytes() const noexcept {
+        std::size_t left_out = 0;
+        if constexpr (is_cut) {
+            left_out = _left_out.size_bytes();
+        }
         return _slices.size_bytes() + _inspected.size_bytes() + _grouped.size_bytes()
-               + _master.table_bytes();
+               + _master.table_bytes() + left_out;
     }
 
     /// @brief Empty unless `updates_on_host`.
@@ -457,6 +474,9 @@ private:
     };
 
     static constexpr bool is_offloaded = Config::Offload::is_any;
+    static constexpr bool is_cut = ModelParallelCommunicator<typename Config::Communicator>;
+
+    struct NoTable {};
 
     /// Whether the two weights of an element can differ, and the host can see which was written.
     static constexpr bool notes_writes =
@@ -531,6 +551,7 @@ private:
     UpdateTable _slices;
     List<Origin> _origins;
     InspectTable _inspected;
+    [[no_unique_address]] std::conditional_t<is_cut, InspectTable, NoTable> _left_out;
     GroupTable
         _grouped; ///< the inspected slices with their groups; empty unless groups are measured
     std::vector<std::size_t> _first_slice; ///< per bucket: index of its first slice; then the total
