@@ -3,6 +3,7 @@
 #include "support/toy_model.hpp"
 
 #include <zero/comm/model_parallel.hpp>
+#include <zero/layout/balanced_partitioner.hpp>
 #include <zero/ops/lamb.hpp>
 #include <zero/stage/zero_stage.hpp>
 
@@ -144,14 +145,13 @@ TEST_CASE("Parts of a model may store and gather their parameters in ways of the
     auto const outcomes = observe([](Ranks& ranks, Place place) {
         auto parameters = part(place);
         parameters[0].group = place.model;
-        ZeroStage<3, Ranks> engine(
+        ZeroStage<3, Ranks> const engine(
             ranks, parameters,
             {.gather = {.prefetch_elements = place.model == 0 ? 0U : 100U},
              .groups = {{.learning_rate_factor = 1.0}, {.learning_rate_factor = 2.0}}});
-        CHECK(engine.layout().parameters().size() == 2);
     });
     for (Outcome const& outcome : outcomes) {
-        CHECK(outcome.type.empty());
+        CHECK(outcome == Outcome{});
     }
 }
 
@@ -194,7 +194,7 @@ TEST_CASE("Replicas that have no twin, another size, another kind or other value
 
 TEST_CASE("Replicas at other places in their layouts are refused where elements are rounded by "
           "number, and cut parameters where whole ones are updated") {
-    using Rounded = ZeroStage<2, Parameters<bfloat16>, StochasticMasterWeights, Ranks>;
+    using Rounded = ZeroStage<2, Parameters<bfloat16>, StochasticRounding, Ranks>;
     auto const rounded = [](std::size_t of_second) {
         return observe([=](Ranks& ranks, Place place) {
             Rounded const engine(ranks, part<bfloat16>(place, place.model == 0 ? 64 : of_second));
@@ -202,7 +202,7 @@ TEST_CASE("Replicas at other places in their layouts are refused where elements 
     };
     check_all(rounded(128), "LayoutMismatch", "elements have other numbers");
     check_all(observe([](Ranks& ranks, Place place) {
-                  ZeroStage<2, Lamb, Ranks> const engine(ranks, part(place));
+                  ZeroStage<2, Lamb, BalancedPartitioner, Ranks> const engine(ranks, part(place));
               }),
               "LayoutMismatch", "parameter 'cut' of model ranks");
 }
