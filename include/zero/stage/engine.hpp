@@ -141,10 +141,7 @@ public:
     /// @brief Returns the number of the micro-batch that this rank computes: micro_step * W + the
     /// rank, or its position in levels. Data and random numbers chosen by it, and not by the rank,
     /// train the same model on any number of ranks, with `TreeReduction` to the same bits.
-    [[nodiscard]] std::size_t micro_batch(std::size_t micro_step) const noexcept {
-        return micro_step * detail::data_size_of(*_communicator)
-               + detail::position_of(*_communicator);
-    }
+    [[nodiscard]] std::size_t micro_batch(std::size_t micro_step) const noexcept;
 
     /// @brief Makes a unit's parameters readable for commands on `reader` (default: the compute
     /// queue). May be called outside of steps. Collective in stage 3. @throws OutOfOrder if stage 3
@@ -324,8 +321,7 @@ public:
     template <class Visitor>
     void for_each_full_parameter(Visitor&& visit);
 
-    /// @brief Compares the replicas of parameters that `counts_on` the first model rank. Collective
-    /// over data and model ranks; waits. Stage 3 gathers their units. A constructor does the same.
+    /// @brief Compares the replicas that `counts_on` the first model rank. Collective; waits.
     /// @throws InvalidArgument on every rank, naming the parameter. The engine remains usable
     template <class Ranks = Communicator>
         requires ModelParallelCommunicator<Ranks>
@@ -428,10 +424,7 @@ public:
 
     /// @brief Returns whether a step has one micro-step: as `reduction.one_micro_step` says, or
     /// because the gradients of an adopted block are reduced in place, once per step.
-    [[nodiscard]] bool has_one_micro_step() const {
-        return _options.reduction.one_micro_step
-               || (_schedule == ReductionSchedule::boundary && has_gradient_block(_layout));
-    }
+    [[nodiscard]] bool has_one_micro_step() const;
 
     /// @brief Returns the bytes of every buffer of this rank, equal to the bytes allocated from the
     /// memory resource.
@@ -601,8 +594,7 @@ private:
 
 } // namespace ZERO_NAMESPACE
 
-// Members are defined outside the class, because `extern template` (declare_stage.hpp) keeps only
-// members that are not inline out of a translation unit.
+// Defined outside the class: `extern template` (declare_stage.hpp) keeps no inline member out.
 #include "detail/engine/engine_access.tpp"
 #include "detail/engine/engine_set_up.tpp"
 #include "detail/engine/engine_step.tpp"

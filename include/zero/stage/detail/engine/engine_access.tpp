@@ -15,6 +15,17 @@
 namespace ZERO_NAMESPACE {
 
 template <class Config>
+std::size_t Engine<Config>::micro_batch(std::size_t micro_step) const noexcept {
+    return micro_step * detail::data_size_of(*_communicator) + detail::position_of(*_communicator);
+}
+
+template <class Config>
+bool Engine<Config>::has_one_micro_step() const {
+    return _options.reduction.one_micro_step
+           || (_schedule == ReductionSchedule::boundary && has_gradient_block(_layout));
+}
+
+template <class Config>
 void const* Engine<Config>::weights_address(std::size_t unit, std::size_t parameter,
                                             std::size_t type) const {
     _protocol.require_member(unit, parameter);
