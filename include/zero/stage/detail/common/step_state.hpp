@@ -198,12 +198,15 @@ struct AddLeftOut {
 };
 
 /// @brief Replaces the minima of the data ranks by those that model ranks reduce: the evidence of
-/// gradients, and whether all acquired units in one order.
+/// gradients, whether all acquired units in one order, and whether no part is trained.
 template <class Config>
 struct PackForModel {
+    static constexpr std::size_t count = 3;
+
     StepState<Config>* state;
     std::int64_t* minima;
     bool compares_order;
+    bool is_trained; ///< this part has trainable parameters
     ZERO_HOST_DEVICE void operator()() const {
         constexpr auto delivered = static_cast<std::int64_t>(GradientEvidence::delivered);
         OrderAgreement agreement;
@@ -215,6 +218,7 @@ struct PackForModel {
         }
         minima[0] = minima[0] < delivered ? delivered : minima[0];
         minima[1] = compares_order && !agreement.is_same() ? 0 : 1;
+        minima[2] = is_trained ? 0 : 1;
     }
 };
 
@@ -226,7 +230,7 @@ struct UnpackFromModel {
     std::int64_t* minima;
     ZERO_HOST_DEVICE void operator()() const {
         constexpr auto delivered = static_cast<std::int64_t>(GradientEvidence::delivered);
-        std::int64_t const evidence = minima[0];
+        std::int64_t const evidence = minima[2] == 0 ? minima[0] : delivered; // nothing to deliver
         state->model.has_stopped = minima[1] == 0;
         for (std::size_t i = 0; i < StepIntegers::minima(true); ++i) {
             minima[i] = state->model.minima[i];
