@@ -93,22 +93,27 @@ template <class Ranks>
 void Engine<Config>::require_same_replicas() {
     _protocol.require_idle_to_read("require_same_replicas()");
     std::vector<std::uint64_t> rows;
+    std::optional<Weights<Engine>> weights; // as in `visit_full`
     for (std::size_t parameter = 0; parameter < _layout.parameters().size(); ++parameter) {
         ParameterSpec const& spec = _layout.parameter(parameter);
         if (spec.counts_on != CountsOn::first_model_rank) {
             continue;
         }
-        auto const weights = acquire(spec.units.front());
-        wait_for_weights();
+        if (!weights || !_layout.is_member(weights->unit(), parameter)) {
+            weights.reset();
+            weights.emplace(acquire(spec.units.front()));
+            wait_for_weights();
+        }
         with_types(spec.type, [&]<class Types>(Types) {
-            auto const values = weights.template get<typename Types::Parameter>(parameter);
+            auto const values = weights->template get<typename Types::Parameter>(parameter);
             std::string bytes(values.size_bytes(), '\0');
             Backend::copy_bytes(_queue, bytes.data(), values.data(), bytes.size());
             wait_for_weights(); // of the copy
             rows.push_back(detail::name_hash(_layout, parameter));
-            rows.push_back(Hash().add(std::string_view(bytes)).value());
+            rows.push_back(detail::hash_of_values(bytes));
         });
     }
+    weights.reset();
     std::exception_ptr difference;
     try {
         auto const gather = detail::gather_over(_communicator->model(), _queue, *_memory);

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <string_view>
 #include <vector>
 
 /// The agreement of ranks that hold the parts of one copy of a model, which know each other's
@@ -50,6 +51,9 @@ template <class Config>
 [[gnu::cold]] [[nodiscard]] std::vector<char>
 find_counted(FlatLayout const& layout, std::size_t model_rank, std::size_t model_size,
              ModelRules const& rules, GatherValues gather);
+
+/// @brief Returns a hash of the bytes of a parameter, 8 at a time.
+[[gnu::cold]] [[nodiscard]] std::uint64_t hash_of_values(std::string_view bytes) noexcept;
 
 /// @brief Compares hashes of the values of replicas. @param own rows of name and hash of this rank
 /// @throws InvalidArgument on every model rank

@@ -82,6 +82,16 @@ ZERO_COLD_INLINE void require_used_groups(FlatLayout const& layout, std::size_t 
     }
 }
 
+ZERO_COLD_INLINE std::uint64_t hash_of_values(std::string_view bytes) noexcept {
+    Hash hash;
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof(std::uint64_t)) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, bytes.data() + at, smaller(sizeof(word), bytes.size() - at));
+        hash.add(word);
+    }
+    return hash.value();
+}
+
 ZERO_COLD_INLINE void compare_replicas(FlatLayout const& layout,
                                        std::vector<std::uint64_t> const& own, GatherValues gather) {
     NamedRows const rows(own, 2, "values of replicas", gather);
