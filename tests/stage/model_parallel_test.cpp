@@ -136,6 +136,7 @@ struct Seen {
     std::vector<double> norms, groups, of_groups, of_parameters, largest;
     std::vector<float> coefficients, scales;
     std::vector<int> skipped;
+    std::vector<std::int64_t> first; ///< `first_non_finite`
     std::vector<std::string> names;
     std::vector<std::vector<float>> parameters;
 };
@@ -168,6 +169,7 @@ Seen train(auto& communicator, Model const& model, Part const& part, std::size_t
         seen.coefficients.push_back(report.clip_coefficient);
         seen.scales.push_back(report.next_loss_scale);
         seen.skipped.push_back(report.is_skipped ? 1 : 0);
+        seen.first.push_back(report.first_non_finite);
     }
     if constexpr (requires { engine.require_same_replicas(); }) {
         engine.require_same_replicas();
@@ -303,9 +305,10 @@ TEST_CASE("An infinity on one rank of any part skips the step on all, also in a 
                      ZeroStage<3, S, Ranks>>(two_by_two, 2, ReductionKind::mean, injected);
     }
     auto const seen = cut<ZeroStage<3, S, Ranks>>(two_by_two, 2, ReductionKind::mean, {5, 1, 2, 0});
-    for (Seen const& rank : seen) {
-        CHECK(rank.skipped == std::vector<int>{0, 0, 1, 0});
-        CHECK(rank.scales == seen[0].scales);
+    for (std::size_t rank = 0; rank < seen.size(); ++rank) {
+        CHECK(seen[rank].skipped == std::vector<int>{0, 0, 1, 0});
+        CHECK(seen[rank].scales == seen[0].scales);
+        CHECK(seen[rank].first == std::vector<std::int64_t>{-1, -1, rank % 4 == 2 ? 3 : -1, -1});
     }
 }
 
