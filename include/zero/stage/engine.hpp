@@ -325,7 +325,7 @@ public:
     /// @throws InvalidArgument on every rank, naming the parameter. The engine remains usable
     template <class Ranks = Communicator>
         requires ModelParallelCommunicator<Ranks>
-    void require_same_replicas();
+    void require_same_replicas() { compare_replicas(); }
 
     /// @brief Copies all parameters into a caller-owned block, one after the other in registration
     /// order, without padding. Collective; every rank takes part, also without a block. Waits.
@@ -469,7 +469,6 @@ private:
     friend class detail::EngineRebuild<Config>;
     friend class detail::StateAccess<Config>;
 
-    /// The index of T among the model's parameter types.
     template <class T>
     static constexpr std::size_t type_of() noexcept {
         constexpr std::size_t type = Config::template index_of<T>();
@@ -525,6 +524,7 @@ private:
     void require_all_used();
     [[nodiscard]] detail::OrderEvidence order_evidence() const;
     void require_same_order();
+    void compare_replicas();
 
     [[nodiscard]] detail::EngineContext<Config>
     context(std::span<AnyParameter const> parameters) const;

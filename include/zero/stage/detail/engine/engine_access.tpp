@@ -87,46 +87,48 @@ void Engine<Config>::visit_full(char const* call, Visitor&& visit) {
     }
 }
 
+/// The body of `require_same_replicas`, which nvcc would not define outside the class. Empty where
+/// no rank holds another part of the model.
 template <class Config>
-template <class Ranks>
-    requires ModelParallelCommunicator<Ranks>
-void Engine<Config>::require_same_replicas() {
-    _protocol.require_idle_to_read("require_same_replicas()");
-    std::vector<std::uint64_t> rows;
-    std::optional<Weights<Engine>> weights; // as in `visit_full`
-    for (std::size_t parameter = 0; parameter < _layout.parameters().size(); ++parameter) {
-        ParameterSpec const& spec = _layout.parameter(parameter);
-        if (spec.counts_on != CountsOn::first_model_rank) {
-            continue;
+void Engine<Config>::compare_replicas() {
+    if constexpr (ModelParallelCommunicator<Communicator>) {
+        _protocol.require_idle_to_read("require_same_replicas()");
+        std::vector<std::uint64_t> rows;
+        std::optional<Weights<Engine>> weights; // as in `visit_full`
+        for (std::size_t parameter = 0; parameter < _layout.parameters().size(); ++parameter) {
+            ParameterSpec const& spec = _layout.parameter(parameter);
+            if (spec.counts_on != CountsOn::first_model_rank) {
+                continue;
+            }
+            if (!weights || !_layout.is_member(weights->unit(), parameter)) {
+                weights.reset();
+                weights.emplace(acquire(spec.units.front()));
+                wait_for_weights();
+            }
+            with_types(spec.type, [&]<class Types>(Types) {
+                auto const values = weights->template get<typename Types::Parameter>(parameter);
+                std::string bytes(values.size_bytes(), '\0');
+                Backend::copy_bytes(_queue, bytes.data(), values.data(), bytes.size());
+                wait_for_weights(); // of the copy
+                rows.push_back(detail::name_hash(_layout, parameter));
+                rows.push_back(detail::hash_of_values(bytes));
+            });
         }
-        if (!weights || !_layout.is_member(weights->unit(), parameter)) {
-            weights.reset();
-            weights.emplace(acquire(spec.units.front()));
-            wait_for_weights();
-        }
-        with_types(spec.type, [&]<class Types>(Types) {
-            auto const values = weights->template get<typename Types::Parameter>(parameter);
-            std::string bytes(values.size_bytes(), '\0');
-            Backend::copy_bytes(_queue, bytes.data(), values.data(), bytes.size());
-            wait_for_weights(); // of the copy
-            rows.push_back(detail::name_hash(_layout, parameter));
-            rows.push_back(detail::hash_of_values(bytes));
-        });
-    }
-    weights.reset();
-    std::exception_ptr difference;
-    try {
-        auto const gather = detail::gather_over(_communicator->model(), _queue, *_memory);
+        weights.reset();
+        std::exception_ptr difference;
         try {
-            detail::compare_replicas(_layout, rows, gather);
-        } catch (InvalidArgument const&) { // on every model rank
-            difference = std::current_exception();
+            auto const gather = detail::gather_over(_communicator->model(), _queue, *_memory);
+            try {
+                detail::compare_replicas(_layout, rows, gather);
+            } catch (InvalidArgument const&) { // on every model rank
+                difference = std::current_exception();
+            }
+        } catch (...) {
+            fail();
         }
-    } catch (...) {
-        fail();
-    }
-    if (difference) {
-        std::rethrow_exception(difference);
+        if (difference) {
+            std::rethrow_exception(difference);
+        }
     }
 }
 

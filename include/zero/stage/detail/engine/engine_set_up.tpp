@@ -125,9 +125,7 @@ template <class Config>
         _parameters.set_initial(parameters);
         _optimizer.each([](auto& store) { store.set_initial(); });
         detail::wait_for_collectives(*_communicator, _queue);
-        if constexpr (ModelParallelCommunicator<Communicator>) {
-            require_same_replicas();
-        }
+        compare_replicas();
     } catch (...) {
         fail();
     }
