@@ -270,19 +270,21 @@ TEST_CASE("Model ranks are a divisor of all, equal everywhere, and given parts f
 TEST_CASE(
     "A part without a gradient takes part in the step of the others, and without any gradient "
     "every rank is told") {
-    for (bool const others_deliver : {true, false}) {
-        CAPTURE(others_deliver);
+    enum class Other { delivers, delivers_nothing, frozen };
+    for (Other const other : {Other::delivers, Other::delivers_nothing, Other::frozen}) {
+        CAPTURE(static_cast<int>(other));
         std::vector<double> norms(world);
         auto const outcomes = observe([&](Ranks& ranks, Place place) {
             auto parameters = part(place);
-            parameters[0].trainable = parameters[1].trainable = place.model == 0;
+            parameters[0].trainable = parameters[1].trainable =
+                place.model == 0 && other != Other::frozen;
             parameters[1].counts_on = CountsOn::every_model_rank;
             parameters[1].name += place.model == 0 ? " of 0" : " of 1";
             ZeroStage<2, Ranks> engine(ranks, parameters, {.gradient_clipping = 1.0F});
             engine.begin_step();
             for (auto const micro_step : engine.micro_steps(1)) {
                 (void)micro_step;
-                if (place.model == 0 && others_deliver) {
+                if (place.model == 0 && other == Other::delivers) {
                     engine.gradients(0)[0][0] = 3.0F;
                     engine.gradients_ready(0);
                 }
@@ -290,8 +292,9 @@ TEST_CASE(
             norms[place.data * 2 + place.model] = engine.step(0.25).report().gradient_norm;
         });
         for (std::size_t rank = 0; rank < world; ++rank) {
-            CHECK(outcomes[rank].type == (others_deliver ? "returned" : "NoGradients"));
-            CHECK(norms[rank] == (others_deliver ? 3.0 : 0.0));
+            CHECK(outcomes[rank].type
+                  == (other == Other::delivers_nothing ? "NoGradients" : "returned"));
+            CHECK(norms[rank] == (other == Other::delivers ? 3.0 : 0.0));
         }
     }
 }

@@ -123,6 +123,7 @@ void run_backward(Engine& engine, Part const& part, std::size_t data, std::size_
                 bool const is_injected = injected.step == step && injected.data == data
                                          && injected.model == model
                                          && injected.parameter == part.of[parameter] && i == 3;
+                value = (part.shares[parameter].begin + i) % 11 == 5 ? 0.0F : value;
                 value = is_injected ? std::numeric_limits<float>::infinity() : value;
                 gradient[i] =
                     from_float<typename Engine::GradientType>(to_float(gradient[i]) + value);
@@ -136,6 +137,7 @@ struct Seen {
     std::vector<double> norms, groups, of_groups, of_parameters, largest;
     std::vector<float> coefficients, scales;
     std::vector<int> skipped;
+    std::vector<std::int64_t> zeros;
     std::vector<std::int64_t> first; ///< `first_non_finite`
     std::vector<std::string> names;
     std::vector<std::vector<float>> parameters;
@@ -146,7 +148,7 @@ Seen train(auto& communicator, Model const& model, Part const& part, std::size_t
            std::size_t model_rank, bool is_cut, ReductionKind kind, Injected const& injected) {
     Stage engine(communicator, registered<typename Stage::ParameterType>(model, part, is_cut),
                  {.gradient_clipping = 2.0F,
-                  .report = {.group_norms = true},
+                  .report = {.zero_gradients = true, .group_norms = true},
                   .groups = {{.learning_rate_factor = 1.0}, {.is_clipped = false}},
                   .reduction = {.kind = kind, .schedule = ReductionSchedule::every_micro_step}});
     Seen seen;
@@ -169,6 +171,7 @@ Seen train(auto& communicator, Model const& model, Part const& part, std::size_t
         seen.coefficients.push_back(report.clip_coefficient);
         seen.scales.push_back(report.next_loss_scale);
         seen.skipped.push_back(report.is_skipped ? 1 : 0);
+        seen.zeros.push_back(report.zero_gradients);
         seen.first.push_back(report.first_non_finite);
     }
     if constexpr (requires { engine.require_same_replicas(); }) {
@@ -214,6 +217,7 @@ void check_same(Model const& model, Seen const& part, Seen const& whole, std::si
     CHECK(part.coefficients == whole.coefficients);
     CHECK(part.scales == whole.scales);
     CHECK(part.skipped == whole.skipped);
+    CHECK(part.zeros == whole.zeros);
     Part const own = part_of(model, model_rank);
     REQUIRE(part.parameters.size() == own.of.size());
     for (std::size_t i = 0; i < own.of.size(); ++i) {
