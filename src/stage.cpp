@@ -6,6 +6,7 @@
 #include <zero/stage/detail/memory/placed_offsets.ipp>
 #include <zero/stage/detail/parameters/gather_schedule.ipp>
 #include <zero/stage/detail/registration/assign_types.ipp>
+#include <zero/stage/detail/registration/model_ranks.ipp>
 #include <zero/stage/detail/registration/require_agreement.ipp>
 #include <zero/stage/detail/registration/require_same_memory.ipp>
 #include <zero/stage/detail/registration/validate_arguments.ipp>

@@ -2,7 +2,9 @@
 #include "support/catch.hpp"
 
 #include <zero/checkpoint/checkpoint_saver.hpp>
+#include <zero/checkpoint/save_parameters.hpp>
 #include <zero/comm/groups.hpp>
+#include <zero/comm/model_parallel.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/stage/zero_stage.hpp>
 
@@ -14,7 +16,8 @@
 #include <string>
 #include <vector>
 
-// One replica of a hybrid run writes a checkpoint, and every rank reads it.
+// One replica of a hybrid run writes a checkpoint, and every rank reads it. Each part of a model
+// that is cut over ranks has checkpoints of its own.
 
 namespace zero::test::replicas_test {
 
@@ -139,6 +142,42 @@ TEST_CASE("A rank of the replica that does not write fails with the others if a 
         CHECK_THAT(failure, contains_text("begin the checkpoint") || contains_text("file"));
     }
     CHECK(files_in(folder.path()) == 2);
+}
+
+TEST_CASE("Each part of a model is saved in a folder of its own, and one folder for several parts "
+          "is refused before anything is written") {
+    using Ranks = Groups<LoopbackCommunicator, ModelParallel>;
+    using Stage = ZeroStage<2, Ranks>;
+    TemporaryFolder const folder;
+    std::vector<std::string> refused(4);
+    std::vector<std::string> exported(4);
+    std::vector<Bits> straight(4);
+    std::vector<Bits> resumed(4);
+    run_ranks<Ranks>(4, test_time_out, {.model = 2}, [&](Ranks& ranks) {
+        auto const part = static_cast<std::size_t>(ranks.model().rank());
+        std::size_t const rank = static_cast<std::size_t>(ranks.rank()) * 2 + part;
+        auto const own = folder / ("part-" + std::to_string(part));
+        Toy<Stage> toy(ranks, same_schedule<Stage>());
+        train(*toy.engine, ranks, 0, 2);
+        refused[rank] = outcome_of([&] { save_checkpoint(*toy.engine, folder / "all"); }).message;
+        exported[rank] =
+            outcome_of([&] { save_parameters(*toy.engine, folder / "all.safetensors"); }).message;
+        save_checkpoint(*toy.engine, own);
+        train(*toy.engine, ranks, 2, 4);
+        straight[rank] = state_of(*toy.engine);
+        Toy<Stage> other(ranks, same_schedule<Stage>());
+        load_checkpoint(*other.engine, own);
+        train(*other.engine, ranks, 2, 4);
+        resumed[rank] = state_of(*other.engine);
+    });
+    for (std::size_t rank = 0; rank < 4; ++rank) {
+        CHECK_THAT(refused[rank], contains_text("model ranks 0 and 1 would write to one place"));
+        CHECK_THAT(exported[rank], contains_text("all.safetensors"));
+        CHECK(resumed[rank] == straight[rank]);
+    }
+    CHECK(!std::filesystem::exists(folder / "all"));
+    CHECK(!std::filesystem::exists(folder / "all.safetensors"));
+    CHECK(files_in(folder.path()) == 4);
 }
 
 } // namespace zero::test::replicas_test

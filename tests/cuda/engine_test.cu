@@ -2,9 +2,11 @@
 
 #include "support/stages.hpp"
 
+#include <zero/comm/model_parallel.hpp>
 #include <zero/ops/sgd.hpp>
 
 #include <atomic>
+#include <limits>
 
 // The engine on a device with ranks as threads: every stage gives the bits of the host's engine.
 
@@ -306,6 +308,76 @@ TEST_CASE("The count of zeros and the norms of groups in a report have the bits 
         });
         CHECK(found == expected);
     });
+}
+
+TEST_CASE("Two parts of a model have the norm of both on a device, with the bits of the host, and "
+          "skip a step together",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    using Figures = std::vector<double>;
+    auto parameters = registration<bfloat16>(toy_specs());
+    parameters.back().counts_on = CountsOn::first_model_rank;
+    auto const figures = [&](auto& engine, std::uint64_t part, auto const& run) {
+        Figures found;
+        for (std::uint64_t step = 0; step < 3; ++step) {
+            engine.begin_step();
+            for (auto const micro_step : engine.micro_steps(1)) {
+                run(step, micro_step, step == 1 && part == 1);
+            }
+            if (step == 0) {
+                found = engine.gradient_norms(NormKind::l2, NormScope::parameters);
+            }
+            StepReport const report = engine.step(0.01).report();
+            found.insert(found.end(), {report.gradient_norm, report.is_skipped ? 1.0 : 0.0,
+                                       static_cast<double>(report.non_finite_count),
+                                       static_cast<double>(report.next_loss_scale)});
+        }
+        return found;
+    };
+    auto const of_part = [](auto& ranks) {
+        return static_cast<std::uint64_t>(ranks.model().rank());
+    };
+    auto const place = [&](auto& ranks) {
+        return static_cast<std::uint64_t>(ranks.rank()) + 2 * of_part(ranks);
+    };
+    using HostRanks = Groups<LoopbackCommunicator, ModelParallel>;
+    std::vector<Figures> expected(4);
+    run_ranks<HostRanks>(4, test_time_out, {.model = 2}, [&](HostRanks& ranks) {
+        ZeroStage<2, Parameters<bfloat16>, DynamicLossScaler, HostRanks> engine(ranks, parameters);
+        expected[place(ranks)] =
+            figures(engine, of_part(ranks),
+                    [&](std::uint64_t step, std::uint64_t micro_step, bool overflows) {
+                        float const scale = overflows ? std::numeric_limits<float>::infinity()
+                                                      : float{engine.loss_scale()};
+                        run_micro_step(engine, place(ranks), step, micro_step, scale, 24);
+                    });
+    });
+    CHECK(expected[0].end()[-7] == 1.0); // the second step was skipped
+    CHECK(expected[0].end()[-4] == expected[2].end()[-4]);
+    using DeviceRanks = Groups<DeviceLoopback, ModelParallel>;
+    std::vector<Figures> found(4);
+    run_ranks<DeviceRanks>(4, test_time_out, {.model = 2}, [&](DeviceRanks& ranks) {
+        cuda::OwnedStream const stream;
+        ZeroStage<2, Parameters<bfloat16>, DynamicLossScaler, DeviceRanks> engine(
+            ranks, parameters, {.compute_queue = stream.get()});
+        found[place(ranks)] =
+            figures(engine, of_part(ranks),
+                    [&](std::uint64_t step, std::uint64_t micro_step, bool overflows) {
+                        run_device_micro_step(engine, stream.get(), place(ranks), step, micro_step,
+                                              24, [&](auto const& gradient) {
+                                                  if (overflows) { // every bit set is a NaN
+                                                      cuda::detail::check(
+                                                          cudaMemsetAsync(gradient.data(), 255,
+                                                                          gradient.size_bytes(),
+                                                                          stream.get()),
+                                                          "cudaMemsetAsync");
+                                                  }
+                                              });
+                    });
+    });
+    CHECK(found == expected);
 }
 
 TEST_CASE("The stream that an engine makes for its communication has the highest priority",

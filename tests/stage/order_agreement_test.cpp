@@ -3,6 +3,7 @@
 #include "support/toy_model.hpp"
 
 #include <zero/comm/checked.hpp>
+#include <zero/comm/model_parallel.hpp>
 #include <zero/comm/recording.hpp>
 #include <zero/stage/zero_stage.hpp>
 
@@ -267,6 +268,33 @@ TEST_CASE("Another order on every rank is no mismatch") {
         step(engine, {4, 3, 2, 1, 0});
     });
     CHECK(outcomes.rethrown.type == "returned");
+}
+
+TEST_CASE(
+    "Data ranks of one part of a model that disagree on an order skip the step in all parts") {
+    using Ranks = Groups<Untagged, ModelParallel>;
+    std::vector<std::string> skipped(4);
+    (void)outcome_of([&] {
+        run_ranks(4, test_time_out, [&](LoopbackCommunicator& everyone) {
+            int const rank = everyone.rank();
+            auto split_data = everyone.split(rank % 2, rank);
+            auto split_model = everyone.split(rank / 2, rank);
+            Untagged data(split_data);
+            Untagged model(split_model);
+            Ranks ranks(data, model);
+            ZeroStage<3, Ranks> engine(ranks, registration<float>(equal_units()),
+                                       {.gather = {.persistence_threshold = 192}});
+            for (int number = 0; number < 3; ++number) {
+                bool const deviates = number == 2 && rank == 3;
+                step(engine, deviates ? std::vector<std::size_t>{0, 2, 1, 3, 4}
+                                      : std::vector<std::size_t>{0, 1, 2, 3, 4});
+                skipped[static_cast<std::size_t>(rank)] +=
+                    engine.last_report().is_skipped ? "skipped " : "made ";
+            }
+            engine.begin_step(); // throws on the ranks of the part
+        });
+    });
+    CHECK(skipped == std::vector<std::string>(4, "made made skipped "));
 }
 
 } // namespace zero::test::order_agreement_test

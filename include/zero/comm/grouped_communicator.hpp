@@ -55,6 +55,18 @@ template <class C>
 concept GroupedCommunicator = Communicator<C> && detail::HasPart<C> && detail::HasRoles<C>
                               && detail::SaysWhatItSendsBetween<C>;
 
+/// @brief A communicator of the data ranks of one part of a model. `model()` are the ranks that
+/// hold the parts of one copy, with the same backend.
+///
+/// An engine adds norms and decides on steps over both. `abort` reaches the ranks that wait in
+/// either. `Groups<C, ModelParallel>` models this concept.
+template <class C>
+concept ModelParallelCommunicator = Communicator<C> && requires(C const& communicator) {
+    requires Communicator<std::remove_cvref_t<decltype(communicator.model())>>;
+    requires std::same_as<typename std::remove_cvref_t<decltype(communicator.model())>::Backend,
+                          typename C::Backend>;
+};
+
 } // namespace ZERO_NAMESPACE
 
 /// The roles of a communicator in an engine. A plain one plays them all, at no cost.

@@ -64,7 +64,7 @@ decltype(auto) run_rank(Communicator& communicator, Body&& body) {
 ///     zero::run_ranks<Groups>(4, {.shard = 2}, [](Groups& groups) { ... });
 ///
 /// @throws InvalidArgument if `world` is not positive; whatever `Groups` and `body` throw
-template <GroupedCommunicator G, class Body>
+template <detail::HasPart G, class Body>
 void run_ranks(int world, LoopbackOptions const& loopback, typename G::Options const& options,
                Body&& body) {
     run_ranks<typename G::Part>(world, loopback, [&](typename G::Part& everyone) {
@@ -74,7 +74,7 @@ void run_ranks(int world, LoopbackOptions const& loopback, typename G::Options c
 }
 
 /// @brief The same with the default options of the loopback.
-template <GroupedCommunicator G, class Body>
+template <detail::HasPart G, class Body>
 void run_ranks(int world, typename G::Options const& options, Body&& body) {
     run_ranks<G>(world, LoopbackOptions{}, options, std::forward<Body>(body));
 }

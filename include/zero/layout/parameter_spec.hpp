@@ -39,6 +39,14 @@ enum class Update : std::uint8_t {
     matrix    ///< as one row-major matrix
 };
 
+/// @brief Which of the ranks that one copy of a model is cut over count a parameter in norms. See
+/// `Groups<C, ModelParallel>`.
+enum class CountsOn : std::uint8_t {
+    every_model_rank, ///< each that registers the name: they hold different elements
+    first_model_rank  ///< the first that registers the name: the others hold replicas, such as a
+                      ///< layer norm of tensor ranks, or a tied embedding of two pipeline ranks
+};
+
 /// @brief A parameter as the layout sees it. It must be the same on every rank.
 struct ParameterSpec {
     std::string name;                  ///< unique
@@ -54,6 +62,7 @@ struct ParameterSpec {
     Tile tile{};                      ///< the parameter that it is a tile of, if any
     std::optional<Update> update{};   ///< chosen by `update` or `rows` of the registration; in a
                                       ///< layout for `Muon` every trainable parameter has it
+    CountsOn counts_on = CountsOn::every_model_rank; ///< of ranks that share a copy of the model
 };
 
 /// @brief The memory that holds the parameters, and its owner.

@@ -141,10 +141,7 @@ public:
     /// @brief Returns the number of the micro-batch that this rank computes: micro_step * W + the
     /// rank, or its position in levels. Data and random numbers chosen by it, and not by the rank,
     /// train the same model on any number of ranks, with `TreeReduction` to the same bits.
-    [[nodiscard]] std::size_t micro_batch(std::size_t micro_step) const noexcept {
-        return micro_step * detail::data_size_of(*_communicator)
-               + detail::position_of(*_communicator);
-    }
+    [[nodiscard]] std::size_t micro_batch(std::size_t micro_step) const noexcept;
 
     /// @brief Makes a unit's parameters readable for commands on `reader` (default: the compute
     /// queue). May be called outside of steps. Collective in stage 3. @throws OutOfOrder if stage 3
@@ -324,6 +321,12 @@ public:
     template <class Visitor>
     void for_each_full_parameter(Visitor&& visit);
 
+    /// @brief Compares the replicas that `counts_on` the first model rank. Collective; waits.
+    /// @throws InvalidArgument on every rank, naming the parameter. The engine remains usable
+    template <class Ranks = Communicator>
+        requires ModelParallelCommunicator<Ranks>
+    void require_same_replicas() { compare_replicas(); }
+
     /// @brief Copies all parameters into a caller-owned block, one after the other in registration
     /// order, without padding. Collective; every rank takes part, also without a block. Waits.
     /// @param block as long as all parameters together, in memory that the backend can write; empty
@@ -421,10 +424,7 @@ public:
 
     /// @brief Returns whether a step has one micro-step: as `reduction.one_micro_step` says, or
     /// because the gradients of an adopted block are reduced in place, once per step.
-    [[nodiscard]] bool has_one_micro_step() const {
-        return _options.reduction.one_micro_step
-               || (_schedule == ReductionSchedule::boundary && has_gradient_block(_layout));
-    }
+    [[nodiscard]] bool has_one_micro_step() const;
 
     /// @brief Returns the bytes of every buffer of this rank, equal to the bytes allocated from the
     /// memory resource.
@@ -469,7 +469,6 @@ private:
     friend class detail::EngineRebuild<Config>;
     friend class detail::StateAccess<Config>;
 
-    /// The index of T among the model's parameter types.
     template <class T>
     static constexpr std::size_t type_of() noexcept {
         constexpr std::size_t type = Config::template index_of<T>();
@@ -525,6 +524,7 @@ private:
     void require_all_used();
     [[nodiscard]] detail::OrderEvidence order_evidence() const;
     void require_same_order();
+    void compare_replicas();
 
     [[nodiscard]] detail::EngineContext<Config>
     context(std::span<AnyParameter const> parameters) const;
@@ -581,6 +581,7 @@ private:
     Queue _queue;
     Queue _compute;
     detail::StepControl<Config> _control;
+    [[no_unique_address]] detail::CountedParameters<Config> _counted;
     detail::ParameterScheduler<Config> _parameters;
     detail::GradientScheduler<Config> _gradients;
     Buffer<float> _update_scratch; ///< shared by the stores of all types
@@ -593,8 +594,7 @@ private:
 
 } // namespace ZERO_NAMESPACE
 
-// Members are defined outside the class, because `extern template` (declare_stage.hpp) keeps only
-// members that are not inline out of a translation unit.
+// Defined outside the class: `extern template` (declare_stage.hpp) keeps no inline member out.
 #include "detail/engine/engine_access.tpp"
 #include "detail/engine/engine_set_up.tpp"
 #include "detail/engine/engine_step.tpp"

@@ -111,6 +111,9 @@ struct Parameter {
     /// optimizers it has no effect.
     std::optional<Update> update{};
     Tile tile{}; ///< set by `tiles`: the parameter that it is a part of
+    /// Which of the ranks that share a copy of the model count it (`Groups<C, ModelParallel>`).
+    /// Replicas have one name, equal values, and equal gradients.
+    CountsOn counts_on = CountsOn::every_model_rank;
 };
 
 /// @brief A parameter of any type. A model with several parameter types registers a list of these,
@@ -132,7 +135,8 @@ struct AnyParameter {
                parameter.gradient != nullptr ? GradientMemory::caller : GradientMemory::engine,
                parameter.shape,
                parameter.tile,
-               !parameter.update && parameter.rows != 0 ? Update::matrix : parameter.update},
+               !parameter.update && parameter.rows != 0 ? Update::matrix : parameter.update,
+               parameter.counts_on},
           type(dtype_of<T>()), gradient_type(dtype_of<G>()), initial(parameter.initial),
           data(parameter.data), gradient(parameter.gradient),
           is_deterministic(parameter.is_deterministic) {

@@ -1,9 +1,12 @@
 #pragma once
 
+#include "../../comm/grouped_communicator.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
+#include "../../core/error.hpp"
+#include "../../core/hash.hpp"
 #include "../../stage/detail/common/gather_on_host.hpp"
 #include "../checkpoint_error.hpp"
 
@@ -119,6 +122,32 @@ gather_texts(Access const& access, std::string_view own, char const* what) {
         }
     });
     return texts;
+}
+
+/// @brief Requires that ranks that hold the parts of a model write to different places. Collective
+/// over them; waits. A no-op for other communicators.
+/// @throws InvalidArgument on every model rank
+template <class Access>
+[[gnu::cold]] void require_own_path([[maybe_unused]] Access const& access,
+                                    [[maybe_unused]] std::string const& path) {
+    if constexpr (ModelParallelCommunicator<typename Access::Communicator>) {
+        std::vector<std::uint64_t> paths;
+        access.guard([&] {
+            gather_over(access.communicator().model(), access.queue(), access.memory())(
+                {Hash().add(std::string_view(path)).value()}, "paths of model ranks", paths);
+        });
+        for (std::size_t rank = 0; rank < paths.size(); ++rank) {
+            for (std::size_t other = 0; other < rank; ++other) {
+                if (paths[other] == paths[rank]) {
+                    throw_error<InvalidArgument>(
+                        {"zero: model ranks ", other, " and ", rank,
+                         " would write to one place; add the number of the model rank to the path "
+                         "(this rank's is ",
+                         path, ")."});
+                }
+            }
+        }
+    }
 }
 
 /// @brief How a call ended on this rank.

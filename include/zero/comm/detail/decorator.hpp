@@ -32,9 +32,10 @@ struct DecoratedCall {
 /// a collective of `T`, and calls `forward()` once. It may hide members.
 /// @tparam C the other communicator
 /// @tparam B the backend of engines on the decorator
-template <class Decorator, class C, class B = typename C::Backend>
+/// @tparam KeepsRoles whether it passes on the roles of `C` as well
+template <class Decorator, class C, class B = typename C::Backend, bool KeepsRoles = false>
 class CommunicatorDecorator {
-    static_assert(!GroupedCommunicator<C>,
+    static_assert(KeepsRoles || (!GroupedCommunicator<C> && !ModelParallelCommunicator<C>),
                   "zero: a decorator hides the parts of zero::Groups, so an engine on it would run "
                   "flat; decorate the parts, and give them to zero::Groups.");
 

@@ -89,6 +89,9 @@ ZERO_COLD_INLINE std::uint64_t FlatLayout::parameter_hash(std::size_t index) con
             hash.add(size);
         }
     }
+    if (spec.counts_on != CountsOn::every_model_rank) {
+        hash.add(std::string_view("counts on the first"));
+    }
     return hash.value();
 }
 

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <vector>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -32,6 +33,21 @@ struct OffloadRef<Config, true> {
         : states(all.get()) {}
 };
 
+/// @brief Which parameters this rank counts in norms: all, unless another rank of this copy of the
+/// model counts a replica.
+template <class Config, bool IsCut = ModelParallelCommunicator<typename Config::Communicator>>
+struct CountedParameters {
+    [[nodiscard]] static constexpr bool counts(std::size_t /*parameter*/) noexcept { return true; }
+};
+
+template <class Config>
+struct CountedParameters<Config, true> {
+    std::vector<char> flags; ///< by parameter
+    [[nodiscard]] bool counts(std::size_t parameter) const noexcept {
+        return flags[parameter] != 0;
+    }
+};
+
 /// @brief The constructor argument of the members of an engine. Owns nothing. Except for
 /// `parameters`, everything that it points to outlives the members.
 template <class Config>
@@ -48,6 +64,7 @@ struct EngineContext {
     float predivide;            ///< payloads are divided by it before they are sent
     std::size_t further_leases; ///< `leases_until_rebuild`; 0 after the rebuild
     bool counts_by_parameter;   ///< updates are counted for each parameter
+    CountedParameters<Config> const* counted;
     OffloadRef<Config> offload; // not [[no_unique_address]]: nvcc 13.0 crashes on it in a base
 
     /// @brief This rank among all, for messages.

@@ -120,6 +120,18 @@ gather_on_host(Communicator& communicator, typename Communicator::Backend::Queue
     return gather_on_host(communicator, queue, memory, values, CollectiveTag{what, 0});
 }
 
+/// @brief Returns `gather(own, what, all)`, which sets `all` to the values of every rank. Its
+/// arguments must outlive it.
+template <class Communicator>
+[[nodiscard]] auto gather_over(Communicator& communicator,
+                               typename Communicator::Backend::Queue queue,
+                               MemoryResource& memory) {
+    return [&communicator, queue, &memory](std::vector<std::uint64_t> const& own, char const* what,
+                                           std::vector<std::uint64_t>& all) {
+        all = gather_on_host(communicator, queue, memory, own, what);
+    };
+}
+
 /// @brief Returns the values of rank 0. Collective; waits.
 /// @param values the same number on every rank
 /// @param what tag of the collective, which is compared between ranks

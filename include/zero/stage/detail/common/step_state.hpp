@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../../backend/update_decision.hpp"
+#include "../../../comm/grouped_communicator.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
 #include "../../../ops/exact_sum.hpp"
@@ -80,6 +81,18 @@ struct StepReports {
     }
 };
 
+/// @brief What a step keeps beside the integers that model ranks reduce: indices of elements and
+/// orders mean something among the data ranks only.
+template <bool IsCut>
+struct ModelState {};
+
+template <>
+struct ModelState<true> {
+    ops::Inspection left_out{};                           ///< of replicas that another rank counts
+    std::int64_t minima[StepIntegers::minima(true)] = {}; ///< of the data ranks
+    bool has_stopped = false; ///< data ranks of another part disagree on the order of units
+};
+
 /// @brief The scalars of a step that host and queues share, in backend memory. `StepControl` owns
 /// it; only commands on the communication queue write it.
 template <class Config>
@@ -95,6 +108,8 @@ struct StepState {
     [[no_unique_address]] typename Config::MasterWeights::Options master_options{};
     StepIntegers integers{};
     std::int64_t weight = 0; ///< ReductionKind::weighted_mean: the sum of the weights of all ranks
+    [[no_unique_address]] ModelState<ModelParallelCommunicator<typename Config::Communicator>>
+        model{};
 };
 
 /// @brief How a rank delivered gradients in a step. Smaller values are better evidence.
@@ -162,6 +177,65 @@ struct ClearInspection {
         state->integers.inspection.clear();
         state->integers.inspection.first_non_finite = static_cast<std::int64_t>(evidence);
         state->integers.agreement.set(order);
+    }
+};
+
+/// @brief Adds what was not finite in replicas that another model rank counts: they must skip the
+/// step as well.
+template <class Config>
+struct AddLeftOut {
+    StepState<Config>* state;
+    ZERO_HOST_DEVICE void operator()() const {
+        constexpr std::size_t non_finite = ops::Inspection::count - 1;
+        ops::Inspection const& left_out = state->model.left_out;
+        ops::Inspection& all = state->integers.inspection;
+        all.sums[non_finite] += left_out.sums[non_finite];
+        all.first_non_finite = left_out.first_non_finite < all.first_non_finite
+                                   ? left_out.first_non_finite
+                                   : all.first_non_finite;
+        state->model.left_out.clear();
+    }
+};
+
+/// @brief Replaces the minima of the data ranks by those that model ranks reduce: the evidence of
+/// gradients, whether all acquired units in one order, and whether no part is trained.
+template <class Config>
+struct PackForModel {
+    static constexpr std::size_t count = 3;
+
+    StepState<Config>* state;
+    std::int64_t* minima;
+    bool compares_order;
+    bool is_trained; ///< this part has trainable parameters
+    ZERO_HOST_DEVICE void operator()() const {
+        constexpr auto delivered = static_cast<std::int64_t>(GradientEvidence::delivered);
+        OrderAgreement agreement;
+        for (std::size_t i = 0; i < StepIntegers::minima(true); ++i) {
+            state->model.minima[i] = minima[i];
+        }
+        for (std::size_t i = 0; i < OrderAgreement::count; ++i) {
+            agreement.numbers[i] = minima[1 + i];
+        }
+        minima[0] = minima[0] < delivered ? delivered : minima[0];
+        minima[1] = compares_order && !agreement.is_same() ? 0 : 1;
+        minima[2] = is_trained ? 0 : 1;
+    }
+};
+
+/// @brief The reverse, after the reduction. The index of an element that is not finite stays that
+/// of this part of the model.
+template <class Config>
+struct UnpackFromModel {
+    StepState<Config>* state;
+    std::int64_t* minima;
+    ZERO_HOST_DEVICE void operator()() const {
+        constexpr auto delivered = static_cast<std::int64_t>(GradientEvidence::delivered);
+        std::int64_t const evidence = minima[2] == 0 ? minima[0] : delivered; // nothing to deliver
+        state->model.has_stopped = minima[1] == 0;
+        for (std::size_t i = 0; i < StepIntegers::minima(true); ++i) {
+            minima[i] = state->model.minima[i];
+        }
+        minima[0] = minima[0] < delivered ? minima[0] : evidence;
     }
 };
 

@@ -69,7 +69,10 @@ struct DecideStep {
             UnpackFigures{figures}(s.integers);
         }
         ops::Inspection const& inspection = s.integers.inspection;
-        bool const is_same_order = !compares_order || s.integers.agreement.is_same();
+        bool is_same_order = !compares_order || s.integers.agreement.is_same();
+        if constexpr (is_cut) {
+            is_same_order = is_same_order && !s.model.has_stopped;
+        }
         bool const is_stopped = skip_limit != 0 && s.skipped_in_a_row >= skip_limit;
         StepFigures report;
         report.serial = serial;
@@ -85,6 +88,10 @@ struct DecideStep {
             report.non_finite_count = inspection.non_finite_count();
             bool const overflow = report.non_finite_count != 0;
             report.first_non_finite = overflow ? inspection.first_non_finite : -1;
+            if constexpr (is_cut) { // perhaps in another part of the model
+                report.first_non_finite =
+                    evidence < GradientEvidence::delivered ? inspection.first_non_finite : -1;
+            }
             report.gradient_norm = norm_of(inspection, base);
             double const clipped_norm =
                 figures.leaves_out ? norm_of_clipped(base) : report.gradient_norm;
@@ -137,6 +144,8 @@ struct DecideStep {
     }
 
 private:
+    static constexpr bool is_cut = ModelParallelCommunicator<typename Config::Communicator>;
+
     /// The norm of the groups that are clipped.
     ZERO_HOST_DEVICE double norm_of_clipped(double factor) const {
         ops::Inspection clipped;

@@ -13,6 +13,9 @@ namespace ZERO_NAMESPACE::detail {
 /// @brief Describes an element by its parameter. @param element index counted through all
 /// parameters in registration order
 [[gnu::cold]] inline std::string locate_element(FlatLayout const& layout, std::int64_t element) {
+    if (element < 0) {
+        return "in another part of the model";
+    }
     auto const index = static_cast<std::size_t>(element);
     for (std::size_t parameter = 0; parameter < layout.parameters().size(); ++parameter) {
         auto const& spec = layout.parameter(parameter);

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -32,7 +33,7 @@ public:
     void set_hyper_parameters(std::size_t group, std::uint64_t options_hash) noexcept;
     void set_loss_scale(float scale) noexcept;
     void set_step_count(std::uint64_t count) noexcept;
-    /// @brief Sets each parameter's number of updates; then call `set_step_count` before it.
+    /// @brief Sets each parameter's number of updates, after `set_step_count`.
     void set_updates(std::span<std::uint64_t const> updates) noexcept;
     [[nodiscard]] double learning_rate_factor(std::size_t group) const noexcept {
         return _factors[group];
@@ -47,6 +48,11 @@ public:
     /// @param begun steps so far, cancelled ones included
     [[nodiscard]] std::uint64_t hash(std::uint64_t begun, double learning_rate) const noexcept;
 
+    /// @brief The same for the ranks that share a copy of a model: without what belongs to single
+    /// parameters, and with the weight of their data.
+    [[nodiscard]] std::uint64_t hash_over_model(std::uint64_t begun, double learning_rate,
+                                                std::optional<std::int64_t> weight) const noexcept;
+
 private:
     [[noreturn, gnu::cold]] static void throw_infinite_rate(double learning_rate, double factor,
                                                             std::size_t group, int rank);
@@ -55,6 +61,7 @@ private:
     std::vector<double> _factors;         ///< learning rate factors by group
     std::vector<std::uint64_t> _settings; ///< two for each group, the loss scale and the step
                                           ///< count; 0: unchanged
+    std::uint64_t _updates = 0;           ///< the same of the updates of each parameter
 };
 
 /// @brief The learning rate of a step as the text of a collective's tag, so that ranks that

@@ -46,15 +46,15 @@ ZERO_COLD_INLINE void StepSettings::set_loss_scale(float scale) noexcept {
 
 ZERO_COLD_INLINE void StepSettings::set_step_count(std::uint64_t count) noexcept {
     _settings[2 * _group_count + 1] = Hash().add(count).value();
+    _updates = 0;
 }
 
 ZERO_COLD_INLINE void StepSettings::set_updates(std::span<std::uint64_t const> updates) noexcept {
     Hash hash;
-    hash.add(_settings[2 * _group_count + 1]);
     for (std::uint64_t const count : updates) {
         hash.add(count);
     }
-    _settings[2 * _group_count + 1] = hash.value();
+    _updates = hash.value();
 }
 
 ZERO_COLD_INLINE void StepSettings::throw_infinite_rate(double learning_rate, double factor,
@@ -77,6 +77,17 @@ ZERO_COLD_INLINE std::uint64_t StepSettings::hash(std::uint64_t begun,
                                                   double learning_rate) const noexcept {
     Hash all;
     all.add(begun).add(learning_rate);
+    for (std::uint64_t const setting : _settings) {
+        all.add(setting);
+    }
+    return all.add(_updates).value();
+}
+
+ZERO_COLD_INLINE std::uint64_t
+StepSettings::hash_over_model(std::uint64_t begun, double learning_rate,
+                              std::optional<std::int64_t> weight) const noexcept {
+    Hash all;
+    all.add(begun).add(learning_rate).add(weight.has_value()).add(weight.value_or(0));
     for (std::uint64_t const setting : _settings) {
         all.add(setting);
     }

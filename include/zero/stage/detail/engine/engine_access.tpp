@@ -7,10 +7,23 @@
 #include "../../../core/detail/throw_error.hpp"
 #include "../../engine.hpp"
 #include "../common/gather_on_host.hpp"
+#include "../common/named_rows.hpp"
 #include "../registration/make_stage_layout.hpp"
+#include "../registration/model_ranks.hpp"
 #include "../registration/validate_arguments.hpp"
 
 namespace ZERO_NAMESPACE {
+
+template <class Config>
+std::size_t Engine<Config>::micro_batch(std::size_t micro_step) const noexcept {
+    return micro_step * detail::data_size_of(*_communicator) + detail::position_of(*_communicator);
+}
+
+template <class Config>
+bool Engine<Config>::has_one_micro_step() const {
+    return _options.reduction.one_micro_step
+           || (_schedule == ReductionSchedule::boundary && has_gradient_block(_layout));
+}
 
 template <class Config>
 void const* Engine<Config>::weights_address(std::size_t unit, std::size_t parameter,
@@ -71,6 +84,51 @@ void Engine<Config>::visit_full(char const* call, Visitor&& visit) {
         with_types(_layout.parameter(parameter).type, [&]<class Types>(Types) {
             visit(parameter, weights->template get<typename Types::Parameter>(parameter));
         });
+    }
+}
+
+/// The body of `require_same_replicas`, which nvcc would not define outside the class. Empty where
+/// no rank holds another part of the model.
+template <class Config>
+void Engine<Config>::compare_replicas() {
+    if constexpr (ModelParallelCommunicator<Communicator>) {
+        _protocol.require_idle_to_read("require_same_replicas()");
+        std::vector<std::uint64_t> rows;
+        std::optional<Weights<Engine>> weights; // as in `visit_full`
+        for (std::size_t parameter = 0; parameter < _layout.parameters().size(); ++parameter) {
+            ParameterSpec const& spec = _layout.parameter(parameter);
+            if (spec.counts_on != CountsOn::first_model_rank) {
+                continue;
+            }
+            if (!weights || !_layout.is_member(weights->unit(), parameter)) {
+                weights.reset();
+                weights.emplace(acquire(spec.units.front()));
+                wait_for_weights();
+            }
+            with_types(spec.type, [&]<class Types>(Types) {
+                auto const values = weights->template get<typename Types::Parameter>(parameter);
+                std::string bytes(values.size_bytes(), '\0');
+                Backend::copy_bytes(_queue, bytes.data(), values.data(), bytes.size());
+                wait_for_weights(); // of the copy
+                rows.push_back(detail::name_hash(_layout, parameter));
+                rows.push_back(detail::hash_of_values(bytes));
+            });
+        }
+        weights.reset();
+        std::exception_ptr difference;
+        try {
+            auto const gather = detail::gather_over(_communicator->model(), _queue, *_memory);
+            try {
+                detail::compare_replicas(_layout, rows, gather);
+            } catch (InvalidArgument const&) { // on every model rank
+                difference = std::current_exception();
+            }
+        } catch (...) {
+            fail();
+        }
+        if (difference) {
+            std::rethrow_exception(difference);
+        }
     }
 }
 

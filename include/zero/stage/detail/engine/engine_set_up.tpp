@@ -20,6 +20,7 @@
 #include "../parameters/parameter_store.hpp"
 #include "../registration/compared_options.hpp"
 #include "../registration/make_stage_layout.hpp"
+#include "../registration/model_ranks.hpp"
 #include "../registration/validate_arguments.hpp"
 #include "end_with_live_handles.hpp"
 
@@ -101,8 +102,9 @@ template <class Config>
       _queue(options.communication_queue ? usable(*options.communication_queue)
                                          : Backend::handle(*_own_queue)),
       _compute(usable(options.compute_queue)),
-      _control(_layout, communicator, _queue, _options, *_memory), _parameters(context(parameters)),
-      _gradients(context(parameters)),
+      _control(_layout, communicator, _queue, _options, *_memory),
+      _counted(detail::agree_over_model(_number, context(parameters), _control.group_count())),
+      _parameters(context(parameters)), _gradients(context(parameters)),
       _update_scratch(detail::make_update_scratch(context(parameters))),
       _optimizer(detail::make_optimizer_stores(context(parameters), _parameters, _gradients,
                                                _update_scratch)),
@@ -123,6 +125,7 @@ template <class Config>
         _parameters.set_initial(parameters);
         _optimizer.each([](auto& store) { store.set_initial(); });
         detail::wait_for_collectives(*_communicator, _queue);
+        compare_replicas();
     } catch (...) {
         fail();
     }
@@ -180,6 +183,7 @@ template <class Config>
             predivide(),
             _ready_order.is_wanted() ? _options.leases_until_rebuild : 0,
             _control.counts().is_any(),
+            &_counted,
             detail::OffloadRef<Config>(_offload)};
 }
 

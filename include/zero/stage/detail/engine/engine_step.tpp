@@ -183,7 +183,7 @@ auto Engine<Config>::gradient_norms(NormKind kind, NormScope scope) -> std::vect
     try {
         _gradients.finish_step();
         norms = detail::GradientNorms<Config>(_layout, _control.group_count(), scope)
-                    .measure(kind, factor, _gradients, *_communicator, _queue, *_memory);
+                    .measure(kind, factor, _counted, _gradients, *_communicator, _queue, *_memory);
     } catch (...) {
         fail();
     }

@@ -14,7 +14,9 @@
 #include "../../../ops/norm.hpp"
 #include "../../stage_options.hpp"
 #include "../common/drain.hpp"
+#include "../common/engine_context.hpp"
 #include "../common/gather_on_host.hpp"
+#include "../common/named_rows.hpp"
 #include "../common/stores_by_type.hpp"
 #include "gradient_scheduler.hpp"
 #include "gradient_store.hpp"
@@ -47,7 +49,9 @@ public:
                                               : layout.parameters().size()) {}
 
     /// @brief Returns the norms times `factor`. Collective; waits and allocates.
+    /// @param counted which parameters this rank counts
     [[nodiscard]] std::vector<double> measure(NormKind kind, double factor,
+                                              CountedParameters<Config> const& counted,
                                               GradientScheduler<Config> const& reducer,
                                               Communicator& communicator, Queue queue,
                                               MemoryResource& memory) const {
@@ -61,7 +65,8 @@ public:
         Backend::copy_bytes(queue, found.data(), sums.data(), found.size_bytes());
         visit_all(slices, [&]<class Types>(Slices<Config, Types>& own) {
             if (counts_once(communicator)) {
-                own.collect(*this, reducer.template store<Types>(), shard_rank_of(communicator));
+                own.collect(*this, reducer.template store<Types>(), shard_rank_of(communicator),
+                            counted);
             }
             own.table = {queue, memory, std::move(own.list)};
             Backend::add_to_norms(queue, own.table.all(), kind, found.data());
@@ -79,12 +84,24 @@ public:
                                 "", "", CollectivePurpose::decide};
         compare_untagged(communicator, queue, memory, tag);
         Backend::copy_bytes(queue, exchanged.data(), values.data(), exchanged.size_bytes());
-        communicator.all_reduce_integers(
-            exchanged.data(), exchanged.size(),
-            kind == NormKind::infinity ? IntegerReduction::min : IntegerReduction::sum, queue, tag);
+        auto const reduction =
+            kind == NormKind::infinity ? IntegerReduction::min : IntegerReduction::sum;
+        communicator.all_reduce_integers(exchanged.data(), exchanged.size(), reduction, queue, tag);
         wait_for_collectives(communicator, queue);
+        if constexpr (ModelParallelCommunicator<Communicator>) {
+            if (_scope != NormScope::parameters) {
+                communicator.model().all_reduce_integers(exchanged.data(), exchanged.size(),
+                                                         reduction, queue, tag);
+                wait_for_collectives(communicator, queue);
+            }
+        }
         Backend::copy_bytes(queue, values.data(), exchanged.data(), exchanged.size_bytes());
         wait_for_collectives(communicator, queue);
+        if constexpr (ModelParallelCommunicator<Communicator>) {
+            if (_scope == NormScope::parameters) {
+                add_parts(values, kind, gather_over(communicator.model(), queue, memory));
+            }
+        }
         std::vector<double> norms;
         for (std::size_t norm = 0; norm < _count; ++norm) {
             std::memcpy(integers_of(kind, sums[norm]), values.data() + norm * integers(kind),
@@ -104,6 +121,33 @@ private:
     }
     static std::int64_t* integers_of(NormKind kind, ops::NormSum& sum) noexcept {
         return kind == NormKind::infinity ? &sum.negative_largest : sum.exact.sums;
+    }
+
+    /// Adds the integers of the parts of each parameter, which model ranks registered by one name.
+    [[gnu::cold]] void add_parts(std::vector<std::int64_t>& values, NormKind kind,
+                                 GatherValues gather) const {
+        std::size_t const count = integers(kind);
+        std::vector<std::uint64_t> own;
+        for (std::size_t norm = 0; norm < _count; ++norm) {
+            own.push_back(name_hash(*_layout, norm));
+            for (std::size_t integer = 0; integer < count; ++integer) {
+                own.push_back(static_cast<std::uint64_t>(values[norm * count + integer]));
+            }
+        }
+        NamedRows const rows(own, 1 + count, "gradient norms of parts", gather);
+        for (std::size_t norm = 0; norm < _count; ++norm) {
+            std::int64_t* const sums = values.data() + norm * count;
+            for (std::size_t integer = 0; integer < count; ++integer) {
+                sums[integer] = 0;
+            }
+            rows.each_of(own[norm * (1 + count)], [&](std::size_t, std::uint64_t const* row) {
+                for (std::size_t integer = 0; integer < count; ++integer) {
+                    auto const part = static_cast<std::int64_t>(row[1 + integer]);
+                    sums[integer] = kind == NormKind::infinity ? smaller(sums[integer], part)
+                                                               : sums[integer] + part;
+                }
+            });
+        }
     }
 
     [[nodiscard]] std::size_t norm_of(std::size_t parameter) const {
@@ -127,13 +171,16 @@ private:
         typename Backend::template SliceTable<Slice> table;
 
         void collect(GradientNorms const& norms, GradientStore<Config, Types> const& gradients,
-                     std::size_t rank) {
+                     std::size_t rank, CountedParameters<Config> const& counted) {
             FlatLayout const& layout = *norms._layout;
             for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
                 if (layout.bucket(bucket).type != gradients.type()) {
                     continue;
                 }
                 layout.for_slices(bucket, layout.extent(bucket, rank), [&](Piece const& piece) {
+                    if (!counted.counts(piece.parameter)) {
+                        return;
+                    }
                     auto const first = static_cast<std::int64_t>(
                         layout.first_element(piece.parameter) + piece.parameter_begin);
                     list.push_back(

@@ -26,10 +26,10 @@
 #include "../parameters/parameter_store.hpp"
 #include "master_weight_store.hpp"
 #include "optimizer_state_store.hpp"
+#include "written_weights.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <span>
 #include <utility>
@@ -48,123 +48,6 @@ template <class Config, class Visitor>
         layout.for_slices(bucket, updated_range(layout, bucket, rank, row), visit);
     }
 }
-
-/// @brief Notes what a visitor of `for_each_owned_slice` writes where a parameter has a copied
-/// master weight: the value, or the master weight. Each call that makes the other one follow then
-/// knows which is newer. For memory that the host can read. A member of `OptimizerStore`.
-///
-/// While a slice is visited it needs a copy of that slice, and afterwards a byte for each element
-/// of the slices that were written, until one of the calls.
-/// @tparam P type of the parameter, @tparam M type of its master weight
-template <class P, class M>
-class WrittenWeights {
-public:
-    /// @brief Calls `visit()` and notes what it writes.
-    /// @param index number of the slice, @param values, masters of equal length
-    template <class Visit>
-    void watch(std::size_t index, std::span<P> values, std::span<M> masters, Visit&& visit) {
-        auto const old_values = copy_of(values);
-        auto const old_masters = copy_of(masters);
-        try {
-            visit();
-        } catch (...) {
-            note(index, values, old_values.data(), masters, old_masters.data());
-            throw;
-        }
-        note(index, values, old_values.data(), masters, old_masters.data());
-    }
-
-    [[nodiscard]] bool is_empty() const noexcept { return _slices.size() == 0; }
-
-    /// @brief Sets the master weights of some slices to the values that were written.
-    void take_over_values(Range slices) noexcept {
-        for_written(slices, Written::value,
-                    [](P& value, M& master) { master = from_float<M>(to_float(value)); });
-    }
-
-    /// @brief Rounds the master weights of some slices that were written to the values.
-    void round_masters(Range slices) noexcept {
-        for_written(slices, Written::master, [](P& value, M& master) { value = rounded(master); });
-    }
-
-    /// @brief Forgets all writes.
-    void forget() noexcept { _slices = List<Slice>(); }
-
-private:
-    enum class Written : std::uint8_t { nothing, value, master };
-
-    struct Slice {
-        std::size_t index = 0;
-        std::span<P> values{};
-        std::span<M> masters{};
-        List<Written> written{}; ///< by element: the last write
-    };
-
-    [[nodiscard]] static P rounded(M master) noexcept { return from_float<P>(to_float(master)); }
-
-    template <class T>
-    [[nodiscard]] static bool differ(T const& a, T const& b) noexcept {
-        return std::memcmp(&a, &b, sizeof(T)) != 0;
-    }
-
-    template <class T>
-    [[nodiscard]] static List<T> copy_of(std::span<T> values) {
-        List<T> copy(values.size());
-        for (std::size_t i = 0; i < values.size(); ++i) {
-            copy[i] = values[i];
-        }
-        return copy;
-    }
-
-    void note(std::size_t index, std::span<P> values, P const* old_values, std::span<M> masters,
-              M const* old_masters) {
-        Slice* slice = nullptr;
-        for (std::size_t i = 0; i < values.size(); ++i) {
-            bool const is_master = differ(masters[i], old_masters[i]);
-            if (!is_master && !differ(values[i], old_values[i])) {
-                continue;
-            }
-            slice = slice == nullptr ? &find(index, values, masters) : slice;
-            slice->written[i] = is_master ? Written::master : Written::value;
-        }
-    }
-
-    [[nodiscard]] Slice& find(std::size_t index, std::span<P> values, std::span<M> masters) {
-        std::size_t place = _next; // slices are visited in order
-        for (std::size_t turn = 0; turn < _slices.size(); ++turn, ++place) {
-            place = place < _slices.size() ? place : 0;
-            if (_slices[place].index == index) {
-                _next = place + 1;
-                return _slices[place];
-            }
-        }
-        Slice slice;
-        slice.index = index;
-        slice.values = values;
-        slice.masters = masters;
-        slice.written = List<Written>(values.size());
-        _slices.push_back(std::move(slice));
-        _next = 0;
-        return _slices[_slices.size() - 1];
-    }
-
-    /// Skips elements that agree: a step may have followed, or both were written.
-    template <class Change>
-    void for_written(Range slices, Written kind, Change const& change) noexcept {
-        for (Slice& slice : _slices) {
-            bool const is_among = slice.index >= slices.begin && slice.index < slices.end;
-            for (std::size_t i = 0; is_among && i < slice.values.size(); ++i) {
-                if (slice.written[i] == kind
-                    && differ(slice.values[i], rounded(slice.masters[i]))) {
-                    change(slice.values[i], slice.masters[i]);
-                }
-            }
-        }
-    }
-
-    List<Slice> _slices; ///< those that were written
-    std::size_t _next = 0;
-};
 
 /// @brief The arguments of an OptimizerStore: the memory to which its tables point.
 template <class Config, class Types>
@@ -200,6 +83,7 @@ public:
         List<Slice> slices;
         List<InspectSlice<A>> inspected;
         List<NormSlice<A>> grouped;
+        List<InspectSlice<A>> left_out;
         for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
             if (layout.bucket(bucket).type == context.type) {
                 Range const own = layout.extent(bucket, rank);
@@ -223,6 +107,10 @@ public:
                         context.gradients->reduced(bucket, piece.bucket_begin), piece.elements,
                         static_cast<std::int64_t>(layout.first_element(piece.parameter)
                                                   + piece.parameter_begin)};
+                    if (!context.counted->counts(piece.parameter)) {
+                        left_out.push_back(slice);
+                        return;
+                    }
                     inspected.push_back(slice);
                     if (measures_groups) {
                         grouped.push_back({slice, layout.parameter(piece.parameter).group});
@@ -236,6 +124,11 @@ public:
         _slices = UpdateTable(_queue, *context.memory, std::move(slices));
         if constexpr (updates_on_host<Config>) {
             _on_host = {context, _slices.slices(), _first_slice};
+        }
+        _counted = inspected.size();
+        _left_out = left_out.size();
+        for (auto const& slice : left_out) {
+            inspected.push_back(slice);
         }
         _inspected = InspectTable(_queue, *context.memory, std::move(inspected));
         if (measures_groups) {
@@ -273,7 +166,12 @@ public:
 
     /// @brief Adds this rank's extents of all buckets to an inspection.
     void inspect(ops::Inspection* result) const {
-        Backend::inspect(_queue, _inspected.all(), result);
+        Backend::inspect(_queue, _inspected.range(0, _counted), result);
+    }
+
+    /// @brief Adds what `inspect` leaves out: replicas that another model rank counts.
+    void inspect_left_out(ops::Inspection* result) const {
+        Backend::inspect(_queue, _inspected.range(_counted, _left_out), result);
     }
 
     /// @brief Adds this rank's extents of all buckets to the norms of their groups
@@ -284,7 +182,7 @@ public:
 
     /// @brief Adds to `count` the number of zeros in this rank's extents of all buckets.
     void count_zeros(std::int64_t* count) const {
-        Backend::count_zeros(_queue, _inspected.all(), count);
+        Backend::count_zeros(_queue, _inspected.range(0, _counted), count);
     }
 
     /// @brief Updates this rank's slices of one bucket.
@@ -457,7 +355,6 @@ private:
     };
 
     static constexpr bool is_offloaded = Config::Offload::is_any;
-
     /// Whether the two weights of an element can differ, and the host can see which was written.
     static constexpr bool notes_writes =
         Types::master_form == MasterForm::copied && !requires { requires Backend::is_device; };
@@ -531,6 +428,8 @@ private:
     UpdateTable _slices;
     List<Origin> _origins;
     InspectTable _inspected;
+    std::size_t _counted = 0;  ///< inspected slices that count
+    std::size_t _left_out = 0; ///< and those that follow them, which another model rank counts
     GroupTable
         _grouped; ///< the inspected slices with their groups; empty unless groups are measured
     std::vector<std::size_t> _first_slice; ///< per bucket: index of its first slice; then the total

@@ -13,6 +13,7 @@
 #include "../../../policy/gradient_reduction.hpp"
 #include "../../stage_options.hpp"
 #include "../common/gather_on_host.hpp"
+#include "../common/named_rows.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -140,10 +141,6 @@ template <class Config>
     return hashes;
 }
 
-/// @brief `gather(own, what, all)` sets `all` to the values of every rank, in rank order.
-using GatherValues =
-    FunctionRef<std::vector<std::uint64_t> const&, char const*, std::vector<std::uint64_t>&>;
-
 /// @brief The comparison itself, which depends on no communicator.
 [[gnu::cold]] void require_agreement(FlatLayout const& layout, std::span<DType const> types,
                                      List<ComparedOption> const& options, GatherValues gather);
@@ -158,10 +155,7 @@ template <class Communicator>
 require_agreement(FlatLayout const& layout, std::span<DType const> types,
                   List<ComparedOption> const& options, Communicator& communicator,
                   typename Communicator::Backend::Queue queue, MemoryResource& memory) {
-    using Values = std::vector<std::uint64_t>;
-    auto const gather = [&](Values const& own, char const* what, Values& all) {
-        all = gather_on_host(communicator, queue, memory, own, what);
-    };
+    auto const gather = gather_over(communicator, queue, memory);
     require_agreement(layout, types, options, GatherValues(gather));
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../../comm/grouped_communicator.hpp"
 #include "../../../core/convert.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
@@ -112,7 +113,7 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
     require_accessible<typename Engine::Backend>(parameters, options.storage);
     validate_registration(parameters, options.groups.size(), options.storage,
                           Engine::Optimizer::whole_tensor, serves_adopted_block<Partitioner>,
-                          Engine::types);
+                          Engine::types, ModelParallelCommunicator<typename Engine::Communicator>);
     bool const shards_parameters = stage_table[static_cast<std::size_t>(stage)].shards_parameters();
     std::vector<std::size_t> const bytes = sizes_of<Engine>();
     LayoutOptions const geometry{world,

@@ -28,7 +28,9 @@ namespace ZERO_NAMESPACE::detail {
         spec.shape.empty() ? "" : " in shape " + shape_text(spec.shape).substr(0, 60);
     return text({"'", spec.name.substr(0, 80), "' (", spec.elements, " elements of ",
                  name_of(types[spec.type]), rows, shape, ", units ", units.substr(0, 40),
-                 ", group ", spec.group, (spec.trainable ? ", trainable)" : ", frozen)")});
+                 ", group ", spec.group,
+                 spec.counts_on == CountsOn::every_model_rank ? "" : ", counts on the first",
+                 (spec.trainable ? ", trainable)" : ", frozen)")});
 }
 
 /// @brief Names the options that differ: "'optimizer', 'groups'". If none differ, the bucketer or

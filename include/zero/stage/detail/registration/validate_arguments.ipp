@@ -22,7 +22,7 @@ namespace ZERO_NAMESPACE::detail {
 
 ZERO_COLD_INLINE void validate_registration(std::span<AnyParameter const> parameters,
                                             std::size_t groups, Storage storage, bool needs_whole,
-                                            bool serves_adopted, std::size_t types) {
+                                            bool serves_adopted, std::size_t types, bool is_cut) {
     if (needs_whole && storage == Storage::adopted) {
         throw_error<InvalidArgument>(
             {"zero: an adopted block is cut inside parameters, but the optimizer needs whole ones; "
@@ -33,7 +33,7 @@ ZERO_COLD_INLINE void validate_registration(std::span<AnyParameter const> parame
             {"zero: an adopted block is cut bucket by bucket where it lies, and another "
              "partitioner would be ignored; use ContiguousPartitioner or Storage::scattered."});
     }
-    std::vector<bool> is_used(groups, parameters.empty());
+    std::vector<bool> is_used(groups, is_cut || parameters.empty());
     for (auto const& parameter : parameters) {
         if (parameter.spec.update == Update::elements && parameter.spec.rows != 0) {
             throw_error<InvalidArgument>(
