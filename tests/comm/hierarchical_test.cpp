@@ -288,6 +288,34 @@ TEST_CASE("Failures and aborts cross levels whose groups know nothing of each ot
     }
 }
 
+TEST_CASE("Ranks whose calls begin on different levels of one group get CollectiveMismatch instead "
+          "of the time-out") {
+    Report report;
+    run_ranks(4, test_time_out, [&](LoopbackCommunicator& all) {
+        int const rank = all.rank();
+        LoopbackCommunicator intra = all.split(rank % 2, rank);
+        LoopbackCommunicator inter = all.split(rank / 2, rank);
+        Levels communicator(intra, inter);
+        host::InlineQueue queue;
+        std::int64_t value = 1;
+        communicator.all_reduce_integers(&value, 1, IntegerReduction::sum, &queue);
+        std::vector<float> values(64);
+        std::vector<std::size_t> const cuts{0, 16, 32, 48, 64};
+        float* const own = values.data() + cuts[static_cast<std::size_t>(rank)];
+        std::string const text = message_of<CollectiveMismatch>([&] {
+            if (rank == 0 || rank == 3) { // inside first
+                communicator.reduce_scatter(static_cast<float const*>(values.data()), own, cuts,
+                                            &queue, {"sums", 1});
+            } else { // between first
+                communicator.all_gather(static_cast<float const*>(own), values.data(), cuts, &queue,
+                                        {"extents", 2});
+            }
+        });
+        report.expect(contains(text, "'sums 1'") && contains(text, "'extents 2'"), text);
+    });
+    report.check();
+}
+
 TEST_CASE("Wrong arguments are refused before anything is sent, and the group goes on") {
     Report report;
     run_levels(2, 2, {}, [&](Levels& communicator, auto&, auto&) {

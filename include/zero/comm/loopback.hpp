@@ -36,7 +36,8 @@ namespace ZERO_NAMESPACE {
 /// 64 collectives ahead of its queue, fewer in large groups; otherwise the queue would overflow. On
 /// a device that copies arguments it never waits.) Sums are formed in float in rank order, starting
 /// with the value of rank 0, and rounded once. Operation, type, counts and tag are compared; a
-/// difference is a CollectiveMismatch on every rank. A second thread that calls the communicator of
+/// difference is a CollectiveMismatch on every rank, and so are ranks that wait for each other in
+/// groups of one split. A second thread that calls the communicator of
 /// a rank meanwhile gets OutOfOrder. No call allocates.
 ///
 /// A rank leaves a collective, normally or by an exception, only after its peers have enqueued the
