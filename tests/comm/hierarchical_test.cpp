@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,23 @@ static_assert(Communicator<Hierarchical<Levels, LoopbackCommunicator>>); // thre
 static_assert(zero::detail::ReduceScattersInTree<Levels, bfloat16, float>);
 static_assert(SplittableCommunicator<LoopbackCommunicator>);
 static_assert(!SplittableCommunicator<Recording<LoopbackCommunicator>>);
+
+/// A wrapper that passes everything on, but numbers by rank.
+struct NumberedByRank : Recording<Levels> {
+    using Recording<Levels>::Recording;
+    [[nodiscard]] int position() const noexcept { return rank(); }
+};
+
+/// A wrapper that does not pass the position on.
+struct WithoutPosition : Recording<LoopbackCommunicator> {
+    using Recording<LoopbackCommunicator>::Recording;
+    int position() const noexcept = delete;
+};
+static_assert(zero::detail::HasPosition<Levels>);
+static_assert(zero::detail::ReduceScattersInTree<WithoutPosition, float, float>
+              && !zero::detail::HasPosition<WithoutPosition>);
+static_assert(!zero::detail::ReduceScattersInTree<
+              Hierarchical<LoopbackCommunicator, WithoutPosition>, float, float>);
 
 /// Runs `body(communicator, intra, inter)` as rank p = inner * R + outer of each group.
 template <class Body>
@@ -178,6 +196,31 @@ TEST_CASE("Three levels add in the tree, by position, and say which part is no n
 struct Unordered : LoopbackCommunicator {
     [[nodiscard]] std::string_view reason_against_tree() const noexcept { return "no order"; }
 };
+
+TEST_CASE(
+    "The suite says of a wrapper whose position() is not that of its levels that the tree adds "
+    "by others") {
+    for (bool const is_wrong : {false, true}) {
+        Report report;
+        run_levels(2, 2, {}, [&](Levels& levels, auto&, auto&) {
+            auto const check = [&](auto& communicator) {
+                host::InlineQueue queue;
+                Caller<std::remove_reference_t<decltype(communicator)>> caller{
+                    &communicator, &queue, &report, "inline"};
+                check_tree_sums<float, float>(caller, {0, 64, 128, 192, 256});
+            };
+            if (is_wrong) {
+                NumberedByRank wrapper(levels);
+                check(wrapper);
+            } else {
+                check(levels);
+            }
+        });
+        CHECK(report.text().empty() == !is_wrong);
+        CHECK(contains(report.text(), "in another order than position() says (0 1 2 3)")
+              == is_wrong);
+    }
+}
 
 TEST_CASE("Two levels have the reason of a level against a tree") {
     auto groups = LoopbackCommunicator::make_group(2);

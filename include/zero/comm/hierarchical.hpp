@@ -203,7 +203,8 @@ public:
         requires detail::ReduceScattersInTree<Intra, T, A>
                  && detail::ReduceScattersInTree<Intra, T, float>
                  && detail::ReduceScattersInTree<Inter, T, A>
-                 && detail::ReduceScattersInTree<Inter, float, A>
+                 && detail::ReduceScattersInTree<Inter, float, A> && detail::HasPosition<Intra>
+                 && detail::HasPosition<Inter>
     void reduce_scatter(T const* send, ops::TreeSum<A> const& sum,
                         std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
         (void)place().reduce_scatter(dtype_of<T>(), send, sum.out, cuts, tag);

@@ -66,6 +66,9 @@ public:
     [[nodiscard]] int rank() const noexcept { return static_cast<int>(_frame.rank()); }
     [[nodiscard]] int size() const noexcept { return static_cast<int>(_frame.world()); }
 
+    /// @brief See `Communicator`: the rank.
+    [[nodiscard]] int position() const noexcept { return rank(); }
+
     /// @brief See `Communicator`. @throws CommunicatorError; InvalidArgument before anything is
     /// sent
     template <class T>
