@@ -59,14 +59,26 @@ struct Caller {
         queue->enqueue([=] { std::copy_n(in, elements, out); });
     }
 
-    /// The rank at a position.
-    [[nodiscard]] int rank_at(int position) const {
-        if constexpr (requires { communicator->inner_ranks(); }) {
-            auto const inner = static_cast<int>(communicator->inner_ranks());
-            return position % inner * (world() / inner) + position / inner;
-        } else {
-            return position;
+    /// The rank at each position, as the ranks themselves say. Collective.
+    [[nodiscard]] std::vector<int> ranks_by_position() {
+        std::vector<std::size_t> cuts;
+        for (std::size_t cut = 0; cut <= static_cast<std::size_t>(world()); ++cut) {
+            cuts.push_back(cut);
         }
+        std::int64_t const own = communicator->position();
+        std::vector<std::int64_t> positions(cuts.back());
+        communicator->all_gather(&own, positions.data(), cuts, queue,
+                                 CollectiveTag{"positions", ++serial});
+        queue->synchronise();
+        std::vector<int> ranks;
+        for (int position = 0; position < world(); ++position) {
+            auto const at = std::find(positions.begin(), positions.end(), position);
+            report->expect(at != positions.end(), "no rank has position() "
+                                                      + std::to_string(position) + " of "
+                                                      + std::to_string(world()));
+            ranks.push_back(at == positions.end() ? 0 : static_cast<int>(at - positions.begin()));
+        }
+        return ranks;
     }
 
     /// The sums that the communicator must return.
@@ -169,10 +181,13 @@ void check_accumulated_sums(Caller<C>& c, std::vector<std::size_t> const& cuts) 
 }
 
 /// @brief Checks the optional reduce-scatter as a subtree of micro-batches into `A`, if the
-/// communicator has it: by position, alone, and with two sums that are held.
+/// communicator has it: by `position()`, alone, and with two sums that are held.
 template <class T, class A, class C>
 void check_tree_sums(Caller<C>& c, std::vector<std::size_t> const& cuts) {
     if constexpr (detail::ReduceScattersInTree<C, T, A>) {
+        static_assert(detail::HasPosition<C>,
+                      "a communicator that adds in a tree needs 'int position() const noexcept': "
+                      "the rank, or the position of the communicator that it wraps");
         if (!detail::reason_against_tree(*c.communicator).empty()) {
             return;
         }
@@ -183,9 +198,7 @@ void check_tree_sums(Caller<C>& c, std::vector<std::size_t> const& cuts) {
         if (detail::inadmissible_ranks_of(*c.communicator, {world, group, world}) != 0) {
             group = world; // two of six ranks inside: pairs are nodes of a group of six
         }
-        c.report->expect(c.rank_at(static_cast<int>(detail::position_of(*c.communicator)))
-                             == c.rank(),
-                         "the position");
+        std::vector<int> const ranks = c.ranks_by_position();
         for (std::size_t const held : {0U, 2U}) {
             std::size_t const salt = ++c.serial;
             std::vector<T> const source = values_of<T>(c.rank(), cuts.back(), salt);
@@ -195,8 +208,10 @@ void check_tree_sums(Caller<C>& c, std::vector<std::size_t> const& cuts) {
             std::vector<A> found(own);
             std::vector<A> expected(own);
             std::vector<std::vector<T>> of_ranks;
-            for (int position = 0; position < c.world(); ++position) {
-                of_ranks.push_back(values_of<T>(c.rank_at(position), cuts.back(), salt));
+            std::string order; // the ranks by position
+            for (int const rank : ranks) {
+                of_ranks.push_back(values_of<T>(rank, cuts.back(), salt));
+                order += " " + std::to_string(rank);
             }
             for (std::size_t i = 0; i < own; ++i) {
                 std::vector<float> leaves;
@@ -219,7 +234,12 @@ void check_tree_sums(Caller<C>& c, std::vector<std::size_t> const& cuts) {
             c.poison(send);
             c.copy(found.data(), static_cast<A const*>(out.data()), own);
             c.queue->synchronise();
-            c.expect_equal(found, expected, "reduce-scatter in a tree " + to_text(cuts));
+            c.expect_equal(found, expected,
+                           "reduce-scatter in a tree " + to_text(cuts)
+                               + ", which adds the ranks in another order than position() says ("
+                               + order.substr(1)
+                               + "), or in groups that inadmissible_ranks() does not name; a "
+                                 "wrapper forwards both:");
         }
     }
 }

@@ -85,6 +85,7 @@ struct AddsInTree : Plain {
     using Plain::reduce_scatter;
     template <class T, class A>
     void reduce_scatter(T const*, ops::TreeSum<A> const&, Cuts, Queue, CollectiveTag = {});
+    int position() const noexcept;
 };
 struct ForbidsTrees : Plain {
     std::string_view reason_against_tree() const noexcept;

@@ -9,6 +9,7 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -119,6 +120,15 @@ TEST_CASE("Groups that do not divide the ranks, or that ranks give differently, 
               ".shard is 2 on rank 0 and 4 on rank 2");
     check_all(refusals(4, two, [](int rank) { return std::optional<std::size_t>(rank == 3); }),
               "InvalidArgument", ".shard is 2, and group 0 holds 3 ranks");
+    // a number like any other, not the absence of one
+    auto const largest = [](int rank) {
+        return std::optional<std::size_t>(rank == 3 ? 0 : std::numeric_limits<std::size_t>::max());
+    };
+    check_all(refusals(4, two, largest), "InvalidArgument",
+              ".shard is 2, and group 18446744073709551615 holds 3 ranks; each group needs as many "
+              "as .shard");
+    check_all(refusals(4, two, [&](int rank) { return rank < 2 ? largest(0) : std::nullopt; }),
+              "InvalidArgument", "rank 0 gives a .group and rank 2 gives none");
     check_all(
         refusals(4, two,
                  [](int rank) { return rank < 2 ? std::optional<std::size_t>(0) : std::nullopt; }),
@@ -150,10 +160,25 @@ TEST_CASE("Given parts must form a grid") {
     check_all(outcomes(half, parity, [](int rank) { return -rank; }), "InvalidArgument",
               "not in the order of ranks");
     // the numbers of a grid, with ranks 1 and 3 in the group of the other
-    for (Outcome const& outcome :
-         outcomes([](int rank) { return rank == 0 || rank == 3 ? 0 : 1; }, parity, same)) {
-        CHECK(outcome.type != "returned");
-    }
+    auto const crossed = [](int rank) { return rank == 0 || rank == 3 ? 0 : 1; };
+    auto const by_parity = [](int rank) { return rank % 2; };
+    check_all(outcomes(crossed, parity, by_parity), "InvalidArgument",
+              "on rank 0 the shard group holds ranks of two replicas");
+    check_all(outcomes(half, crossed, same), "InvalidArgument",
+              "on rank 0 the replicas hold ranks that own different extents");
+}
+
+TEST_CASE("Ranks whose own parts are right get the error of those whose parts are wrong") {
+    // ranks 4 to 7 have the numbers of a grid, with ranks 5 and 7 in the group of the other
+    auto const outcomes = run_and_observe(8, [](LoopbackCommunicator& everyone) {
+        int const rank = everyone.rank();
+        bool const is_crossed = rank == 5 || rank == 7;
+        auto shard = everyone.split((is_crossed ? 12 - rank : rank) / 2, rank % 2);
+        auto replicas = everyone.split(rank % 2, rank);
+        Hosts const hosts(everyone, shard, replicas);
+    });
+    check_all(outcomes.ranks, "InvalidArgument",
+              "on rank 4 the shard group holds ranks of two replicas; split all ranks once");
 }
 
 TEST_CASE("A rank that throws releases the ranks of every part, and each reads the cause") {

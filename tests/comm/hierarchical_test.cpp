@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,23 @@ static_assert(Communicator<Hierarchical<Levels, LoopbackCommunicator>>); // thre
 static_assert(zero::detail::ReduceScattersInTree<Levels, bfloat16, float>);
 static_assert(SplittableCommunicator<LoopbackCommunicator>);
 static_assert(!SplittableCommunicator<Recording<LoopbackCommunicator>>);
+
+/// A wrapper that passes everything on, but numbers by rank.
+struct NumberedByRank : Recording<Levels> {
+    using Recording<Levels>::Recording;
+    [[nodiscard]] int position() const noexcept { return rank(); }
+};
+
+/// A wrapper that does not pass the position on.
+struct WithoutPosition : Recording<LoopbackCommunicator> {
+    using Recording<LoopbackCommunicator>::Recording;
+    int position() const noexcept = delete;
+};
+static_assert(zero::detail::HasPosition<Levels>);
+static_assert(zero::detail::ReduceScattersInTree<WithoutPosition, float, float>
+              && !zero::detail::HasPosition<WithoutPosition>);
+static_assert(!zero::detail::ReduceScattersInTree<
+              Hierarchical<LoopbackCommunicator, WithoutPosition>, float, float>);
 
 /// Runs `body(communicator, intra, inter)` as rank p = inner * R + outer of each group.
 template <class Body>
@@ -179,6 +197,31 @@ struct Unordered : LoopbackCommunicator {
     [[nodiscard]] std::string_view reason_against_tree() const noexcept { return "no order"; }
 };
 
+TEST_CASE(
+    "The suite says of a wrapper whose position() is not that of its levels that the tree adds "
+    "by others") {
+    for (bool const is_wrong : {false, true}) {
+        Report report;
+        run_levels(2, 2, {}, [&](Levels& levels, auto&, auto&) {
+            auto const check = [&](auto& communicator) {
+                host::InlineQueue queue;
+                Caller<std::remove_reference_t<decltype(communicator)>> caller{
+                    &communicator, &queue, &report, "inline"};
+                check_tree_sums<float, float>(caller, {0, 64, 128, 192, 256});
+            };
+            if (is_wrong) {
+                NumberedByRank wrapper(levels);
+                check(wrapper);
+            } else {
+                check(levels);
+            }
+        });
+        CHECK(report.text().empty() == !is_wrong);
+        CHECK(contains(report.text(), "in another order than position() says (0 1 2 3)")
+              == is_wrong);
+    }
+}
+
 TEST_CASE("Two levels have the reason of a level against a tree") {
     auto groups = LoopbackCommunicator::make_group(2);
     LoopbackCommunicator& plain = groups[0];
@@ -286,6 +329,34 @@ TEST_CASE("Failures and aborts cross levels whose groups know nothing of each ot
             [](std::size_t, std::string_view, bool) {});
         report.check();
     }
+}
+
+TEST_CASE("Ranks whose calls begin on different levels of one group get CollectiveMismatch instead "
+          "of the time-out") {
+    Report report;
+    run_ranks(4, test_time_out, [&](LoopbackCommunicator& all) {
+        int const rank = all.rank();
+        LoopbackCommunicator intra = all.split(rank % 2, rank);
+        LoopbackCommunicator inter = all.split(rank / 2, rank);
+        Levels communicator(intra, inter);
+        host::InlineQueue queue;
+        std::int64_t value = 1;
+        communicator.all_reduce_integers(&value, 1, IntegerReduction::sum, &queue);
+        std::vector<float> values(64);
+        std::vector<std::size_t> const cuts{0, 16, 32, 48, 64};
+        float* const own = values.data() + cuts[static_cast<std::size_t>(rank)];
+        std::string const text = message_of<CollectiveMismatch>([&] {
+            if (rank == 0 || rank == 3) { // inside first
+                communicator.reduce_scatter(static_cast<float const*>(values.data()), own, cuts,
+                                            &queue, {"sums", 1});
+            } else { // between first
+                communicator.all_gather(static_cast<float const*>(own), values.data(), cuts, &queue,
+                                        {"extents", 2});
+            }
+        });
+        report.expect(contains(text, "'sums 1'") && contains(text, "'extents 2'"), text);
+    });
+    report.check();
 }
 
 TEST_CASE("Wrong arguments are refused before anything is sent, and the group goes on") {

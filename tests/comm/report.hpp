@@ -28,6 +28,9 @@ public:
         CHECK(_comparisons != 0);
     }
 
+    /// The first few failures, for tests of the suites themselves.
+    [[nodiscard]] std::string const& text() const noexcept { return _text; }
+
 private:
     std::mutex _mutex;
     std::size_t _comparisons = 0;

@@ -5,10 +5,12 @@
 #include <zero/comm/run_ranks.hpp>
 #include <zero/core/host_memory_resource.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -141,18 +143,75 @@ TEST_CASE("A rank that does not split is a mismatch or a time-out, which reaches
         });
     });
     CHECK(contains(failure.message, "'split of the group 0'"));
+    std::atomic<bool> is_over{false};
     run_ranks(3, {.time_out = std::chrono::milliseconds(50)}, [&](LoopbackCommunicator& parent) {
         LoopbackCommunicator part = parent.split(parent.rank() == 2 ? 1 : 0, 0);
         std::string const text = message_of<CommunicatorError>([&] {
+            while (parent.rank() == 1 && !is_over) { // stays away until the others have given up
+                std::this_thread::yield();
+            }
             if (parent.rank() == 0) {
-                sum(part, 1); // rank 1 does not
+                sum(part, 1);
             } else {
                 (void)parent.split(0, 0);
             }
         });
+        is_over = true;
         report.expect(contains(text, "50 ms for rank "), text);
     });
     report.check();
+}
+
+TEST_CASE("Ranks that wait for each other in different groups get CollectiveMismatch with both "
+          "calls, long before the time-out") {
+    Report report;
+    run_ranks(5, options, [&](LoopbackCommunicator& parent) {
+        int const rank = parent.rank();
+        LoopbackCommunicator part = parent.split(rank / 2, 0);
+        sum(part, 1);
+        auto const begin = std::chrono::steady_clock::now();
+        std::string const text = message_of<CollectiveMismatch>([&] {
+            // 0 waits for 1, 1 for 3, 3 for 2, and 2 and 4 for all
+            rank == 0 || rank == 3 ? sum(part, 1) : sum(parent, 1);
+        });
+        report.expect(std::chrono::steady_clock::now() - begin < std::chrono::seconds(30), "late");
+        report.expect(contains(text, "rank 1 waits in the collective 'sum 0' (5 ranks) for rank 0, "
+                                     "which waits in the collective 'sum 0' (2 ranks)"),
+                      text);
+        std::string const later = message_of<Aborted>([&] { sum(part, 1); });
+        report.expect(contains(later, "which waits in"), later);
+    });
+    report.check();
+}
+
+TEST_CASE("A rank is waited for while it computes, and while a thread may still call for it") {
+    for (bool const has_called : {false, true}) {
+        Report report;
+        run_ranks(3, options, [&](LoopbackCommunicator& parent) {
+            LoopbackCommunicator other = parent.split(0, 0);
+            auto const call = [&] { report.expect(sum(other, 1) == 3, "the sum"); };
+            std::thread second; // of ranks 0 and 1, whose first threads wait for rank 2
+            if (parent.rank() != 2) {
+                second = std::thread([&] {
+                    if (has_called) {
+                        call();
+                    }
+                    std::this_thread::sleep_for(4 * detail::Rendezvous::look);
+                    call();
+                });
+            } else {
+                if (has_called) {
+                    call();
+                }
+                call();
+            }
+            report.expect(sum(parent, 1) == 3, "the sum of all");
+            if (second.joinable()) {
+                second.join();
+            }
+        });
+        report.check();
+    }
 }
 
 TEST_CASE("A rank that sees a failure of one group tells the others before it throws") {

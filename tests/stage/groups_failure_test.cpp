@@ -12,6 +12,7 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 // Everything that ranks compare and decide covers the ranks of all groups.
@@ -26,6 +27,7 @@ template <int N>
 using Stage = ZeroStage<N, DynamicLossScaler, Hosts>;
 
 constexpr std::size_t world = 4;
+constexpr auto every_micro_step = ReductionSchedule::every_micro_step;
 
 /// Runs `body(hosts, rank)` on 2 x 2 ranks and returns how each one ended.
 template <class Body>
@@ -82,6 +84,56 @@ TEST_CASE("Groups that differ in an option, a parameter or a learning rate are t
     check_differences<1>();
     check_differences<2>();
     check_differences<3>();
+}
+
+TEST_CASE("Ranks that make different numbers of micro-steps are told on every rank, whichever "
+          "groups they are in") {
+    auto const parameters = registration<float>(toy_specs());
+    std::vector<std::vector<std::size_t>> const numbers{
+        {1, 1, 2, 2}, {1, 2, 1, 2}, {1, 1, 1, 2}, {1, 2, 2, 1}};
+    auto const check = [&]<int N>(std::integral_constant<int, N>) {
+        for (auto const& micro_steps : numbers) {
+            CAPTURE(N, micro_steps);
+            check_all(observe([&](Hosts& hosts, std::size_t rank) {
+                          Stage<N> engine(hosts, parameters,
+                                          {.reduction = {.schedule = every_micro_step}});
+                          engine.begin_step();
+                          for (std::size_t number = 0; number < micro_steps[rank]; ++number) {
+                              engine.begin_micro_step(); // no rank knows which is the last one
+                              run_micro_step(engine, rank, 0, number);
+                              engine.end_micro_step();
+                          }
+                          (void)engine.step(0.01).report();
+                      }),
+                      "CollectiveMismatch", "number of micro-steps");
+        }
+    };
+    check(std::integral_constant<int, 2>());
+    check(std::integral_constant<int, 3>());
+}
+
+TEST_CASE("A rank that announces another last micro-step than its group is told over parts that "
+          "know nothing of each other") {
+    std::vector<LoopbackCommunicator> shards[] = {
+        LoopbackCommunicator::make_group(2, test_time_out),
+        LoopbackCommunicator::make_group(2, test_time_out)};
+    std::vector<LoopbackCommunicator> replicas[] = {
+        LoopbackCommunicator::make_group(2, test_time_out),
+        LoopbackCommunicator::make_group(2, test_time_out)};
+    auto const outcomes = run_and_observe(4, [&](LoopbackCommunicator& everyone) {
+        auto const rank = static_cast<std::size_t>(everyone.rank());
+        Hosts hosts(everyone, shards[rank / 2][rank % 2], replicas[rank % 2][rank / 2]);
+        run_rank(hosts, [&](Hosts& groups) {
+            Stage<3> engine(groups, registration<float>(toy_specs()));
+            (void)run_step(engine, rank, 0, rank == 3 ? 2 : 1).report();
+        });
+    });
+    for (std::size_t rank = 0; rank < world; ++rank) {
+        Outcome const& outcome = outcomes.ranks[rank];
+        CHECK(outcome.type == (rank < 2 ? "Aborted" : "CollectiveMismatch"));
+        CHECK_THAT(outcome.message, contains_text("'last gradients of bucket"));
+        CHECK_THAT(outcome.message, contains_text("('gradients of bucket"));
+    }
 }
 
 TEST_CASE("A rank that would send floats between replicas, and others that would not, are told") {

@@ -4,6 +4,7 @@
 
 #include <zero/comm/groups.hpp>
 #include <zero/comm/recording.hpp>
+#include <zero/comm/sum_over_ranks.hpp>
 #include <zero/core/host_memory_resource.hpp>
 #include <zero/layout/communication_model.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
@@ -12,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 // What hybrid sharding sends inside and between groups, by the transports' own count and by the
@@ -180,6 +182,50 @@ TEST_CASE("The memory plan of an engine on groups equals what it allocates, the 
     check_memory<ZeroStage<3, Bfloat16, Hosts>, Hosts>(4, 4, 0);
     check_memory<ZeroStage<3, Bfloat16, HostsInFloat>, HostsInFloat>(4, 2, 0);
     check_memory<ZeroStage<2, Hosts>, Hosts>(4, 2, 0);
+}
+
+TEST_CASE("A communicator that plays two roles is in the memory plan once") {
+    for (bool const is_shard : {true, false}) {
+        HostMemoryResource memory; // of the communicators
+        std::vector<std::size_t> planned(2);
+        std::size_t allocated = 0;
+        run_ranks(2, {.time_out = test_time_out.time_out, .memory = &memory},
+                  [&](LoopbackCommunicator& all) {
+                      LoopbackCommunicator self = all.split(all.rank(), 0);
+                      Hosts groups(all, is_shard ? all : self, is_shard ? self : all);
+                      ZeroStage<2, Hosts> const engine(groups, registration<float>(toy_specs()));
+                      planned[static_cast<std::size_t>(all.rank())] =
+                          engine.memory_plan()[BufferKind::communicator].bytes();
+                      if (all.rank() == 0) { // the other rank is still there
+                          allocated = memory.allocated_bytes(BufferKind::communicator);
+                      }
+                      (void)sum_over_ranks(all, 1);
+                  });
+        CHECK(planned[0] + planned[1] == allocated);
+        CHECK(planned[0] == 2 * 512);
+    }
+}
+
+TEST_CASE("The engine's own queue has room for the commands between replicas and of all ranks") {
+    std::vector<Parameter<float>> parameters;
+    for (std::size_t unit = 0; unit < 10; ++unit) {
+        parameters.push_back({.name = std::to_string(unit), .elements = 8, .units = {unit}});
+    }
+    auto const bytes = [&](std::size_t shard) {
+        std::vector<std::size_t> of_ranks(8);
+        run_ranks<Hosts>(8, test_time_out, {.shard = shard}, [&](Hosts& hosts) {
+            ZeroStage<2, UnitBucketer, Hosts> const engine(hosts, parameters);
+            of_ranks[static_cast<std::size_t>(hosts.rank())] =
+                engine.memory_plan()[BufferKind::commands].bytes();
+        });
+        return of_ranks[0];
+    };
+    // for 2 micro-steps: per bucket 5 commands for each rank of a group and each replica, and 4 for
+    // each of the two; per decision 5 for each rank, and 4
+    constexpr std::size_t command = 160;
+    CHECK(bytes(1) == command * 2 * (10 * (9 + 44) + 44));
+    CHECK(bytes(2) == command * 2 * (10 * (14 + 24) + 44));
+    CHECK(bytes(8) == command * 2 * (10 * 44 + 44)); // as without groups
 }
 
 } // namespace zero::test::groups_volume_test

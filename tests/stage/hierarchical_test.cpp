@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -147,11 +148,27 @@ std::size_t compare_levels(tree::Job job, ReductionKind kind, std::mt19937_64& r
     return compared;
 }
 
+/// What `communicator_adds_in_tree` asks of a set of types.
+template <class T>
+struct TypesOf {
+    using Communication = T;
+    using Accumulation = T;
+};
+
 /// Levels whose micro-batches are numbered by rank.
 struct NumberedByRank : Levels {
     using Levels::Levels;
     [[nodiscard]] int position() const noexcept { return rank(); }
 };
+
+/// Levels that do not say by which positions they add.
+struct WithoutPosition : Levels {
+    using Levels::Levels;
+    int position() const noexcept = delete;
+};
+using FloatTypes = std::tuple<TypesOf<float>> const*;
+static_assert(zero::detail::communicator_adds_in_tree<Levels>(FloatTypes()));
+static_assert(!zero::detail::communicator_adds_in_tree<WithoutPosition>(FloatTypes()));
 
 /// Counts what the engine sends and what the transport reads.
 struct Counted : Recording<LoopbackCommunicator> {

@@ -6,10 +6,13 @@
 #include "support/stages.hpp"
 #include "support/toy_model.hpp"
 
+#include <zero/layout/make_layout.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/stage/update_on_host.hpp>
 #include <zero/zero.hpp>
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -98,7 +101,104 @@ struct CountingAdamW : AdamW {
     }
 };
 
+/// A device whose second function on the host waits for a gate, and whose page-locked memory notes
+/// how many functions have run when it is freed.
+struct Slow : HostBackend {
+    static constexpr bool is_device = true;
+    inline static std::atomic<int> begun{0};
+    inline static std::atomic<int> ended{0};
+    inline static std::atomic<bool> is_open{false};
+    inline static int ended_before_free = -1;
+
+    struct Staging final : MemoryResource {
+        void* allocate(std::size_t bytes, BufferKind kind) override {
+            return default_memory().allocate(bytes, kind);
+        }
+        void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override {
+            ended_before_free = ended;
+            default_memory().deallocate(memory, bytes, kind);
+        }
+    };
+
+    static MemoryResource& staging_memory() {
+        static Staging staging;
+        return staging;
+    }
+    static void run_on_host(Queue queue, void (*function)(void*), void* argument) {
+        queue->enqueue([=] {
+            if (++begun == 2) {
+                is_open.wait(false);
+            }
+            function(argument);
+            ++ended;
+        });
+    }
+};
+
+template <class Engine>
+struct ConfigOf;
+template <class Config>
+struct ConfigOf<Engine<Config>> {
+    using type = Config;
+};
+
 } // namespace
+
+TEST_CASE("What the host updates with is freed after the updates that were begun, also by an "
+          "assignment") {
+    using Stage = ZeroStage<2, Parameters<bfloat16>, Loopback<Slow>, AllStates>;
+    using Config = ConfigOf<Stage::EngineType>::type;
+    using Types = Config::TypesAt<0>;
+    using Slice = detail::OptimizerStore<Config, Types>::Slice;
+    using Update = detail::HostUpdate<Config, Types, Slice>;
+    FlatLayout const layout = make_layout<ContiguousPartitioner, SizeCappedBucketer>(
+        std::vector<ParameterSpec>{{"a", 64, {0}, 0, true}}, {1, sizeof(bfloat16)}, {});
+    Stage::Options options;
+    options.offload.threads = 1;
+    host::ThreadedQueue queue;
+    detail::OffloadedStates<Config> const none{};
+    detail::TypeContext<Config> const context{{&layout,
+                                               nullptr,
+                                               &queue,
+                                               {},
+                                               &options,
+                                               &HostBackend::default_memory(),
+                                               StageRow{},
+                                               ReductionSchedule::boundary,
+                                               true,
+                                               1.0F,
+                                               0,
+                                               false,
+                                               detail::OffloadRef<Config>(none)},
+                                              0};
+    std::vector<float> gradients(128);
+    std::vector<bfloat16> parameters(128);
+    std::vector<float> masters(128);
+    detail::List<Slice> slices;
+    for (std::size_t begin : {0U, 64U}) {
+        Slice slice;
+        slice.gradient = gradients.data() + begin;
+        slice.parameter = parameters.data() + begin;
+        slice.master = masters.data() + begin;
+        slice.elements = 64;
+        slices.push_back(slice);
+    }
+    {
+        Update updates(context, slices, {0, 1, 2});
+        std::vector<Update::Group> const rows(1);
+        UpdateDecision const decision{.skip = true};
+        updates.update(1, rows.data(), &decision); // also begins the update of bucket 0
+        queue.synchronise();
+        std::thread opener([] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            Slow::is_open = true;
+            Slow::is_open.notify_all();
+        });
+        updates = Update();
+        opener.join();
+    }
+    CHECK(Slow::ended_before_free == 2);
+}
 
 TEST_CASE("Updates of the caller between those of the host change no bit") {
     using InMemory = ZeroStage<2, Parameters<bfloat16>, Group>;

@@ -265,6 +265,21 @@ TEST_CASE("The random configurations reach every value of every axis", "[oracle]
     CHECK(unchanged * 10 < plan.configurations);
 }
 
+TEST_CASE("A block of gradients gets the micro-steps that it takes, also if it is one of several "
+          "kinds of memory and the only tensor",
+          "[oracle]") {
+    std::size_t blocks = 0;
+    for (std::size_t index = 0; index < 6000; ++index) {
+        Configuration const c = make_configuration(777, index);
+        bool const is_block = reduces_in_block(c);
+        blocks += is_block && c.gradient_memory == GradientMemory::mixed ? 1 : 0;
+        CAPTURE(index);
+        CHECK((!is_block || may_reduce_in_block(c)));
+    }
+    CHECK(blocks != 0); // such as take them
+    CHECK(make_configuration(777, 5980).gradient_memory == GradientMemory::handed_over);
+}
+
 TEST_CASE("Each row of policies is run by exactly one executable", "[oracle]") {
     std::string sources;
     for (auto const& entry :

@@ -50,6 +50,12 @@ concept ReduceScattersInTree =
              std::span<std::size_t const> cuts, typename C::Backend::Queue queue,
              CollectiveTag tag) { communicator.reduce_scatter(send, sum, cuts, queue, tag); };
 
+/// Whether it says by which number of this rank such a reduce-scatter adds. Required with it.
+template <class C>
+concept HasPosition = requires(C const& communicator) {
+    { communicator.position() } noexcept -> std::same_as<int>;
+};
+
 template <class C>
 concept HasAllGather =
     requires(C& communicator, float const* send, float* receive, std::int64_t const* send_integers,
@@ -159,9 +165,10 @@ namespace ZERO_NAMESPACE {
 /// - optional, `reason_against_tree()`, const and noexcept: a `std::string_view` that says why the
 /// options forbid such a reduce-scatter, and the remedy, without a full stop; empty if they allow
 /// it. Engines with `TreeReduction` ask on construction.
-/// - optional, `position()`, const and noexcept: a number from 0 to W - 1, another one on each
-/// rank, by which such a reduce-scatter adds the pieces, and `Engine::micro_batch` numbers. Without
-/// it the rank. For communicators whose near ranks are not consecutive (`Hierarchical`).
+/// - with such a reduce-scatter, `position()`, const and noexcept: an `int` from 0 to W - 1,
+/// another one on each rank, by which it adds the pieces, and `Engine::micro_batch` numbers: the
+/// rank, or the position of the communicator below. Near ranks of `Hierarchical` are not
+/// consecutive.
 /// - optional, `inadmissible_ranks(tree)`, const and noexcept: a number of consecutive positions
 /// that it adds first although they are no node of the `ops::MicroBatchTree`; 0 if there is none.
 /// Engines with `TreeReduction` refuse the tree otherwise.

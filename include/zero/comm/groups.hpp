@@ -2,13 +2,13 @@
 
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
-#include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 #include "../core/hash.hpp"
 #include "../core/set_by_name.hpp"
 #include "communicator.hpp"
 #include "detail/decorator.hpp"
 #include "detail/optional_operations.hpp"
+#include "detail/run_threads.hpp"
 #include "grouped_communicator.hpp"
 #include "sum_over_ranks.hpp"
 
@@ -55,8 +55,9 @@ namespace ZERO_NAMESPACE::detail {
 template <class Role>
 concept IsHybrid = std::same_as<Role, Hybrid> || std::same_as<Role, HybridInFloat>;
 
-/// @brief The two words of `GroupsOptions` that ranks exchange: `shard`, and `group` + 1 or 0.
-inline constexpr std::size_t words_of_options = 2;
+/// @brief The words of `GroupsOptions` that ranks exchange: `shard`, whether there is a `group`,
+/// and its number.
+inline constexpr std::size_t words_of_options = 3;
 
 /// @brief Returns the replica of each rank. Replicas are numbered by their lowest rank.
 /// @param asked the words of all ranks
@@ -68,6 +69,12 @@ inline constexpr std::size_t words_of_parts = 4;
 
 /// @brief The same for given parts. @throws InvalidArgument on every rank
 [[nodiscard]] std::vector<std::size_t> check_parts(std::span<std::uint64_t const> given);
+
+/// @brief What a rank may find in its parts although their sizes form a grid.
+enum class PartsError : std::uint64_t { none, mixed_shard, mixed_replicas };
+
+/// @brief Checks what all ranks found. @throws InvalidArgument on every rank
+void check_found(std::span<std::uint64_t const> found);
 
 /// @brief Returns the words of all ranks. Collective; waits.
 template <class C>
@@ -136,7 +143,7 @@ public:
                       "give its parts: Groups(everyone, shard, replicas).");
         if constexpr (SplittableCommunicator<C>) {
             std::uint64_t const own[detail::words_of_options] = {
-                options.shard, options.group ? *options.group + 1 : 0};
+                options.shard, options.group ? std::uint64_t{1} : 0, options.group.value_or(0)};
             auto const asked = detail::gather_groups(everyone, "options of zero::Groups", own);
             _replicas_of = detail::plan_groups(detail::as_span(asked));
             std::size_t const own_replica = replica_of(static_cast<std::size_t>(everyone.rank()));
@@ -165,8 +172,22 @@ public:
             static_cast<std::uint64_t>(replicas.rank())};
         auto const given = detail::gather_groups(everyone, "parts of zero::Groups", own);
         _replicas_of = detail::check_parts(detail::as_span(given));
-        require_same(shard, own[3], "the shard group holds ranks of two replicas");
-        require_same(replicas, own[1], "the replicas hold ranks that own different extents");
+        try {
+            auto found = static_cast<std::uint64_t>(detail::PartsError::none);
+            if (!are_equal(shard, own[3])) {
+                found = static_cast<std::uint64_t>(detail::PartsError::mixed_shard);
+            }
+            if (!are_equal(replicas, own[1]) && found == 0) {
+                found = static_cast<std::uint64_t>(detail::PartsError::mixed_replicas);
+            }
+            auto const of_ranks = detail::gather_groups(everyone, "checked parts of zero::Groups",
+                                                        std::span(&found, 1));
+            detail::check_found(detail::as_span(of_ranks));
+        } catch (CommunicatorError const&) { // ranks may wait in any part
+            detail::report_failure(static_cast<std::size_t>(this->rank()),
+                                   [this](std::string_view cause) { abort(cause); });
+            throw;
+        }
     }
 
     Groups(Groups&&) = delete;
@@ -204,9 +225,9 @@ public:
 
     /// @brief See `Communicator`. Includes the scratch memory of all parts.
     [[nodiscard]] std::size_t scratch_bytes(std::size_t largest_bucket_bytes) const noexcept {
-        return detail::scratch_bytes_of(everyone(), largest_bucket_bytes)
-               + detail::scratch_bytes_of(*_shard, largest_bucket_bytes)
-               + detail::scratch_bytes_of(*_replicas, largest_bucket_bytes);
+        std::size_t bytes = 0;
+        for_parts([&](C& part) { bytes += detail::scratch_bytes_of(part, largest_bucket_bytes); });
+        return bytes;
     }
 
     /// @brief Releases the ranks that wait in any part.
@@ -267,25 +288,26 @@ private:
         forward();
     }
 
+    /// Calls once for a communicator that plays several roles.
     template <class Call>
     void for_parts(Call const& call) const {
         call(everyone());
-        call(*_shard);
-        call(*_replicas);
+        if (_shard != &everyone()) {
+            call(*_shard);
+        }
+        if (_replicas != &everyone() && _replicas != _shard) {
+            call(*_replicas);
+        }
     }
 
-    /// Requires that all ranks of a part have the same number. A rank that finds another one
-    /// releases the ranks of all parts.
-    void require_same(C& part, std::uint64_t own, char const* difference) {
+    /// Returns whether all ranks of a part have the same number. Collective; waits.
+    static bool are_equal(C& part, std::uint64_t own) {
+        bool is_equal = true;
         for (std::uint64_t const number :
              detail::gather_groups(part, "a part of zero::Groups", std::span(&own, 1))) {
-            if (number != own) {
-                abort(difference);
-                detail::throw_error<InvalidArgument>(
-                    {"zero: Groups on rank ", this->rank(), ": ", difference,
-                     "; split all ranks once by the group and once by the number in it."});
-            }
+            is_equal = is_equal && number == own;
         }
+        return is_equal;
     }
 
     std::vector<std::size_t> _replicas_of; ///< by rank

@@ -148,8 +148,9 @@ public:
 
     /// @brief See `Communicator`. Includes the scratch memory of both levels.
     [[nodiscard]] std::size_t scratch_bytes(std::size_t largest_bucket_bytes) const noexcept {
+        bool const is_one = static_cast<void const*>(_intra) == _inter; // on both levels
         return _scratch.size_bytes() + detail::scratch_bytes_of(*_intra, largest_bucket_bytes)
-               + detail::scratch_bytes_of(*_inter, largest_bucket_bytes);
+               + (is_one ? 0 : detail::scratch_bytes_of(*_inter, largest_bucket_bytes));
     }
 
     /// @brief See `Communicator`. Includes G and R.
@@ -203,7 +204,8 @@ public:
         requires detail::ReduceScattersInTree<Intra, T, A>
                  && detail::ReduceScattersInTree<Intra, T, float>
                  && detail::ReduceScattersInTree<Inter, T, A>
-                 && detail::ReduceScattersInTree<Inter, float, A>
+                 && detail::ReduceScattersInTree<Inter, float, A> && detail::HasPosition<Intra>
+                 && detail::HasPosition<Inter>
     void reduce_scatter(T const* send, ops::TreeSum<A> const& sum,
                         std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
         (void)place().reduce_scatter(dtype_of<T>(), send, sum.out, cuts, tag);

@@ -36,8 +36,9 @@ namespace ZERO_NAMESPACE {
 /// 64 collectives ahead of its queue, fewer in large groups; otherwise the queue would overflow. On
 /// a device that copies arguments it never waits.) Sums are formed in float in rank order, starting
 /// with the value of rank 0, and rounded once. Operation, type, counts and tag are compared; a
-/// difference is a CollectiveMismatch on every rank. A second thread that calls the communicator of
-/// a rank meanwhile gets OutOfOrder. No call allocates.
+/// difference is a CollectiveMismatch on every rank, and so are ranks that wait for each other in
+/// groups of one split. A second thread that calls the communicator of a rank meanwhile gets
+/// OutOfOrder. No call allocates.
 ///
 /// A rank leaves a collective, normally or by an exception, only after its peers have enqueued the
 /// commands that read its memory, and its queue waits for them: once that queue is drained, no peer
@@ -64,6 +65,9 @@ public:
 
     [[nodiscard]] int rank() const noexcept { return static_cast<int>(_frame.rank()); }
     [[nodiscard]] int size() const noexcept { return static_cast<int>(_frame.world()); }
+
+    /// @brief See `Communicator`: the rank.
+    [[nodiscard]] int position() const noexcept { return rank(); }
 
     /// @brief See `Communicator`. @throws CommunicatorError; InvalidArgument before anything is
     /// sent

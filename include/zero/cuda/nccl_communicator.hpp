@@ -186,6 +186,9 @@ public:
     [[nodiscard]] int rank() const noexcept { return _session->rank(); }
     [[nodiscard]] int size() const noexcept { return _session->world(); }
 
+    /// @brief See `Communicator`: the rank.
+    [[nodiscard]] int position() const noexcept { return rank(); }
+
     /// @brief Hashes the options that must be equal on all ranks, see `Communicator`: the order of
     /// sums and the rounds in which they are formed, and whether NCCL's own all-reduce is used.
     [[nodiscard]] std::uint64_t options_hash() const noexcept {

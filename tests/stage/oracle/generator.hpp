@@ -315,6 +315,26 @@ inline void cut_into_tiles(Random& random, Configuration& c) {
     c.shapes.insert(c.shapes.erase(at), tiles.begin(), tiles.end());
 }
 
+/// Returns whether the engine reduces the caller's gradients in a block like the adopted one, which
+/// takes one micro-step unless each is reduced. A single tensor is such a block wherever it lies.
+inline bool reduces_in_block(Configuration const& c) {
+    std::size_t tensors = 0;
+    bool is_callers = c.memory == Memory::adopted;
+    for (std::size_t index = 0; index < c.shapes.size(); ++index) {
+        if (c.shapes[index].trainable && c.shapes[index].elements != 0) {
+            ++tensors;
+            is_callers = is_callers && gradient_memory_of(c, index) == GradientMemory::caller_owned;
+        }
+    }
+    return is_callers && tensors != 0 && (tensors == 1 || c.has_gradient_block);
+}
+
+/// Returns whether a block of gradients can take the micro-steps of each step.
+inline bool may_reduce_in_block(Configuration const& c) {
+    return (c.micro_steps == 1 && !c.has_varying_micro_steps)
+           || c.schedule == Schedule::every_micro_step;
+}
+
 /// Returns configuration `index` of a seed.
 inline Configuration make_configuration(std::uint64_t seed, std::size_t index) {
     Random random(seed, index);
@@ -342,23 +362,17 @@ inline Configuration make_configuration(std::uint64_t seed, std::size_t index) {
         c.combine = Combine::mean_over_ranks;
     }
     bool const has_one_micro_step = c.micro_steps == 1 && !c.has_varying_micro_steps;
-    bool const may_accumulate = has_one_micro_step || c.schedule == Schedule::every_micro_step;
     c.has_gradient_block = c.memory == Memory::adopted
-                           && c.gradient_memory == GradientMemory::caller_owned && may_accumulate
-                           && random.chance(80);
-    auto const tensors = std::count_if(c.shapes.begin(), c.shapes.end(), [](Shape const& shape) {
-        return shape.trainable && shape.elements != 0;
-    });
-    if (c.memory == Memory::adopted && c.gradient_memory == GradientMemory::caller_owned
-        && tensors < 2 && !may_accumulate) {
-        // One tensor is a block like the adopted one, which takes one micro-step.
-        c.gradient_memory = GradientMemory::handed_over;
-    }
+                           && c.gradient_memory == GradientMemory::caller_owned
+                           && may_reduce_in_block(c) && random.chance(80);
     c.wire_elements = random.pick(std::array<std::size_t, 4>{1, 200, 640, 1U << 20U});
     choose_gathering(random, c);
     // An aligned block says that every parameter starts at a multiple of 64 elements.
     if (random.chance(60) && !(c.memory == Memory::adopted && c.has_aligned_block)) {
         cut_into_tiles(random, c);
+    }
+    if (reduces_in_block(c) && !may_reduce_in_block(c)) {
+        c.gradient_memory = GradientMemory::handed_over;
     }
     c.reports_zeros = random.chance(40);
     c.reports_groups = random.chance(40);

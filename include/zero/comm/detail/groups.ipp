@@ -29,13 +29,13 @@ ZERO_COLD_INLINE std::vector<std::size_t> plan_groups(std::span<std::uint64_t co
     std::vector<std::size_t> replicas(world);
     std::vector<std::uint64_t> groups; // by replica
     for (std::size_t rank = 0; rank < world; ++rank) {
-        std::uint64_t const given = asked[rank * words_of_options + 1];
-        if ((given == 0) != (asked[1] == 0)) {
+        bool const is_given = asked[rank * words_of_options + 1] != 0;
+        if (is_given != (asked[1] != 0)) {
             throw_error<InvalidArgument>({"zero: Groups: rank ", asked[1] == 0 ? rank : 0,
                                           " gives a .group and rank ", asked[1] == 0 ? 0 : rank,
                                           " gives none; give it on all ranks or on none."});
         }
-        std::uint64_t const group = given == 0 ? rank / shard : given - 1;
+        std::uint64_t const group = is_given ? asked[rank * words_of_options + 2] : rank / shard;
         std::size_t replica = 0;
         while (replica < groups.size() && groups[replica] != group) {
             ++replica;
@@ -85,6 +85,19 @@ ZERO_COLD_INLINE std::vector<std::size_t> check_parts(std::span<std::uint64_t co
         }
     }
     return replicas;
+}
+
+ZERO_COLD_INLINE void check_found(std::span<std::uint64_t const> found) {
+    for (std::size_t rank = 0; rank < found.size(); ++rank) {
+        if (auto const error = static_cast<PartsError>(found[rank]); error != PartsError::none) {
+            throw_error<InvalidArgument>(
+                {"zero: Groups: on rank ", rank, " the ",
+                 error == PartsError::mixed_shard
+                     ? "shard group holds ranks of two replicas"
+                     : "replicas hold ranks that own different extents",
+                 "; split all ranks once by the group and once by the number in it."});
+        }
+    }
 }
 
 } // namespace ZERO_NAMESPACE::detail

@@ -82,6 +82,9 @@ public:
     [[nodiscard]] int rank() const noexcept { return static_cast<int>(place().rank); }
     [[nodiscard]] int size() const noexcept { return static_cast<int>(place().world); }
 
+    /// @brief See `Communicator`: the rank.
+    [[nodiscard]] int position() const noexcept { return rank(); }
+
     /// @brief Returns the bytes of scratch memory that this communicator holds, whatever the size
     /// of the largest bucket is: collectives are cut to fit.
     [[nodiscard]] std::size_t scratch_bytes(std::size_t /*largest_bucket_bytes*/) const noexcept {

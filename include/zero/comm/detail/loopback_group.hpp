@@ -57,11 +57,20 @@ public:
     /// @brief Aborts all groups if this one has failed. The departure of a rank is not a failure.
     void spread(Rendezvous const& member) noexcept;
 
+    /// @brief Ends groups whose ranks wait for each other, as those of a rank that makes more
+    /// micro-steps than the others of its group do. A rank that waits calls it.
+    void end_if_stuck() noexcept;
+
+    /// @brief The mutex of all groups, so that they are seen at one time.
+    [[nodiscard]] std::mutex& of_groups() noexcept { return _of_groups; }
+
 private:
     void abort_all(std::string_view cause, bool is_provisional) noexcept;
 
-    std::mutex _mutex;
-    std::vector<Rendezvous*> _members;
+    std::mutex _mutex; ///< is locked before that of the groups
+    std::mutex _of_groups;
+    std::vector<Rendezvous*> _members; ///< the older ones first
+    std::chrono::steady_clock::time_point _next_look{};
 };
 
 /// @brief The place of a rank after a split.

@@ -42,11 +42,17 @@ ZERO_COLD_INLINE void LoopbackFamily::add(Rendezvous& member) {
 
 ZERO_COLD_INLINE void LoopbackFamily::remove(Rendezvous& member) noexcept {
     std::lock_guard const lock(_mutex);
-    for (Rendezvous*& kept : _members) {
-        if (kept == &member) {
-            kept = _members.back();
-            _members.pop_back();
-            return;
+    std::erase(_members, &member);
+}
+
+ZERO_COLD_INLINE void LoopbackFamily::end_if_stuck() noexcept {
+    std::lock_guard const lock(_mutex);
+    auto const now = std::chrono::steady_clock::now();
+    if (_members.size() > 1 && now >= _next_look) {
+        _next_look = now + Rendezvous::look;
+        try {
+            Rendezvous::end_if_stuck(_members);
+        } catch (std::bad_alloc const&) { // no memory for the text: the time-out ends the wait
         }
     }
 }
@@ -78,7 +84,7 @@ ZERO_INLINE LoopbackGroup::LoopbackGroup(int world, LoopbackOptions const& optio
                                          std::shared_ptr<LoopbackFamily> family)
     : _options(options),
       _family(family != nullptr ? std::move(family) : std::make_shared<LoopbackFamily>()),
-      _rendezvous(checked_world(world), checked_time_out(options)),
+      _rendezvous(checked_world(world), checked_time_out(options), &_family->of_groups()),
       _slots(static_cast<std::size_t>(world)) {
     _family->add(_rendezvous);
 }
@@ -103,7 +109,7 @@ ZERO_COLD_INLINE LoopbackPart LoopbackGroup::enter_split(std::size_t rank, int c
 
 ZERO_INLINE void LoopbackGroup::enter(std::size_t rank) {
     try {
-        _rendezvous.enter(rank, _slots[rank].call.tag);
+        _rendezvous.enter(rank, _slots[rank].call.tag, [this] { _family->end_if_stuck(); });
     } catch (CommunicatorError const&) {
         _family->spread(_rendezvous);
         throw;

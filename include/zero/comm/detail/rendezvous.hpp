@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,11 +30,24 @@ public:
 
     /// @param world number of ranks, at least 1
     /// @param time_out how long `enter` waits for the last rank, less pauses of the whole process
-    Rendezvous(std::size_t world, Duration time_out);
+    /// @param shared the mutex of a family of groups; null: the group is alone
+    Rendezvous(std::size_t world, Duration time_out, std::mutex* shared = nullptr);
+
+    /// @brief The time after which a rank that waits looks whether it waits in vain.
+    static constexpr Duration look{100};
 
     /// @brief Waits until all ranks have entered. The tag names the collective in errors.
-    /// @throws Aborted with the cause; TimedOut naming the missing ranks
-    void enter(std::size_t rank, CollectiveTag const& tag);
+    /// @param on_look called without the lock every now and then while the rank waits
+    /// @throws Aborted with the cause; TimedOut naming the missing ranks; CollectiveMismatch if
+    /// `end_if_stuck` found that the rank waits in vain
+    void enter(std::size_t rank, CollectiveTag const& tag, FunctionRef<> on_look = {});
+
+    /// @brief Ends the groups whose ranks wait for each other: each absent rank of such a group
+    /// waits in another one, on the thread that made its last call or runs its body. All that wait
+    /// there get CollectiveMismatch. A rank that computes, or of which no thread is known, may
+    /// come.
+    /// @param family groups that share a mutex @throws std::bad_alloc
+    static void end_if_stuck(std::span<Rendezvous* const> family);
 
     /// @brief Waits until all ranks have reached this point. Only after `enter`.
     void pass();
@@ -74,7 +88,8 @@ private:
     void end(std::string_view cause, bool is_provisional, bool was_left) noexcept;
     void abort_if_finished(std::size_t rank);
     [[noreturn]] void give_up(std::size_t rank, CollectiveTag const& tag);
-    void wait_for_others(std::size_t rank, std::uint64_t meeting, CollectiveTag const& tag);
+    void wait_for_others(std::size_t rank, std::uint64_t meeting, CollectiveTag const& tag,
+                         FunctionRef<> on_look);
     void throw_if_aborted(std::size_t rank, CollectiveTag const& tag) const;
 
     /// The runs of `run_rank` on one rank. A run inside another one is a part of that.
@@ -84,19 +99,40 @@ private:
         std::size_t depth = 0;
     };
 
+    /// A rank of the group.
+    struct Place {
+        CollectiveTag const* waits = nullptr; ///< null: the rank is not here
+        std::uint64_t thread = 0; ///< which made its last call, or runs its body; 0: none
+    };
+
+    /// A rank that waits.
+    struct Waiting {
+        Rendezvous const* group = nullptr; ///< null: there is none
+        std::size_t rank = 0;
+    };
+
+    static std::uint64_t this_thread() noexcept;
+    static Waiting find_stuck(std::span<Rendezvous* const> family, std::uint64_t thread) noexcept;
+    static std::size_t name_of(std::span<Rendezvous* const> family,
+                               Waiting const& waiting) noexcept;
+    [[nodiscard]] Waiting first_in_vain(std::span<Rendezvous* const> family) const noexcept;
+
     std::size_t _world;
     Duration _time_out;
-    mutable std::mutex _mutex;
+    std::mutex _own;
+    std::mutex& _mutex;
     std::condition_variable _changed;
     std::atomic<std::uint64_t> _meeting{0};
     std::atomic<std::uint64_t> _passing{0};
     std::atomic<std::size_t> _passed{0};
     std::size_t _arrived = 0;
-    std::vector<char> _is_here;
+    std::vector<Place> _places; ///< by rank
     std::vector<Runs> _runs;
     bool _is_aborted = false;
     bool _is_provisional = false;
     bool _was_left = false;
+    bool _is_stuck = false;    ///< only inside `end_if_stuck`
+    bool _is_mismatch = false; ///< ended by `end_if_stuck`
     std::chrono::steady_clock::time_point _grace_end{};
     std::string _cause;
 };

@@ -90,7 +90,8 @@ consteval bool diagnose_stage() {
                       "zero::Parameters<zero::bfloat16>.");
         static_assert(conflict != Conflict::tree_over_communicator,
                       "zero::ZeroStage: TreeReduction needs a communicator that adds in a tree "
-                      "(reduce_scatter with zero::ops::TreeSum), and this one has its own order; "
+                      "(reduce_scatter with zero::ops::TreeSum, and position()), and this one has "
+                      "its own order; "
                       "use zero::LoopbackCommunicator, zero::mpi::Communicator, "
                       "zero::torch::ProcessGroupCommunicator, "
                       "zero::Loopback<zero::cuda::Backend>, zero::cuda::NcclCommunicator with "

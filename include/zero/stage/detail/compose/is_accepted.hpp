@@ -34,12 +34,14 @@ constexpr bool sends_exactly(std::tuple<Types...> const* /*sets*/) noexcept {
     return (is_exact_conversion<typename Types::Communication, typename Types::Gradient> && ...);
 }
 
-/// @brief Whether a communicator adds as a subtree of micro-batches, for every type.
+/// @brief Whether a communicator adds as a subtree of micro-batches, for every type, and says by
+/// which positions: a decorator that forgot to say so would number other micro-batches.
 template <class C, class... Types>
 constexpr bool communicator_adds_in_tree(std::tuple<Types...> const* /*sets*/) noexcept {
-    return ((ReduceScattersInTree<C, typename Types::Communication, float>
-             && ReduceScattersInTree<C, typename Types::Communication,
-                                     typename Types::Accumulation>)&&...);
+    return HasPosition<C>
+           && ((ReduceScattersInTree<C, typename Types::Communication, float>
+                && ReduceScattersInTree<C, typename Types::Communication,
+                                        typename Types::Accumulation>)&&...);
 }
 
 /// @brief Whether a communicator sends sums between replicas as floats.

@@ -36,20 +36,29 @@ namespace ZERO_NAMESPACE {
 namespace detail {
 
 /// Returns a queue for communication. On a host it has room for the commands of 2 micro-steps of
-/// the model, or `default_capacity`: a loopback enqueues up to about 5 for each rank and bucket. A
-/// small model has room for 240, so that many of its micro-steps may run ahead. A full queue waits
-/// (docs/design/queues.md); with room for 16 micro-steps no step was faster.
-template <class Owned>
-[[gnu::cold]] std::unique_ptr<Owned> own_queue(FlatLayout const& layout, MemoryResource& memory) {
+/// the model, or `default_capacity`: a loopback enqueues up to about 5 for each rank and bucket; in
+/// groups also for each replica, and for all ranks when it decides. A small model has room for 240,
+/// so that many of its micro-steps may run ahead. A full queue waits (docs/design/queues.md); with
+/// room for 16 micro-steps no step was faster.
+template <class Owned, class Communicator>
+[[gnu::cold]] std::unique_ptr<Owned> own_queue(FlatLayout const& layout, Communicator& communicator,
+                                               MemoryResource& memory) {
     if constexpr (std::is_constructible_v<Owned, std::size_t, MemoryResource&>) {
         constexpr std::size_t micro_steps = 2;
         constexpr std::size_t least = 240;
         constexpr std::size_t most = Owned::default_capacity;
-        std::size_t const of_bucket = 5 * layout.world() + 4;
+        auto const of_collective = [](std::size_t ranks) { return 5 * ranks + 4; };
+        std::size_t of_bucket = of_collective(layout.world());
+        if constexpr (GroupedCommunicator<Communicator>) {
+            auto const replicas = static_cast<std::size_t>(communicator.replicas().size());
+            of_bucket += replicas == 1 ? 0 : of_collective(replicas);
+        }
+        std::size_t const of_decision =
+            of_collective(static_cast<std::size_t>(communicator.size()));
         bool const is_small = layout.buckets() < most / micro_steps / of_bucket;
         std::size_t const commands =
-            is_small ? (layout.buckets() + 1) * of_bucket * micro_steps : most;
-        return std::make_unique<Owned>(larger(least, commands), memory);
+            is_small ? (layout.buckets() * of_bucket + of_decision) * micro_steps : most;
+        return std::make_unique<Owned>(larger(least, smaller(commands, most)), memory);
     } else {
         return std::make_unique<Owned>();
     }
@@ -96,9 +105,9 @@ template <class Config>
                     : options.reduction.schedule.value_or(default_schedule(number))),
       _offload(detail::make_offload<Config>(_layout, communicator, stage_row(number, _schedule),
                                             _options, *_memory)),
-      _own_queue(options.communication_queue
-                     ? nullptr
-                     : detail::own_queue<typename Backend::OwnedQueue>(_layout, *_memory)),
+      _own_queue(options.communication_queue ? nullptr
+                                             : detail::own_queue<typename Backend::OwnedQueue>(
+                                                 _layout, communicator, *_memory)),
       _queue(options.communication_queue ? usable(*options.communication_queue)
                                          : Backend::handle(*_own_queue)),
       _compute(usable(options.compute_queue)),

@@ -308,6 +308,9 @@ public:
         }
     }
 
+    /// @brief See `ReplicaSumStore`.
+    void name_reductions(bool is_last) noexcept { _replicas.name_reductions(is_last); }
+
     /// @brief Gathers the sums of all extents, for replicated gradients. Collective.
     void gather(std::size_t bucket) {
         auto const cuts = _cuts.of(_layout->cuts(bucket));
@@ -371,7 +374,7 @@ private:
     [[nodiscard]] auto& shard() const noexcept { return shard_of(*_communicator); }
 
     CollectiveTag gradient_tag(std::size_t bucket) const noexcept {
-        return bucket_tag(CollectivePurpose::reduce, "gradients of bucket", *_layout, bucket);
+        return bucket_tag(CollectivePurpose::reduce, _replicas.reductions(), *_layout, bucket);
     }
 
     FlatLayout const* _layout;

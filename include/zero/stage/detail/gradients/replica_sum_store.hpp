@@ -16,6 +16,15 @@
 
 namespace ZERO_NAMESPACE::detail {
 
+/// @brief Without replicas there is nothing to add.
+struct NoReplicas {
+    template <class Context>
+    explicit NoReplicas(Context const& /*context*/) noexcept {}
+
+    static void name_reductions(bool /*is_last*/) noexcept {}
+    [[nodiscard]] static char const* reductions() noexcept { return "gradients of bucket"; }
+};
+
 /// @brief Adds the sums of a step over the replicas of a `GroupedCommunicator`, in place. A member
 /// of GradientSumStore.
 ///
@@ -52,6 +61,16 @@ public:
           _capacity(capacity(context)),
           _buffer(*context.memory, buffer_elements(context, context.type), BufferKind::wire),
           _cuts(static_cast<std::size_t>(_replicas->size()) + 1, 0), _drain(context.queue) {}
+
+    /// @brief Names the reductions of a micro-step inside the group, so that ranks that differ in
+    /// the number of micro-steps are told: those that end the step wait for other replicas next.
+    /// @param is_last whether the micro-step was announced as the last one
+    void name_reductions(bool is_last) noexcept {
+        _reductions = is_last ? "last gradients of bucket" : NoReplicas::reductions();
+    }
+
+    /// @brief The text of their tags.
+    [[nodiscard]] char const* reductions() const noexcept { return _reductions; }
 
     /// @brief Adds the sums of an extent over the replicas: rounds them to the payload, adds them
     /// in float in the order of replicas, and rounds once. Collective.
@@ -91,18 +110,13 @@ private:
                               tag);
     }
 
+    char const* _reductions = NoReplicas::reductions();
     typename Communicator::Part* _replicas;
     typename Backend::Queue _queue;
     std::size_t _capacity; ///< in elements
     Buffer<Payload> _buffer;
     std::vector<std::size_t> _cuts; ///< parts of the extent that is sent
     Drain<Backend> _drain;
-};
-
-/// @brief Without replicas there is nothing to add.
-struct NoReplicas {
-    template <class Context>
-    explicit NoReplicas(Context const& /*context*/) noexcept {}
 };
 
 template <class Config, class Types, bool HasReplicas>

@@ -109,7 +109,9 @@ public:
     /// @param first_slice by bucket: index of its first slice; then the total
     [[gnu::cold]] HostUpdate(TypeContext<Config> const& context, List<Slice> const& slices,
                              std::vector<std::size_t> const& first_slice)
-        : _queue(context.queue), _parameters(context.layout->parameters().size()) {
+        : _queue(context.queue), _parameters(context.layout->parameters().size()),
+          _stream(std::make_unique<Stream>()) {
+        auto& chunks = _stream->chunks;
         std::size_t groups = larger<std::size_t>(1, context.options->groups.size());
         for (auto const& parameter : context.layout->parameters()) {
             groups = larger(groups, parameter.group + 1);
@@ -123,12 +125,11 @@ public:
                 whole.add(slices[index], index);
             }
             for (Part& part : cut(whole, options.chunk_bytes / block_bytes * block)) {
-                _chunks.push_back({bucket, std::move(part)});
+                chunks.push_back({bucket, std::move(part)});
             }
         }
         lay_out(larger(groups, _parameters));
-        _stream = std::make_unique<Stream>();
-        for (Chunk& chunk : _chunks) {
+        for (Chunk& chunk : chunks) {
             std::size_t const elements = chunk.whole.elements();
             std::size_t const threads =
                 options.threads == 0 ? default_threads(elements) : options.threads;
@@ -142,34 +143,35 @@ public:
     }
 
     /// @brief Bytes of page-locked memory, beside those of the states.
-    [[nodiscard]] std::size_t bytes() const noexcept { return _memory.size_bytes(); }
+    [[nodiscard]] std::size_t bytes() const noexcept { return _stream->memory.size_bytes(); }
 
     /// @brief Enqueues the update of a bucket. Buckets come in descending order, all of them.
     /// @param rows, decision in the memory of the device, written by commands on its queue
     void update(std::size_t bucket, Group const* rows, UpdateDecision const* decision) {
-        for (; _next < _chunks.size() && _chunks[_next].bucket == bucket; ++_next) {
+        auto const& chunks = _stream->chunks;
+        for (; _next < chunks.size() && chunks[_next].bucket == bucket; ++_next) {
             if (_next == 0) {
                 Backend::copy_bytes(_queue, _rows, rows, _rows_used * sizeof(Group));
                 Backend::copy_bytes(_queue, _decision, decision, sizeof(UpdateDecision));
-                for (std::size_t ahead = 0; ahead < smaller(depth, _chunks.size()); ++ahead) {
+                for (std::size_t ahead = 0; ahead < smaller(depth, chunks.size()); ++ahead) {
                     begin(ahead);
                 }
             }
             Backend::wait(_queue, _updated[_next % depth], Fence::chunk_updated);
-            for (Copy const& copy : _chunks[_next].parameters) {
+            for (Copy const& copy : chunks[_next].parameters) {
                 Backend::copy_bytes(_queue, copy.device, copy.host, copy.bytes);
             }
-            if (_next + depth < _chunks.size()) {
+            if (_next + depth < chunks.size()) {
                 begin(_next + depth);
             }
         }
-        _next = _next == _chunks.size() ? 0 : _next;
+        _next = _next == chunks.size() ? 0 : _next;
     }
 
     /// @brief Makes slices name parameters. No pending command may use them.
     /// @param slices those of the device, which do so already
     [[gnu::cold]] void count_by_parameter(List<Slice> const& slices) {
-        for (Chunk& chunk : _chunks) {
+        for (Chunk& chunk : _stream->chunks) {
             for (Part& part : chunk.parts) {
                 for (std::size_t index = 0; index < part.slices.size(); ++index) {
                     part.slices[index].group = slices[part.number[index]].group;
@@ -215,16 +217,7 @@ private:
         }
     };
 
-    /// The queue of the updates, and the other threads that run them. Waits for the queue when it
-    /// is destroyed, before the memory goes.
-    struct Stream {
-        List<std::unique_ptr<host::ThreadedQueue>> threads{};
-        typename Backend::OwnedQueue own;
-        Stream() = default;
-        Stream(Stream const&) = delete;
-        Stream& operator=(Stream const&) = delete;
-        ~Stream() { drain<Backend>(Backend::handle(own)); }
-    };
+    struct Stream;
 
     struct Chunk {
         std::size_t bucket = 0;
@@ -235,6 +228,19 @@ private:
         UpdateDecision const* decision = nullptr;
         List<Copy> gradients{};  ///< down
         List<Copy> parameters{}; ///< down and up
+    };
+
+    /// The queue of the updates, the other threads that run them, and all that they use. Waits for
+    /// the queue when it is destroyed, also by an assignment to the owner, before anything goes.
+    struct Stream {
+        Buffer<std::byte> memory{};
+        List<Chunk> chunks{}; ///< in the order of a step
+        List<std::unique_ptr<host::ThreadedQueue>> threads{};
+        typename Backend::OwnedQueue own;
+        Stream() = default;
+        Stream(Stream const&) = delete;
+        Stream& operator=(Stream const&) = delete;
+        ~Stream() { drain<Backend>(Backend::handle(own)); }
     };
 
     [[nodiscard]] static constexpr std::size_t rounded_up(std::size_t bytes) noexcept {
@@ -269,24 +275,26 @@ private:
 
     /// Allocates the page-locked memory and lets the slices of the host point there.
     [[gnu::cold]] void lay_out(std::size_t most_rows) {
+        auto& chunks = _stream->chunks;
         std::size_t most = 0;
-        for (Chunk const& chunk : _chunks) {
+        for (Chunk const& chunk : chunks) {
             most = larger(most, chunk.whole.elements());
         }
         std::size_t const gradient_bytes = rounded_up(most * sizeof(A));
         std::size_t const place_bytes = gradient_bytes + rounded_up(most * sizeof(P));
-        std::size_t const places = smaller(depth, _chunks.size()) * place_bytes;
+        std::size_t const places = smaller(depth, chunks.size()) * place_bytes;
         std::size_t const row_bytes = rounded_up(most_rows * sizeof(Group));
-        _memory = Buffer<std::byte>(Backend::staging_memory(),
-                                    places + row_bytes + rounded_up(sizeof(UpdateDecision)),
-                                    BufferKind::staging);
-        _rows = _memory.data() + places;
+        _stream->memory = Buffer<std::byte>(Backend::staging_memory(),
+                                            places + row_bytes + rounded_up(sizeof(UpdateDecision)),
+                                            BufferKind::staging);
+        std::byte* const memory = _stream->memory.data();
+        _rows = memory + places;
         _decision = _rows + row_bytes;
-        for (std::size_t index = 0; index < _chunks.size(); ++index) {
-            Chunk& chunk = _chunks[index];
+        for (std::size_t index = 0; index < chunks.size(); ++index) {
+            Chunk& chunk = chunks[index];
             chunk.rows = reinterpret_cast<Group const*>(_rows);
             chunk.decision = reinterpret_cast<UpdateDecision const*>(_decision);
-            std::byte* gradients = _memory.data() + index % depth * place_bytes;
+            std::byte* gradients = memory + index % depth * place_bytes;
             std::byte* parameters = gradients + gradient_bytes;
             for (Slice& slice : chunk.whole.slices) {
                 redirect(slice.gradient, slice.elements, gradients, chunk.gradients);
@@ -325,7 +333,7 @@ private:
     /// Enqueues the copies down and the update. Commands enqueued before wait for the update that
     /// used the place last.
     void begin(std::size_t index) {
-        Chunk& chunk = _chunks[index];
+        Chunk& chunk = _stream->chunks[index];
         for (List<Copy> const* const copies : {&chunk.gradients, &chunk.parameters}) {
             for (Copy const& copy : *copies) {
                 Backend::copy_bytes(_queue, copy.host, copy.device, copy.bytes);
@@ -356,13 +364,11 @@ private:
     Queue _queue{};
     std::size_t _parameters = 0;
     std::size_t _rows_used = 0;
-    Buffer<std::byte> _memory;
     std::byte* _rows = nullptr;
     std::byte* _decision = nullptr;
-    List<Chunk> _chunks;   ///< in the order of a step
     std::size_t _next = 0; ///< the next chunk of the step
     std::array<Event, depth> _updated{};
-    std::unique_ptr<Stream> _stream;
+    std::unique_ptr<Stream> _stream; ///< null by default
 };
 
 } // namespace ZERO_NAMESPACE::detail
