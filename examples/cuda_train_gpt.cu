@@ -104,13 +104,17 @@ using OnHost =
                                      zero::To<zero::HostMemory, zero::BufferKind::optimizer_state,
                                               zero::BufferKind::master_weights>>>;
 
-Summary train(Settings const& settings, Text const& text,
-              std::optional<CudaCommunicator>& process) {
+Summary train(Settings settings, Text const& text, std::optional<CudaCommunicator>& process) {
     if (settings.offload == "file" || settings.memory_limit != 0 || settings.inner_ranks != 1
         || settings.shard != 0) {
         throw std::invalid_argument(
             "--offload file, --memory-limit, --inner-ranks and --shard are options of train_gpt");
     }
+    if (settings.is_in_tree() && settings.offload != "none") {
+        throw std::invalid_argument("--micro-batches needs states in the memory of the device: "
+                                    "this program was built without the others");
+    }
+    settings.share_micro_batches();
     auto const body = [&]<int N, class P, class Partitioner>() {
         using InMemory = zero::ZeroStage<N, zero::Parameters<P>, zero::SizeCappedBucketer,
                                          Partitioner, zero::Timed<CudaCommunicator>>;
@@ -123,9 +127,13 @@ Summary train(Settings const& settings, Text const& text,
             throw std::invalid_argument("--offload host needs --stage 2 and --partitioner "
                                         "contiguous: this program was built without the others");
         }
+        if (settings.is_in_tree()) {
+            return train_stage<typename InMemory::template with<zero::TreeReduction<>>>(
+                settings, text, process);
+        }
         return train_stage<InMemory>(settings, text, process);
     };
-#ifdef GPT_ALL_TYPES // each type adds nine engines, which take nvcc half a minute
+#ifdef GPT_ALL_TYPES // each type adds 17 engines, which take nvcc half a minute
     return with_chosen_types<float, zero::bfloat16, zero::float16>(settings, body);
 #else
     return with_chosen_types<float>(settings, body);

@@ -19,7 +19,6 @@
 #include <zero/stage/offload.hpp>
 #endif
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -191,10 +190,7 @@ Summary train_stage(Settings const& settings, Text const& text, HostCommunicator
 }
 
 Summary train(Settings settings, Text const& text, HostCommunicator* process) {
-    if (settings.micro_batches != 0) {
-        std::size_t const ranks = static_cast<std::size_t>(settings.world);
-        settings.accumulate = std::max<std::size_t>(1, settings.micro_batches / ranks);
-    }
+    settings.share_micro_batches();
     auto const train_with = [&]<class... Policies>() {
         return [&]<int N, class P, class Partitioner>() {
             return train_stage<zero::ZeroStage<N, zero::Parameters<P>, zero::SizeCappedBucketer,
@@ -205,7 +201,7 @@ Summary train(Settings settings, Text const& text, HostCommunicator* process) {
         throw std::invalid_argument("--offload host is for the states of a device: cuda_train_gpt");
     }
     using Flat = zero::Timed<HostCommunicator>;
-    // Groups, trees and files for one type only: each takes the compiler a further engine.
+    // Groups and files for one type only: each takes the compiler a further engine.
     if (settings.shard != 0) {
         if (settings.offload != "none" || settings.dtype != "bfloat16"
             || settings.micro_batches != 0 || settings.inner_ranks != 1 || settings.stage == 0) {
@@ -218,12 +214,13 @@ Summary train(Settings settings, Text const& text, HostCommunicator* process) {
                     .template operator()<(N == 0 ? 1 : N), P, Partitioner>();
             });
     }
-    if (settings.micro_batches != 0) {
-        if (settings.offload != "none" || settings.dtype != "bfloat16") {
-            throw std::invalid_argument("--micro-batches needs --dtype bfloat16 and states in "
-                                        "memory: this program was built without the others");
+    if (settings.is_in_tree()) {
+        if (settings.offload != "none") {
+            throw std::invalid_argument(
+                "--micro-batches needs states in memory: this program was built without files for "
+                "it");
         }
-        return with_chosen_types<zero::bfloat16>(
+        return with_chosen_types<float, zero::bfloat16, zero::float16>(
             settings, train_with.template operator()<Flat, zero::TreeReduction<>>());
     }
     if (settings.offload == "none") {

@@ -3,6 +3,7 @@
 #include <zero/core/convert.hpp>
 #include <zero/core/storage_types.hpp>
 #include <zero/host/kernels.hpp>
+#include <zero/ops/tree_sum.hpp>
 
 #include <benchmark/benchmark.h>
 
@@ -18,6 +19,8 @@
 //   in_place    overwrites the range of rank 0, as a reduce-scatter in place does
 //   into_float  converts the sums to float, as the first micro-step does (16-bit types only)
 //   added       adds the sums to a range of floats, as later micro-steps do
+//
+// "tree" adds the ranks as a subtree of micro-batches.
 namespace {
 
 using namespace zero;
@@ -68,6 +71,22 @@ void sum_ranks(benchmark::State& state, std::size_t world) {
 }
 
 template <class T, To to>
+void sum_tree(benchmark::State& state, std::size_t world) {
+    auto const n = static_cast<std::size_t>(state.range(0));
+    Peers<T, to> const peers(world, n);
+    ops::TreeSum<Result<T, to>> sum{peers.out(), {}};
+    if constexpr (to == To::added) {
+        sum.held.oldest = peers.out();
+        sum.held.count = 1;
+    }
+    for (auto _ : state) {
+        host::sum_tree(sum, peers.pointers.data(), static_cast<int>(world), n);
+        benchmark::ClobberMemory();
+    }
+    count<T, to>(state, world);
+}
+
+template <class T, To to>
 void twin(benchmark::State& state, std::size_t world) {
     auto const n = static_cast<std::size_t>(state.range(0));
     Peers<T, to> const peers(world, n);
@@ -85,6 +104,8 @@ void add(std::string const& name) {
         bench::sizes(benchmark::RegisterBenchmark((full + "/twin").c_str(), twin<T, to>, world));
         bench::sizes(
             benchmark::RegisterBenchmark((full + "/zero").c_str(), sum_ranks<T, to>, world));
+        bench::sizes(
+            benchmark::RegisterBenchmark((full + "/tree").c_str(), sum_tree<T, to>, world));
     }
 }
 

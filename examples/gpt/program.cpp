@@ -103,7 +103,7 @@ int verify(Settings settings, Text const& text, Training const& train) {
     settings.steps = settings.verify;
     settings.is_quiet = true;
     settings.schedule =
-        settings.schedule.empty() && settings.micro_batches == 0
+        settings.schedule.empty() && !settings.is_in_tree()
             ? "boundary"
             : settings.schedule; // a schedule is part of the arithmetic, a stage is not
     std::printf("%zu steps under every stage and partitioner, %d ranks, %s, schedule %s\n",
@@ -161,8 +161,10 @@ int run_program(int argc, char** argv, char const* name, char const* description
             ->capture_default_str();
     app.add_option("--micro-batches", settings.micro_batches,
                    "batches of all ranks per step, added in a tree, so that each number of ranks "
-                   "has the same bits; instead of --accumulate (with --dtype bfloat16)")
+                   "has the same bits; instead of --accumulate")
         ->excludes(accumulate);
+    app.add_flag("--in-rank-order", settings.in_rank_order,
+                 "adds the same batches in rank order: other bits for each number of ranks");
     app.add_option("--inner-ranks", settings.inner_ranks,
                    "consecutive ranks that add among themselves first, so that one sum of them "
                    "travels to the other groups; a divisor of the number of ranks")

@@ -28,6 +28,7 @@ struct Settings {
     std::size_t accumulate = 1;      ///< micro-steps per step
     std::size_t micro_batches = 0;   ///< of all ranks in a step, added in a tree: the same bits for
                                      ///< each number of ranks; 0: in rank order
+    bool in_rank_order = false;      ///< adds these batches in rank order all the same
     int inner_ranks = 1;   ///< ranks of a group that adds first; 1, or all ranks: one level
     std::size_t shard = 0; ///< ranks that share one copy of the states, of which the other groups
                            ///< hold replicas; 0: all ranks
@@ -50,6 +51,16 @@ struct Settings {
     std::string text;                      ///< a file; empty: the headers of the library
     std::string timeline;                  ///< file for the trace of the last steps; empty: none
     bool is_quiet = false;                 ///< no progress lines
+
+    [[nodiscard]] bool is_in_tree() const { return micro_batches != 0 && !in_rank_order; }
+
+    /// @brief If `micro_batches` is given, a rank accumulates its share of them.
+    void share_micro_batches() {
+        if (micro_batches != 0) {
+            std::size_t const share = micro_batches / static_cast<std::size_t>(world);
+            accumulate = share == 0 ? 1 : share;
+        }
+    }
 };
 
 } // namespace gpt

@@ -52,11 +52,11 @@ public:
         auto const scale = Device::scale_of(_engine->loss_scale());
         for (auto const micro_step : _engine->micro_steps(_settings->accumulate)) {
             auto const text = _text.training();
-            // with a tree no number depends on the number of ranks
-            bool const in_tree = _settings->micro_batches != 0;
-            std::size_t const number = in_tree ? _engine->micro_batch(micro_step) : _rank;
+            // numbered batches do not depend on the number of ranks
+            bool const numbered = _settings->micro_batches != 0;
+            std::size_t const number = numbered ? _engine->micro_batch(micro_step) : _rank;
             _batch.fill(text, SamplePositions::drawn(text.size(), _config.context, _settings->seed,
-                                                     step, in_tree ? 0 : micro_step.value,
+                                                     step, numbered ? 0 : micro_step.value,
                                                      number * _settings->batch));
             forward();
             backward(scale);
@@ -198,7 +198,7 @@ typename Stage::Options engine_options(Settings const& settings) {
     using Group = typename decltype(options.groups)::value_type;
     options.groups = {Group{.optimizer = {.weight_decay = 0.1}},
                       Group{.optimizer = {.weight_decay = 0.0}}};
-    options.reduction.micro_batches = settings.micro_batches;
+    options.reduction.micro_batches = settings.is_in_tree() ? settings.micro_batches : 0;
     if (!settings.schedule.empty()) {
         options.reduction.schedule = settings.schedule == "boundary"
                                          ? zero::ReductionSchedule::boundary
@@ -268,7 +268,7 @@ std::uint64_t train_rank(Engine& engine, Device device, Communicator& communicat
         }
         return zero::step_traffic_of_rank(
             engine.layout(), rank % group, engine.stage_number(), engine.schedule(), micro_steps,
-            acquired_units(config, micro_steps), gather, settings.micro_batches != 0);
+            acquired_units(config, micro_steps), gather, settings.is_in_tree());
     };
     auto const usual = formula(settings.accumulate, settings.gather);
     std::size_t const steps = end > first ? end - first : 0;

@@ -139,13 +139,22 @@ TEST_CASE("The example train_gpt with a tree of micro-batches ends with one hash
         CHECK(found.status == 0);
         CHECK(found.after(label) == expected);
     }
-    CHECK(train_gpt("--steps 4 --dtype bfloat16 --world 8").after(label) != expected);
+    for (std::string const dtype : {"float32", "float16"}) {
+        std::string const other = "--steps 4 --micro-batches 8 --dtype " + dtype;
+        std::string const alone = train_gpt(other + " --world 1 --stage 1").after(label);
+        CHECK(alone.size() == 16);
+        CHECK(train_gpt(other + " --world 4 --stage 3 --inner-ranks 2").after(label) == alone);
+    }
+    // the same batches in rank order
+    std::string const two = train_gpt(common + "--world 2 --in-rank-order").after(label);
+    CHECK(two != expected);
+    CHECK(train_gpt(common + "--world 4 --in-rank-order").after(label) != two);
     CHECK(train_gpt(common + "--verify 1 --world 2").contains("bit-identical"));
     CHECK(train_gpt(common + "--world 3").contains("possible numbers of ranks are 1, 2, 4, 8."));
     CHECK(train_gpt("--inner-ranks 3 --world 4").contains("--inner-ranks must divide"));
     CHECK(train_gpt("--steps 4 --inner-ranks 2 --world 4").after(label)
           != train_gpt("--steps 4 --world 4").after(label));
-    CHECK(train_gpt("--micro-batches 8").contains("needs --dtype bfloat16"));
+    CHECK(train_gpt(common + "--offload file").contains("--micro-batches needs states in memory"));
     CHECK(train_gpt(common + "--accumulate 2").contains("--accumulate excludes --micro-batches"));
 }
 

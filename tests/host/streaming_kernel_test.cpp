@@ -3,6 +3,7 @@
 #include <zero/host/kernels.hpp>
 #include <zero/host/update.hpp>
 #include <zero/ops/adamw.hpp>
+#include <zero/ops/tree_sum.hpp>
 
 #include "support/catch.hpp"
 
@@ -11,6 +12,7 @@
 #include <cstddef>
 #include <memory>
 #include <new>
+#include <type_traits>
 #include <vector>
 
 namespace zero::test::streaming_kernel_test {
@@ -155,6 +157,39 @@ TEST_CASE("The accumulated sum over ranks of a long range has the bits of its pi
         });
         CHECK(whole == pieces);
     }
+}
+
+/// Sums four ranks as a subtree into a range of `A`, and into the range of a rank if it can be.
+template <class A, class T>
+void check_tree_of_long_range() {
+    std::size_t const n = host::detail::streaming_bytes / (4 * sizeof(T) + sizeof(A)) + 5;
+    std::array const ranks{Aligned<T>(kernel_inputs<T>(n, 1)), Aligned<T>(kernel_inputs<T>(n, 2)),
+                           Aligned<T>(kernel_inputs<T>(n, 3)), Aligned<T>(kernel_inputs<T>(n, 4))};
+    Aligned<A> const whole(n);
+    Aligned<A> const pieces(n);
+    std::array<T const*, 4> peers{};
+    auto const point = [&](std::size_t begin) {
+        for (std::size_t rank = 0; rank < peers.size(); ++rank) {
+            peers.at(rank) = ranks.at(rank).data() + begin;
+        }
+        return peers.data();
+    };
+    host::sum_tree(ops::TreeSum<A>{whole.data(), {}}, point(0), 4, n);
+    in_pieces(n, [&](std::size_t begin, std::size_t count) {
+        host::sum_tree(ops::TreeSum<A>{pieces.data() + begin, {}}, point(begin), 4, count);
+    });
+    CHECK(whole == pieces);
+    if constexpr (std::is_same_v<A, T>) {
+        host::sum_tree(ops::TreeSum<A>{ranks[1].data(), {}}, point(0), 4, n);
+        CHECK(ranks[1] == pieces);
+    }
+}
+
+TEST_CASE("A sum as a subtree of a long range has the bits of its pieces", "[host][kernel]") {
+    check_tree_of_long_range<float, float>();
+    check_tree_of_long_range<float, bfloat16>();
+    check_tree_of_long_range<bfloat16, bfloat16>();
+    check_tree_of_long_range<float16, float16>();
 }
 
 TEST_CASE("The update of a long range has the bits of its pieces", "[host][kernel]") {

@@ -1,8 +1,5 @@
 #pragma once
 
-#include "../backend/fence.hpp"
-#include "../core/buffer.hpp"
-#include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/dtype.hpp"
@@ -17,6 +14,7 @@
 #include "detail/group_place.hpp"
 #include "detail/optional_operations.hpp"
 #include "detail/run_threads.hpp"
+#include "detail/two_levels.hpp"
 #include "grouped_communicator.hpp"
 
 #include <cstddef>
@@ -24,7 +22,6 @@
 #include <span>
 #include <string_view>
 #include <type_traits>
-#include <vector>
 
 namespace ZERO_NAMESPACE {
 
@@ -60,7 +57,7 @@ struct HierarchicalOptions {
 /// and the bits are those of a flat group.
 ///
 /// A failure on one level aborts the other one, so that it reaches all ranks that call a
-/// collective. No call allocates.
+/// collective. No call allocates. The destructor waits for commands that use the scratch memory.
 template <class Intra, class Inter>
 class Hierarchical {
     static_assert(Communicator<Intra> && Communicator<Inter>,
@@ -89,23 +86,10 @@ public:
     /// @param inter the ranks with the same rank in their group; must outlive this object
     /// @throws InvalidArgument naming the option
     Hierarchical(Intra& intra, Inter& inter, HierarchicalOptions const& options = {})
-        : _intra(&intra), _inter(&inter), _inner_cuts(inner_ranks() + 1),
-          _outer_cuts(outer_ranks() + 1),
-          _scratch(options.memory != nullptr ? *options.memory : Backend::default_memory(),
-                   has_two_levels() ? usable(options.scratch_bytes) : 0, BufferKind::communicator) {
-    }
-    Hierarchical(Hierarchical&&) = delete;
-    Hierarchical& operator=(Hierarchical&&) = delete;
-
-    /// @brief Waits until the commands that use the scratch memory have run.
-    ~Hierarchical() {
-        try {
-            if (_scratch) {
-                Backend::synchronise(_used);
-            }
-        } catch (...) { // a device that has failed runs no further commands
-        }
-    }
+        : _intra(&intra), _inter(&inter),
+          _levels(place_in(intra), place_in(inter),
+                  options.memory != nullptr ? *options.memory : Backend::default_memory(),
+                  has_two_levels() ? usable(options.scratch_bytes) : 0) {}
 
     [[nodiscard]] int rank() const noexcept {
         return _intra->rank() * _inter->size() + _inter->rank();
@@ -149,7 +133,7 @@ public:
     /// @brief See `Communicator`. Includes the scratch memory of both levels.
     [[nodiscard]] std::size_t scratch_bytes(std::size_t largest_bucket_bytes) const noexcept {
         bool const is_one = static_cast<void const*>(_intra) == _inter; // on both levels
-        return _scratch.size_bytes() + detail::scratch_bytes_of(*_intra, largest_bucket_bytes)
+        return _levels.scratch_bytes() + detail::scratch_bytes_of(*_intra, largest_bucket_bytes)
                + (is_one ? 0 : detail::scratch_bytes_of(*_inter, largest_bucket_bytes));
     }
 
@@ -175,8 +159,8 @@ public:
         on_one_or_both([&](auto& level) { level.reduce_scatter(send, receive, cuts, queue, tag); },
                        [&] {
                            scatter(send, cuts, queue, tag, [&](T const* part, std::size_t begin) {
-                               _inter->reduce_scatter(part, receive + begin, outer_cuts(), queue,
-                                                      tag);
+                               _inter->reduce_scatter(part, receive + begin, _levels.outer_cuts(),
+                                                      queue, tag);
                            });
                        });
     }
@@ -193,7 +177,8 @@ public:
             [&](auto& level) { level.reduce_scatter(send, sum, cuts, queue, tag, is_added); },
             [&] {
                 scatter(send, cuts, queue, tag, [&](T const* part, std::size_t begin) {
-                    _inter->reduce_scatter(part, sum + begin, outer_cuts(), queue, tag, is_added);
+                    _inter->reduce_scatter(part, sum + begin, _levels.outer_cuts(), queue, tag,
+                                           is_added);
                 });
             });
     }
@@ -216,16 +201,16 @@ public:
             [&] {
                 ops::HeldSums const none{.rank_group = tree.inside(inner_ranks()).rank_group()};
                 std::size_t const group = tree.above(inner_ranks()).rank_group();
-                scatter_into<float>(
+                _levels.template scatter<float>(
                     cuts, queue,
                     [&](float* part, std::size_t begin) {
                         _intra->reduce_scatter(send + begin, ops::TreeSum<float>{part, none},
-                                               inner_cuts(), queue, tag);
+                                               _levels.inner_cuts(), queue, tag);
                     },
                     [&](float const* part, std::size_t begin) {
                         ops::TreeSum<A> own{sum.out + begin, sum.held.from(begin)};
                         own.held.rank_group = group;
-                        _inter->reduce_scatter(part, own, outer_cuts(), queue, tag);
+                        _inter->reduce_scatter(part, own, _levels.outer_cuts(), queue, tag);
                     });
             });
     }
@@ -248,8 +233,8 @@ public:
                        [&] {
                            T* const extent = receive + cuts[static_cast<std::size_t>(rank())];
                            scatter(send, cuts, queue, tag, [&](T const* part, std::size_t begin) {
-                               _inter->reduce_scatter(part, extent + begin, outer_cuts(), queue,
-                                                      tag);
+                               _inter->reduce_scatter(part, extent + begin, _levels.outer_cuts(),
+                                                      queue, tag);
                            });
                            gather(static_cast<T const*>(extent), receive, cuts, queue, tag);
                        });
@@ -318,7 +303,7 @@ public:
 
     /// @brief See `Communicator`.
     void forget_events() noexcept {
-        _used = {};
+        _levels.forget_events();
         if constexpr (requires { _intra->forget_events(); }) {
             _intra->forget_events();
         }
@@ -328,7 +313,10 @@ public:
     }
 
 private:
-    using Event = typename Backend::Event;
+    template <class Level>
+    static typename detail::TwoLevels<Backend>::Place place_in(Level const& level) {
+        return {static_cast<std::size_t>(level.rank()), static_cast<std::size_t>(level.size())};
+    }
 
     static std::size_t usable(std::size_t bytes) {
         if (bytes < 128) {
@@ -342,13 +330,6 @@ private:
     [[nodiscard]] bool has_two_levels() const noexcept {
         return inner_ranks() != 1 && outer_ranks() != 1;
     }
-    [[nodiscard]] std::span<std::size_t const> outer_cuts() const noexcept {
-        return detail::as_span(_outer_cuts);
-    }
-    [[nodiscard]] std::span<std::size_t const> inner_cuts() const noexcept {
-        return detail::as_span(_inner_cuts);
-    }
-
     [[nodiscard]] detail::GroupPlace place() const noexcept {
         return {static_cast<std::size_t>(rank()), static_cast<std::size_t>(size())};
     }
@@ -393,83 +374,29 @@ private:
         });
     }
 
-    /// `scatter_into` with sums in rank order that are rounded to the element type.
+    /// Sums inside in rank order, rounded to the element type.
     template <class T, class Last>
     void scatter(T const* send, std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag,
                  Last const& last) {
-        scatter_into<T>(
+        _levels.template scatter<T>(
             cuts, queue,
             [&](T* part, std::size_t begin) {
-                _intra->reduce_scatter(send + begin, part, inner_cuts(), queue, tag);
+                _intra->reduce_scatter(send + begin, part, _levels.inner_cuts(), queue, tag);
             },
             last);
-    }
-
-    /// Calls `first(part, begin)`, which sums the parts of the inner ranks in `inner_cuts()`, from
-    /// element `begin` of the bucket on, into the scratch memory, and `last(part, begin)` for each
-    /// range of the bucket whose parts fit: `part` holds the sums of the extents in `outer_cuts()`,
-    /// the one of this rank from its element `begin` on.
-    template <class T, class First, class Last>
-    void scatter_into(std::span<std::size_t const> cuts, Queue queue, First const& first_level,
-                      Last const& last) {
-        std::size_t const outer = outer_ranks();
-        std::size_t const capacity = _scratch.size_bytes() / sizeof(T);
-        std::size_t longest = 0;
-        for (std::size_t inner = 0; inner < inner_ranks(); ++inner) {
-            longest = detail::larger(longest, cuts[(inner + 1) * outer] - cuts[inner * outer]);
-        }
-        std::size_t const stride = longest <= capacity ? cuts.back() : capacity;
-        std::size_t const first = static_cast<std::size_t>(_intra->rank()) * outer;
-        std::size_t const own_begin = cuts[static_cast<std::size_t>(rank())];
-        auto* const part = reinterpret_cast<T*>(_scratch.data());
-        Backend::wait(queue, _used, Fence::peers_done); // the caller may have changed the queue
-        for (std::size_t begin = 0, end = 0; begin == 0 || begin < cuts.back(); begin = end) {
-            end = begin + detail::smaller(stride, cuts.back() - begin);
-            auto const inside = [&](std::size_t cut) {
-                return detail::larger(begin, detail::smaller(cut, end));
-            };
-            for (std::size_t inner = 0; inner <= inner_ranks(); ++inner) {
-                _inner_cuts[inner] = inside(cuts[inner * outer]) - begin;
-            }
-            for (std::size_t rank = 0; rank <= outer; ++rank) {
-                _outer_cuts[rank] = inside(cuts[first + rank]) - inside(cuts[first]);
-            }
-            try {
-                first_level(part, begin);
-                last(part, detail::smaller(inside(own_begin) - own_begin, place().own(cuts)));
-            } catch (...) {
-                _used = Backend::record(queue);
-                throw;
-            }
-            if (end == cuts.back()) {
-                break;
-            }
-        }
-        _used = Backend::record(queue);
     }
 
     template <class T>
     void gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                 CollectiveTag tag) {
-        std::size_t const outer = outer_ranks();
-        std::size_t const first = static_cast<std::size_t>(_intra->rank()) * outer;
-        for (std::size_t inner = 0; inner <= inner_ranks(); ++inner) {
-            _inner_cuts[inner] = cuts[inner * outer];
-        }
-        for (std::size_t rank = 0; rank <= outer; ++rank) {
-            _outer_cuts[rank] = cuts[first + rank] - cuts[first];
-        }
-        T* const part = receive + cuts[first];
-        _inter->all_gather(send, part, outer_cuts(), queue, tag);
-        _intra->all_gather(static_cast<T const*>(part), receive, inner_cuts(), queue, tag);
+        T* const part = receive + _levels.gather(cuts);
+        _inter->all_gather(send, part, _levels.outer_cuts(), queue, tag);
+        _intra->all_gather(static_cast<T const*>(part), receive, _levels.inner_cuts(), queue, tag);
     }
 
     Intra* _intra;
     Inter* _inter;
-    std::vector<std::size_t> _inner_cuts; ///< inner cuts of the current collective
-    std::vector<std::size_t> _outer_cuts; ///< outer cuts of the current collective
-    Buffer<std::byte> _scratch;
-    Event _used{}; ///< the last use of the scratch memory
+    detail::TwoLevels<Backend> _levels;
 };
 
 } // namespace ZERO_NAMESPACE

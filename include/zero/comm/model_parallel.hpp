@@ -144,8 +144,9 @@ public:
 
     /// @brief See `Communicator`. Includes the scratch memory of the model ranks.
     [[nodiscard]] std::size_t scratch_bytes(std::size_t largest_bucket_bytes) const noexcept {
+        bool const is_one = static_cast<void const*>(&this->inner()) == _model; // in both roles
         return detail::scratch_bytes_of(this->inner(), largest_bucket_bytes)
-               + detail::scratch_bytes_of(*_model, largest_bucket_bytes);
+               + (is_one ? 0 : detail::scratch_bytes_of(*_model, largest_bucket_bytes));
     }
 
     /// @brief Releases the ranks that wait in either part.

@@ -85,7 +85,11 @@ void sum_tree(ops::TreeSum<A> const& sum, T const* const* peers, int world,
     for (int rank = 0; rank < world; ++rank) {
         streams = streams && static_cast<void const*>(sum.out) != peers[rank];
     }
-    detail::run(detail::SumTreeLoop<A, T>{sum, peers, world, n, streams});
+    if (streams) {
+        detail::run(detail::SumTreeLoop<A, T, true>{sum, peers, world, n});
+    } else {
+        detail::run(detail::SumTreeLoop<A, T, false>{sum, peers, world, n});
+    }
 }
 
 template <StorageType T>

@@ -130,16 +130,7 @@ struct Lanes<InstructionSet::avx2> {
             // packs per 16 bytes: the second quarter holds the first half of the next pack
             Long4 const packed = (Long4)__builtin_ia32_packusdw256((Int8)(rounded() >> 16),
                                                                    (Int8)(next.rounded() >> 16));
-            Long4 const all = __builtin_shufflevector(packed, packed, 0, 2, 1, 3);
-            if constexpr (!past_caches) {
-                __builtin_memcpy(static_cast<void*>(to), &all, sizeof all);
-            } else {
-#if defined(__clang__)
-                __builtin_nontemporal_store(all, reinterpret_cast<Long4*>(to));
-#else
-                __builtin_ia32_movntdq256(reinterpret_cast<Long4*>(to), all);
-#endif
-            }
+            store_bits<past_caches>(__builtin_shufflevector(packed, packed, 0, 2, 1, 3), to);
         } else if constexpr (past_caches) {
             stream_number(to);
             next.stream_number(to + size);
@@ -147,6 +138,31 @@ struct Lanes<InstructionSet::avx2> {
             store(to);
             next.store(to + size);
         }
+    }
+
+    /// Loads two packs with the elements of even and of odd index, which takes no shuffle.
+    ZERO_HOST_AVX2 static void load_alternate(bfloat16 const* from, Lanes& even,
+                                              Lanes& odd) noexcept {
+        Bits8 both;
+        __builtin_memcpy(&both, from, sizeof both);
+        even._value = (Float8)(both << 16);
+        odd._value = (Float8)(both & 0xffff0000U);
+    }
+
+    /// Makes two consecutive packs of the elements of even and of odd index.
+    ZERO_HOST_AVX2 static void put_in_order(Lanes& even, Lanes& odd) noexcept {
+        Float8 const low =
+            __builtin_shufflevector(even._value, odd._value, 0, 8, 1, 9, 4, 12, 5, 13);
+        Float8 const high =
+            __builtin_shufflevector(even._value, odd._value, 2, 10, 3, 11, 6, 14, 7, 15);
+        even._value = __builtin_shufflevector(low, high, 0, 1, 2, 3, 8, 9, 10, 11);
+        odd._value = __builtin_shufflevector(low, high, 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+
+    /// `store_with` for the elements of even index, of numbers; `odd` holds the others.
+    template <bool past_caches>
+    ZERO_HOST_AVX2 void store_alternate(Lanes const& odd, bfloat16* to) const noexcept {
+        store_bits<past_caches>((Long4)(rounded() >> 16 | (odd.rounded() & 0xffff0000U)), to);
     }
 
     /// Prefetches. Always inline, because GCC drops calls of a function without other effects.
@@ -317,6 +333,19 @@ struct Lanes<InstructionSet::avx2> {
     }
 
 private:
+    template <bool past_caches>
+    ZERO_HOST_AVX2 static void store_bits(Long4 const& bits, bfloat16* to) noexcept {
+        if constexpr (!past_caches) {
+            __builtin_memcpy(static_cast<void*>(to), &bits, sizeof bits);
+        } else {
+#if defined(__clang__)
+            __builtin_nontemporal_store(bits, reinterpret_cast<Long4*>(to));
+#else
+            __builtin_ia32_movntdq256(reinterpret_cast<Long4*>(to), bits);
+#endif
+        }
+    }
+
     /// Returns the bits of the value rounded to bfloat16, in the upper halves.
     ZERO_HOST_AVX2 Bits8 rounded() const noexcept {
         Bits8 const bits = (Bits8)_value;

@@ -116,14 +116,14 @@ private:
 };
 
 /// Sums the ranks' ranges per element, as a subtree of micro-batches, adds the sums that are held,
-/// and rounds to `A` once. With `streams` the results bypass the caches. Used by `host::sum_tree`.
-template <StorageType A, StorageType T>
+/// and rounds to `A` once. With `streams` no sums are held, and the results bypass the caches. Used
+/// by `host::sum_tree`.
+template <StorageType A, StorageType T, bool streams>
 struct SumTreeLoop {
     ops::TreeSum<A> sum;
     T const* const* peers;
     int world;
     std::size_t n;
-    bool streams;
 
     template <class F>
     [[gnu::always_inline]] void operator()() const noexcept {
@@ -137,43 +137,61 @@ struct SumTreeLoop {
     }
 
 private:
+    /// Two packs: with four, the nodes of eight ranks would not fit into the registers.
+    template <class F>
+    struct Two {
+        F a, b;
+    };
     template <class F>
     struct Four {
-        F a, b, c, d;
+        Two<F> low, high;
     };
 
+    /// Whether the packs of the ranks hold the elements of even and of odd index.
     template <class F>
-    [[gnu::always_inline]] static Four<F> add(Four<F> const& left, Four<F> const& right) noexcept {
-        return {F::add(left.a, right.a), F::add(left.b, right.b), F::add(left.c, right.c),
-                F::add(left.d, right.d)};
+    static constexpr bool alternates =
+        std::is_same_v<T, bfloat16> && requires(F& pack) { F::put_in_order(pack, pack); };
+
+    template <class F>
+    [[gnu::always_inline]] static Two<F> add(Two<F> const& left, Two<F> const& right) noexcept {
+        return {F::add(left.a, right.a), F::add(left.b, right.b)};
     }
 
-    template <class F, class E>
-    [[gnu::always_inline]] static Four<F> load_whole(E const* from) noexcept {
-        return {F::load(from), F::load(from + F::size), F::load(from + 2 * F::size),
-                F::load(from + 3 * F::size)};
-    }
-
-    /// Loads `count` elements, at most four packs.
-    template <class F, bool is_whole, class E>
-    [[gnu::always_inline]] static Four<F> load(E const* from, std::size_t count) noexcept {
+    /// Returns where to load two packs: `rest`, with `count` elements, unless the range is whole.
+    template <bool is_whole, class E>
+    [[gnu::always_inline]] static E const* padded(E const* from, std::size_t count,
+                                                  E* rest) noexcept {
         if constexpr (is_whole) {
-            prefetch_step<F>(from);
-            return load_whole<F>(from);
+            return from;
         } else {
-            E rest[4 * F::size] = {};
             copy_elements(rest, from, count);
-            return load_whole<F>(rest);
+            return rest;
+        }
+    }
+
+    /// The elements of a rank. The second two of four packs of 16 bits share the line of the first.
+    template <class F, bool is_first>
+    [[gnu::always_inline]] static Two<F> leaf(T const* from) noexcept {
+        if constexpr (is_first || sizeof(T) == 4) {
+            F::prefetch(from);
+        }
+        if constexpr (alternates<F>) {
+            Two<F> both;
+            F::load_alternate(from, both.a, both.b);
+            return both;
+        } else {
+            return {F::load(from), F::load(from + F::size)};
         }
     }
 
     /// The sum of `ranks` ranks, a power of two, from rank `first` on.
-    template <class F, int ranks>
-    [[gnu::always_inline]] static Four<F> node(T const* const* first, std::size_t i) noexcept {
+    template <class F, int ranks, bool is_first>
+    [[gnu::always_inline]] static Two<F> node(T const* const* first, std::size_t i) noexcept {
         if constexpr (ranks == 1) {
-            return load<F, true>(first[0] + i, 0);
+            return leaf<F, is_first>(first[0] + i);
         } else {
-            return add(node<F, ranks / 2>(first, i), node<F, ranks / 2>(first + ranks / 2, i));
+            return add(node<F, ranks / 2, is_first>(first, i),
+                       node<F, ranks / 2, is_first>(first + ranks / 2, i));
         }
     }
 
@@ -185,52 +203,72 @@ private:
         std::size_t height = 0;
         ops::TreeWalk walk(static_cast<std::size_t>(world), sum.held.rank_group);
         for (int rank = 0; rank < world; ++rank) {
-            Four<F> leaf = load<F, is_whole>(peers[rank] + i, count);
+            T rest[4 * F::size] = {};
+            T const* const from = padded<is_whole>(peers[rank] + i, count, rest);
+            Two<F> low = leaf<F, true>(from);
+            Two<F> high = leaf<F, false>(from + 2 * F::size);
             for (std::size_t carries = walk.next(); carries != 0; --carries) {
-                leaf = add(held[--height], leaf);
+                --height;
+                low = add(held[height].low, low);
+                high = add(held[height].high, high);
             }
-            held[height++] = leaf;
+            held[height++] = {low, high};
         }
         return held[0];
     }
 
-    template <class F, bool is_whole>
-    [[gnu::always_inline]] void finish(Four<F> all, std::size_t i,
-                                       std::size_t count) const noexcept {
-        for (std::size_t number = sum.held.count; number-- != 0;) {
-            all = add(load<F, is_whole>(sum.held.at(number) + i, count), all);
+    /// Adds the held sums of `count` elements from `i` on, and stores two packs to `to`.
+    template <bool is_whole, class F>
+    [[gnu::always_inline]] void finish(Two<F> all, std::size_t i, std::size_t count,
+                                       A* to) const noexcept {
+        constexpr bool past_caches = streams && is_whole;
+        std::size_t const held = streams ? 0 : sum.held.count;
+        if constexpr (alternates<F> && std::is_same_v<A, bfloat16>) {
+            if (held == 0) {
+                all.a.with_canonical_nan().template store_alternate<past_caches>(
+                    all.b.with_canonical_nan(), to);
+                return;
+            }
         }
-        if constexpr (is_whole) {
-            streams ? put<true>(all, sum.out + i) : put<false>(all, sum.out + i);
-        } else {
-            A rest[4 * F::size];
-            put<false>(all, rest);
-            copy_elements(sum.out + i, rest, count);
+        if constexpr (alternates<F>) {
+            F::put_in_order(all.a, all.b);
         }
-    }
-
-    template <bool past_caches, class F>
-    [[gnu::always_inline]] static void put(Four<F> const& all, A* to) noexcept {
+        for (std::size_t number = held; number-- != 0;) {
+            float rest[2 * F::size] = {};
+            float const* const from = padded<is_whole>(sum.held.at(number) + i, count, rest);
+            F::prefetch(from);
+            all = add({F::load(from), F::load(from + F::size)}, all);
+        }
         all.a.with_canonical_nan().template store_with<past_caches, true>(
             all.b.with_canonical_nan(), to);
-        all.c.with_canonical_nan().template store_with<past_caches, true>(
-            all.d.with_canonical_nan(), to + 2 * F::size);
     }
 
     template <class F, int ranks>
     [[gnu::always_inline]] void all() const noexcept {
-        constexpr std::size_t step = 4 * F::size;
-        std::size_t const whole = n - n % step;
-        for (std::size_t i = 0; i < whole; i += step) {
+        SumTreeLoop const loop(*this); // no store can change it
+        constexpr std::size_t two = 2 * F::size;
+        std::size_t const left = n % (2 * two);
+        std::size_t const whole = n - left;
+        for (std::size_t i = 0; i < whole; i += 2 * two) {
             if constexpr (ranks == 0) {
-                finish<F, true>(root<F, true>(i, step), i, step);
+                Four<F> const sums = loop.template root<F, true>(i, 2 * two);
+                loop.template finish<true>(sums.low, i, two, loop.sum.out + i);
+                loop.template finish<true>(sums.high, i + two, two, loop.sum.out + i + two);
             } else {
-                finish<F, true>(node<F, ranks>(peers, i), i, step);
+                loop.template finish<true>(node<F, ranks, true>(loop.peers, i), i, two,
+                                           loop.sum.out + i);
+                loop.template finish<true>(node<F, ranks, false>(loop.peers, i + two), i + two, two,
+                                           loop.sum.out + i + two);
             }
         }
         F::finish_streams();
-        if (whole != n) {
-            finish<F, false>(root<F, false>(whole, n - whole), whole, n - whole);
+        if (left != 0) {
+            A rest[2 * two];
+            Four<F> const sums = root<F, false>(whole, left);
+            std::size_t const low = left < two ? left : two;
+            finish<false>(sums.low, whole, low, rest);
+            finish<false>(sums.high, whole + low, left - low, rest + two);
+            copy_elements(sum.out + whole, rest, left);
         }
     }
 };
