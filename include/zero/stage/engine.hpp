@@ -323,9 +323,7 @@ public:
 
     /// @brief Compares the replicas that `counts_on` the first model rank. Collective; waits.
     /// @throws InvalidArgument on every rank, naming the parameter. The engine remains usable
-    template <class Ranks = Communicator>
-        requires ModelParallelCommunicator<Ranks>
-    void require_same_replicas() { compare_replicas(); }
+    void require_same_replicas();
 
     /// @brief Copies all parameters into a caller-owned block, one after the other in registration
     /// order, without padding. Collective; every rank takes part, also without a block. Waits.
@@ -524,7 +522,6 @@ private:
     void require_all_used();
     [[nodiscard]] detail::OrderEvidence order_evidence() const;
     void require_same_order();
-    void compare_replicas();
 
     [[nodiscard]] detail::EngineContext<Config>
     context(std::span<AnyParameter const> parameters) const;

@@ -87,10 +87,8 @@ void Engine<Config>::visit_full(char const* call, Visitor&& visit) {
     }
 }
 
-/// The body of `require_same_replicas`, which nvcc would not define outside the class. Empty where
-/// no rank holds another part of the model.
 template <class Config>
-void Engine<Config>::compare_replicas() {
+void Engine<Config>::require_same_replicas() {
     if constexpr (ModelParallelCommunicator<Communicator>) {
         _protocol.require_idle_to_read("require_same_replicas()");
         std::vector<std::uint64_t> rows;

@@ -47,7 +47,7 @@ template <class Owned, class Communicator>
         constexpr std::size_t micro_steps = 2;
         constexpr std::size_t least = 240;
         constexpr std::size_t most = Owned::default_capacity;
-        auto const of_collective = [](std::size_t ranks) { return 5 * ranks + 4; };
+        auto const of_collective = [](std::size_t members) { return 5 * members + 4; };
         std::size_t of_bucket = of_collective(layout.world());
         if constexpr (GroupedCommunicator<Communicator>) {
             auto const replicas = static_cast<std::size_t>(communicator.replicas().size());
@@ -134,7 +134,7 @@ template <class Config>
         _parameters.set_initial(parameters);
         _optimizer.each([](auto& store) { store.set_initial(); });
         detail::wait_for_collectives(*_communicator, _queue);
-        compare_replicas();
+        require_same_replicas();
     } catch (...) {
         fail();
     }
