@@ -251,7 +251,9 @@ public:
         [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
         G* const lease = source(bucket);
         if (_schedule == ReductionSchedule::every_micro_step) {
-            _sums.name_reductions(is_last);
+            if constexpr (GroupedCommunicator<typename Config::Communicator>) {
+                _sums.name_reductions(is_last);
+            }
             _sums.reduce(bucket, lease, is_first, is_first && is_last);
         } else if (is_first && is_last && is_exact_conversion<A, G>) {
             _sums.reduce(bucket, lease, true, true); // one micro-step: passing through the

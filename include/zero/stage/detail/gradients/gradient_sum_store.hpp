@@ -309,7 +309,11 @@ public:
     }
 
     /// @brief See `ReplicaSumStore`.
-    void name_reductions(bool is_last) noexcept { _replicas.name_reductions(is_last); }
+    void name_reductions(bool is_last) noexcept
+        requires GroupedCommunicator<Communicator>
+    {
+        _replicas.name_reductions(is_last);
+    }
 
     /// @brief Gathers the sums of all extents, for replicated gradients. Collective.
     void gather(std::size_t bucket) {
@@ -374,7 +378,11 @@ private:
     [[nodiscard]] auto& shard() const noexcept { return shard_of(*_communicator); }
 
     CollectiveTag gradient_tag(std::size_t bucket) const noexcept {
-        return bucket_tag(CollectivePurpose::reduce, _replicas.reductions(), *_layout, bucket);
+        char const* what = "gradients of bucket";
+        if constexpr (GroupedCommunicator<Communicator>) {
+            what = _replicas.reductions();
+        }
+        return bucket_tag(CollectivePurpose::reduce, what, *_layout, bucket);
     }
 
     FlatLayout const* _layout;

@@ -20,9 +20,6 @@ namespace ZERO_NAMESPACE::detail {
 struct NoReplicas {
     template <class Context>
     explicit NoReplicas(Context const& /*context*/) noexcept {}
-
-    static void name_reductions(bool /*is_last*/) noexcept {}
-    [[nodiscard]] static char const* reductions() noexcept { return "gradients of bucket"; }
 };
 
 /// @brief Adds the sums of a step over the replicas of a `GroupedCommunicator`, in place. A member
@@ -66,7 +63,7 @@ public:
     /// the number of micro-steps are told: those that end the step wait for other replicas next.
     /// @param is_last whether the micro-step was announced as the last one
     void name_reductions(bool is_last) noexcept {
-        _reductions = is_last ? "last gradients of bucket" : NoReplicas::reductions();
+        _reductions = is_last ? "last gradients of bucket" : usual;
     }
 
     /// @brief The text of their tags.
@@ -92,6 +89,7 @@ public:
     }
 
 private:
+    static constexpr char const* usual = "gradients of bucket";
     static constexpr bool is_converted = !std::is_same_v<A, Payload>;
 
     static std::size_t capacity(EngineContext<Config> const& context) {
@@ -110,7 +108,7 @@ private:
                               tag);
     }
 
-    char const* _reductions = NoReplicas::reductions();
+    char const* _reductions = usual;
     typename Communicator::Part* _replicas;
     typename Backend::Queue _queue;
     std::size_t _capacity; ///< in elements
