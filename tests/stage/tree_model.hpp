@@ -6,6 +6,7 @@
 #include "support/trained.hpp"
 
 #include <zero/core/convert.hpp>
+#include <zero/host/delaying_queue.hpp>
 #include <zero/zero.hpp>
 
 #include <bit>
@@ -13,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +31,7 @@ struct Job {
     std::vector<ParameterSpec> specs = toy_specs();
     bool has_empty_batches = false;              ///< some micro-batches have no data: weight 0
     std::optional<std::uint64_t> overflows = {}; ///< the step in which a micro-batch overflows
+    std::optional<std::uint64_t> delays = {};    ///< seed of a communication queue that pauses
 };
 
 /// Gradients of neighbouring elements differ by up to 2^20, so that the order of a sum shows.
@@ -176,6 +179,12 @@ std::vector<Seen> train_on(Communicator& communicator, typename Stage::Options o
         }
     }
     configure(options, job);
+    std::unique_ptr<host::DelayingQueue> queue;
+    if (job.delays) {
+        queue = std::make_unique<host::DelayingQueue>(
+            *job.delays + static_cast<std::uint64_t>(communicator.rank()), 20);
+        options.communication_queue = queue.get();
+    }
     Stage engine(communicator, parameters, options);
     bool const is_weighted = options.reduction.kind == ReductionKind::weighted_mean;
     std::vector<Seen> result;

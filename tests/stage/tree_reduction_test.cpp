@@ -13,6 +13,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <random>
 #include <stdexcept>
@@ -130,6 +131,25 @@ std::vector<std::size_t> admissible(Job const& job) {
     return worlds;
 }
 
+/// Draws a model: units of one to three parameters, the first of which is tied to the last unit.
+/// The second is trainable and not empty, for the step that overflows.
+std::vector<ParameterSpec> random_model(std::mt19937_64& random) {
+    constexpr std::size_t sizes[] = {0, 1, 3, 63, 64, 65, 127, 200, 333};
+    std::size_t const units = 2 + random() % 4;
+    std::vector<ParameterSpec> specs{{"tied", 1 + random() % 300, {0, units - 1}, 0, true},
+                                     {"first", 4 + random() % 400, {0}, 1, true}};
+    for (std::size_t unit = 0; unit < units; ++unit) {
+        for (std::size_t more = random() % 3 + (unit == 0 ? 0 : 1); more != 0; --more) {
+            specs.push_back({std::to_string(specs.size()),
+                             sizes[random() % std::size(sizes)],
+                             {unit},
+                             random() % 2,
+                             random() % 5 != 0});
+        }
+    }
+    return specs;
+}
+
 /// The options that are compared with those of one rank.
 struct Choice {
     ReductionKind kind = ReductionKind::mean;
@@ -140,6 +160,7 @@ struct Choice {
 template <template <int> class Stage>
 void compare_worlds(Job job, Choice const& choice, std::mt19937_64& random, char const* name) {
     job.has_empty_batches = choice.kind == ReductionKind::weighted_mean;
+    job.specs = random() % 4 == 0 ? toy_specs() : random_model(random);
     auto const options_of = [&]<int N>() {
         typename Stage<N>::Options options;
         options.reduction.kind = choice.kind;
@@ -152,7 +173,9 @@ void compare_worlds(Job job, Choice const& choice, std::mt19937_64& random, char
         auto const stage = static_cast<int>(random() % 4);
         auto const delivery = static_cast<Delivery>(random() % 3);
         INFO(name << ", V = " << job.micro_batches << ", b = " << job.group << ", W = " << world
-                  << ", stage " << stage << ", delivery " << static_cast<int>(delivery));
+                  << ", stage " << stage << ", delivery " << static_cast<int>(delivery) << ", "
+                  << job.specs.size() << " parameters");
+        job.delays = random() % 2 == 0 ? std::optional(random()) : std::nullopt;
         with_stage(stage, [&]<int N>() {
             auto options = options_of.template operator()<N>();
             options.poison = random() % 2 == 0;
@@ -303,16 +326,20 @@ TEST_CASE("A step with a tree has exactly its micro-steps") {
 }
 
 TEST_CASE("Options that a tree cannot have are refused with the numbers") {
-    auto const message = [](int world, GradientReductionOptions const& reduction) {
-        return run_and_observe(world,
-                               [&](LoopbackCommunicator& communicator) {
-                                   Float<2>::Options options;
-                                   options.reduction = reduction;
-                                   Float<2> const engine(communicator,
-                                                         registration<float>(toy_specs()), options);
-                               })
-            .ranks[0]
-            .message;
+    auto const outcome_with = [](int world, GradientReductionOptions const& reduction) {
+        return run_and_observe(world, [&](LoopbackCommunicator& communicator) {
+            Float<2>::Options options;
+            options.reduction = reduction;
+            Float<2> const engine(communicator, registration<float>(toy_specs()), options);
+        });
+    };
+    auto const message = [&](int world, GradientReductionOptions const& reduction) {
+        auto const outcome = outcome_with(world, reduction);
+        for (auto const& rank : outcome.ranks) { // they differ in the number of the rank
+            CHECK(rank.type == outcome.ranks[0].type);
+            CHECK(rank.message.size() == outcome.ranks[0].message.size());
+        }
+        return outcome.ranks[0].message;
     };
     CHECK(message(2, {}).find("reduction.micro_batches is 0") != std::string::npos);
     CHECK(message(3, {.micro_batches = 12})
@@ -349,14 +376,20 @@ TEST_CASE("Options that a tree cannot have are refused with the numbers") {
                                   {.reduction = {.micro_batches = 8}});
     });
     CHECK(in_rank_order.ranks[0].message.find("are for TreeReduction") != std::string::npos);
-    auto const differing = run_and_observe(2, [](LoopbackCommunicator& communicator) {
-        std::size_t const count = communicator.rank() == 0 ? 8 : 16;
-        Float<2> const engine(communicator, registration<float>(toy_specs()),
-                              {.reduction = {.micro_batches = count}});
-    });
-    for (auto const& rank : differing.ranks) {
-        CHECK(rank.type == "LayoutMismatch");
-        CHECK(rank.message.find("reduction.micro_batches") != std::string::npos);
+    for (bool const differs_in_group : {false, true}) {
+        auto const differing = run_and_observe(2, [&](LoopbackCommunicator& communicator) {
+            GradientReductionOptions reduction{.micro_batches = 8};
+            if (communicator.rank() == 1) {
+                (differs_in_group ? reduction.micro_batch_group : reduction.micro_batches) *= 2;
+            }
+            Float<2>::Options options;
+            options.reduction = reduction;
+            Float<2> const engine(communicator, registration<float>(toy_specs()), options);
+        });
+        for (auto const& rank : differing.ranks) {
+            CHECK(rank.type == "LayoutMismatch");
+            CHECK(rank.message.find("reduction.micro_batches") != std::string::npos);
+        }
     }
 }
 
