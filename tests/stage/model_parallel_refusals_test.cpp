@@ -184,6 +184,15 @@ TEST_CASE("Replicas that have no twin, another size, another kind or other value
                   Stage const engine(ranks, parameters);
               }),
               "InvalidArgument", "'shared' differ between model ranks 0 and 1");
+    for (bool const is_frozen : {true, false}) {
+        check_all(observe([=](Ranks& ranks, Place place) {
+                      auto parameters = part(place);
+                      parameters[1].trainable = !is_frozen || place.model == 0;
+                      parameters[1].group = !is_frozen ? place.model : 0;
+                      Stage const engine(ranks, parameters);
+                  }),
+                  "LayoutMismatch", "one is frozen, or in another parameter group");
+    }
     Outcomes const plain = run_and_observe(2, [](LoopbackCommunicator& communicator) {
         ZeroStage<2> const engine(communicator, part({0, 0}));
     });
@@ -267,9 +276,8 @@ TEST_CASE("Model ranks are a divisor of all, equal everywhere, and given parts f
     check_all(crossed.ranks, "InvalidArgument", "the parts do not form a grid");
 }
 
-TEST_CASE(
-    "A part without a gradient takes part in the step of the others, and without any gradient "
-    "every rank is told") {
+TEST_CASE("A frozen part takes part in the step of the others, and is told when they deliver "
+          "nothing") {
     enum class Other { delivers, delivers_nothing, frozen };
     for (Other const other : {Other::delivers, Other::delivers_nothing, Other::frozen}) {
         CAPTURE(static_cast<int>(other));
@@ -296,6 +304,32 @@ TEST_CASE(
                   == (other == Other::delivers_nothing ? "NoGradients" : "returned"));
             CHECK(norms[rank] == (other == Other::delivers ? 3.0 : 0.0));
         }
+    }
+}
+
+TEST_CASE("A part that is trained and delivers nothing is told, and the others skip the step") {
+    std::vector<int> skipped(world);
+    auto const outcomes = observe([&](Ranks& ranks, Place place) {
+        ZeroStage<2, Ranks> engine(ranks, part(place));
+        engine.begin_step();
+        for (auto const micro_step : engine.micro_steps(1)) {
+            (void)micro_step;
+            if (place.model == 0) {
+                engine.gradients(0)[0][0] = 3.0F;
+                engine.gradients_ready(0);
+            }
+        }
+        std::size_t const rank = place.data * 2 + place.model;
+        Outcome const told = outcome_of([&] { (void)engine.step(0.25); });
+        skipped[rank] = engine.last_report().is_skipped ? 1 : 0;
+        if (told.type != (place.model == 0 ? "returned" : "NoGradients")) {
+            throw std::runtime_error(told.message);
+        }
+        (void)step(engine, 0.25, {}, 1.0F).report(); // all continue
+    });
+    CHECK(skipped == std::vector<int>(world, 1));
+    for (Outcome const& outcome : outcomes) {
+        CHECK(outcome == Outcome{});
     }
 }
 

@@ -197,16 +197,16 @@ struct AddLeftOut {
     }
 };
 
-/// @brief Replaces the minima of the data ranks by those that model ranks reduce: the evidence of
-/// gradients, whether all acquired units in one order, and whether no part is trained.
+/// @brief Replaces the minima of the data ranks by those that model ranks reduce: the negative
+/// evidence of gradients, since the part with the worst decides, and whether all acquired units in
+/// one order.
 template <class Config>
 struct PackForModel {
-    static constexpr std::size_t count = 3;
+    static constexpr std::size_t count = 2;
 
     StepState<Config>* state;
     std::int64_t* minima;
     bool compares_order;
-    bool is_trained; ///< this part has trainable parameters
     ZERO_HOST_DEVICE void operator()() const {
         constexpr auto delivered = static_cast<std::int64_t>(GradientEvidence::delivered);
         OrderAgreement agreement;
@@ -216,9 +216,8 @@ struct PackForModel {
         for (std::size_t i = 0; i < OrderAgreement::count; ++i) {
             agreement.numbers[i] = minima[1 + i];
         }
-        minima[0] = minima[0] < delivered ? delivered : minima[0];
+        minima[0] = minima[0] < delivered ? -delivered : -minima[0];
         minima[1] = compares_order && !agreement.is_same() ? 0 : 1;
-        minima[2] = is_trained ? 0 : 1;
     }
 };
 
@@ -230,7 +229,7 @@ struct UnpackFromModel {
     std::int64_t* minima;
     ZERO_HOST_DEVICE void operator()() const {
         constexpr auto delivered = static_cast<std::int64_t>(GradientEvidence::delivered);
-        std::int64_t const evidence = minima[2] == 0 ? minima[0] : delivered; // nothing to deliver
+        std::int64_t const evidence = -minima[0];
         state->model.has_stopped = minima[1] == 0;
         for (std::size_t i = 0; i < StepIntegers::minima(true); ++i) {
             minima[i] = state->model.minima[i];

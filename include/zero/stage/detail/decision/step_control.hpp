@@ -121,11 +121,11 @@ public:
             _communicator->all_reduce_integers(&state->weight, 1, IntegerReduction::sum, _queue,
                                                CollectiveTag{"weight of the step", 0});
         }
-        if constexpr (is_cut) { // other parts decide whether there are gradients
-            bool const is_alone = _communicator->model().size() == 1;
-            evidence = is_trained() || is_alone ? evidence : GradientEvidence::nothing;
-        }
         _evidence = evidence;
+        if constexpr (is_cut) { // a part without parameters to train learns of the others
+            bool const has_none = _layout->trainable_buckets() == 0;
+            _evidence = has_none ? GradientEvidence::nothing : evidence;
+        }
         Backend::run(_queue, ClearInspection<Config>{state, evidence, order});
         if constexpr (is_cut) {
             if (is_inspected && is_counted) {
@@ -334,14 +334,12 @@ public:
 private:
     static constexpr bool is_cut = ModelParallelCommunicator<Communicator>;
 
-    [[nodiscard]] bool is_trained() const noexcept { return _layout->trainable_buckets() != 0; }
-
     /// Reduces the integers of the data ranks over the parts of a model that is cut.
     void reduce_over_model(std::int64_t* values, std::size_t sums, std::int64_t* minima,
                            bool compares_order, CollectiveTag const& tag) {
         if (_communicator->model().size() != 1) {
             StepState<Config>* const state = _state.data();
-            Backend::run(_queue, PackForModel<Config>{state, minima, compares_order, is_trained()});
+            Backend::run(_queue, PackForModel<Config>{state, minima, compares_order});
             reduce_integers(_communicator->model(), _queue, values, sums, minima,
                             PackForModel<Config>::count, tag);
             Backend::run(_queue, UnpackFromModel<Config>{state, minima});

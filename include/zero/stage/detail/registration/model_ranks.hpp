@@ -74,9 +74,9 @@ agree_over_model([[maybe_unused]] int number, EngineContext<Config> const& conte
         auto const& options = *context.options;
         auto compared =
             compared_options(number, context.schedule, context.predivide, options, communicator);
-        if (options.report.group_norms || options.leaves_out_groups()) {
-            compared.push_back({"number of groups", Hash().add(group_count).value()});
-        }
+        bool const measures_groups = options.report.group_norms || options.leaves_out_groups();
+        compared.push_back(
+            {"number of groups", Hash().add(measures_groups ? group_count : 0).value()});
         auto const gather = gather_over(model, context.queue, *context.memory);
         try {
             compare_over_model(compared, gather);

@@ -95,39 +95,55 @@ ZERO_COLD_INLINE std::uint64_t hash_of_values(std::string_view bytes) noexcept {
 ZERO_COLD_INLINE void compare_replicas(FlatLayout const& layout,
                                        std::vector<std::uint64_t> const& own, GatherValues gather) {
     NamedRows const rows(own, 2, "values of replicas", gather);
+    constexpr std::size_t text_words = 16;
     std::size_t first = 0;
+    std::size_t other = 0;                   // 0: there is no difference
     std::uint64_t const* compared = nullptr; // the row of the first rank with the name
+    std::uint64_t name = 0;
+    std::size_t first_of_name = 0;
     rows.each([&](std::size_t rank, std::uint64_t const* row) {
         if (compared == nullptr || compared[0] != row[0]) {
-            first = rank;
+            first_of_name = rank;
             compared = row;
-        } else if (compared[1] != row[1]) {
-            std::string_view name = "that this rank does not hold";
-            for (std::size_t index = 0; index < layout.parameters().size(); ++index) {
-                if (name_hash(layout, index) == row[0]) {
-                    name = layout.parameter(index).name;
-                }
-            }
-            throw_error<InvalidArgument>(
-                {"zero: the replicas of parameter '", name, "' differ between model ranks ", first,
-                 " and ", rank,
-                 "; give them equal initial values, and in every step the same gradient, such as "
-                 "the sum over the ranks that hold them."});
+        } else if (compared[1] != row[1] && other == 0) {
+            first = first_of_name;
+            other = rank;
+            name = row[0];
         }
     });
+    if (other == 0) {
+        return;
+    }
+    std::vector<std::uint64_t> text(text_words);
+    for (std::size_t index = 0; index < layout.parameters().size(); ++index) {
+        if (name_hash(layout, index) == name) {
+            std::string const& own_name = layout.parameter(index).name;
+            std::memcpy(text.data(), own_name.data(),
+                        smaller(own_name.size(), text_words * sizeof(text[0]) - 1));
+        }
+    }
+    std::vector<std::uint64_t> texts;
+    gather(text, "name of a replica", texts);
+    throw_error<InvalidArgument>(
+        {"zero: the replicas of parameter '",
+         reinterpret_cast<char const*>(texts.data() + first * text_words),
+         "' differ between model ranks ", first, " and ", other,
+         "; give them equal initial values, and in every step the same gradient, such as the sum "
+         "over the ranks that hold them."});
 }
 
 ZERO_COLD_INLINE std::vector<char> find_counted(FlatLayout const& layout, std::size_t model_rank,
                                                 std::size_t model_size, ModelRules const& rules,
                                                 GatherValues gather) {
-    constexpr std::size_t words = 4;
+    constexpr std::size_t words = 5;
     std::vector<std::uint64_t> own;
     std::size_t const count = layout.parameters().size();
     for (std::size_t index = 0; index < count; ++index) {
         ParameterSpec const& spec = layout.parameter(index);
         own.insert(own.end(), {name_hash(layout, index), std::uint64_t{spec.elements},
                                std::uint64_t{layout.first_element(index)},
-                               static_cast<std::uint64_t>(spec.counts_on)});
+                               static_cast<std::uint64_t>(spec.counts_on),
+                               std::uint64_t{2 * spec.group + (spec.trainable ? 1 : 0)}});
     }
     NamedRows const rows(own, words, "parameters of model ranks", gather);
     std::vector<char> counted(count, 1);
@@ -154,6 +170,10 @@ ZERO_COLD_INLINE std::vector<char> find_counted(FlatLayout const& layout, std::s
                 refuse(rank, text({"replicas of ", spec.elements, " and ", row[1],
                                    " elements; replicas are equal, and parts count on "
                                    "every_model_rank."}));
+            }
+            if (is_replica && row[4] != own[index * words + 4]) {
+                refuse(rank, "one is frozen, or in another parameter group; replicas are updated "
+                             "alike.");
             }
             if (is_replica && rules.depends_on_position && row[2] != layout.first_element(index)) {
                 refuse(rank, "its elements have other numbers on each, and this composition rounds "
