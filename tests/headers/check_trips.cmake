@@ -25,6 +25,7 @@ foreach(trip IN LISTS trips)
     execute_process(COMMAND "${GCOV}" -n trips.gcda WORKING_DIRECTORY "${FOLDER}" OUTPUT_VARIABLE report COMMAND_ERROR_IS_FATAL ANY)
     string(REGEX MATCHALL "File '[^']*/include/zero/[^']*'\nLines executed:[0-9.]+%" files "${report}")
     list(FILTER files EXCLUDE REGEX ":0\\.00%")
+    list(FILTER files EXCLUDE REGEX "/comm/detail/polled_time\\.hpp'") # runs only if a rank waited for the other one
     list(TRANSFORM files REPLACE "File '.*/include/zero/([^']*)'.*" "\\1")
     list(REMOVE_DUPLICATES files)
     list(SORT files)
