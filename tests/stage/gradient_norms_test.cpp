@@ -171,7 +171,7 @@ TEST_CASE("A rank that does not compute the norms causes a CollectiveMismatch") 
         CHECK(outcome.type == "CollectiveMismatch");
         CHECK_THAT(outcome.message,
                    contains_text("'gradient norms, kind and scope: 0'")
-                       && contains_text("'rate 0.10000000000000001 after 1 micro-steps"));
+                       && contains_text("'rate 0.10000000000000001 after 1 micro-step,"));
     }
 }
 

@@ -116,7 +116,7 @@ void check_differences() {
                   Stage engine(ranks, part(place));
                   (void)step(engine, place.model == 0 ? 0.25 : 0.125, {}, 1.0F).report();
               }),
-              "CollectiveMismatch", "0.125");
+              "CollectiveMismatch", "model ranks: rate 0.125 after 1 micro-step, ");
     check_all(observe([](Ranks& ranks, Place place) {
                   Stage engine(ranks, part(place),
                                {.reduction = {.kind = ReductionKind::weighted_mean}});

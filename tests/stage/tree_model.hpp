@@ -32,6 +32,7 @@ struct Job {
     bool has_empty_batches = false;              ///< some micro-batches have no data: weight 0
     std::optional<std::uint64_t> overflows = {}; ///< the step in which a micro-batch overflows
     std::optional<std::uint64_t> delays = {};    ///< seed of a communication queue that pauses
+    Storage storage = Storage::owned;            ///< stage 3 takes owned
 };
 
 /// Gradients of neighbouring elements differ by up to 2^20, so that the order of a sum shows.
@@ -176,6 +177,26 @@ std::vector<Seen> train_on(Communicator& communicator, typename Stage::Options o
         own.emplace_back(parameter.elements);
         if (delivery == Delivery::own_memory && parameter.trainable) {
             parameter.gradient = own.back().data();
+        }
+    }
+    std::vector<typename Stage::ParameterType> block;
+    if (job.storage != Storage::owned) {
+        constexpr std::size_t multiple = 64;
+        std::vector<std::size_t> begins;
+        for (auto const& parameter : parameters) {
+            begins.push_back(block.size());
+            std::vector<typename Stage::ParameterType> values(parameter.elements);
+            parameter.initialise(0, values);
+            block.insert(block.end(), values.begin(), values.end());
+            block.resize((block.size() + multiple - 1) / multiple * multiple);
+        }
+        for (std::size_t index = 0; index < parameters.size(); ++index) {
+            parameters[index].initialise = {};
+            parameters[index].data = block.data() + begins[index];
+        }
+        options.storage = job.storage;
+        if (job.storage == Storage::adopted) {
+            options.adopted_block = block;
         }
     }
     configure(options, job);

@@ -156,6 +156,10 @@ struct Choice {
     std::optional<float> clipping = {};
 };
 
+/// Whether the partitioner of a composition serves an adopted block.
+template <template <int> class Stage>
+inline constexpr bool cuts_contiguously = true;
+
 /// Compares one stage, drawn for each number of ranks, with the run of one rank.
 template <template <int> class Stage>
 void compare_worlds(Job job, Choice const& choice, std::mt19937_64& random, char const* name) {
@@ -172,9 +176,13 @@ void compare_worlds(Job job, Choice const& choice, std::mt19937_64& random, char
     for (std::size_t const world : admissible(job)) {
         auto const stage = static_cast<int>(random() % 4);
         auto const delivery = static_cast<Delivery>(random() % 3);
+        job.storage = stage == 3 ? Storage::owned : static_cast<Storage>(random() % 3);
+        if (job.storage == Storage::adopted && !cuts_contiguously<Stage>) {
+            job.storage = Storage::scattered;
+        }
         INFO(name << ", V = " << job.micro_batches << ", b = " << job.group << ", W = " << world
                   << ", stage " << stage << ", delivery " << static_cast<int>(delivery) << ", "
-                  << job.specs.size() << " parameters");
+                  << job.specs.size() << " parameters, storage " << static_cast<int>(job.storage));
         job.delays = random() % 2 == 0 ? std::optional(random()) : std::nullopt;
         with_stage(stage, [&]<int N>() {
             auto options = options_of.template operator()<N>();
@@ -205,6 +213,11 @@ using Whole = ZeroStage<N, TreeReduction<>, Lamb, BalancedPartitioner>;
 template <int N>
 using Blocks = ZeroStage<N, Parameters<bfloat16>, TreeReduction<>, SplitMasterWeights,
                          BlockScaledState<float16>, RoundRobinPartitioner>;
+
+template <>
+inline constexpr bool cuts_contiguously<Whole> = false;
+template <>
+inline constexpr bool cuts_contiguously<Blocks> = false;
 
 constexpr std::size_t counts[] = {1, 2, 4, 6, 7, 8, 11, 12, 14, 16, 24};
 

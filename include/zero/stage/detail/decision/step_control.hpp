@@ -34,6 +34,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -286,14 +287,16 @@ public:
         } else if (is_inspected && is_counted) {
             shard.each([&](auto const& store) { store.inspect(&state->integers.inspection); });
         }
-        char const* const rate = _rate_text.of(learning_rate, is_mean() ? micro_steps : 0);
-        CollectiveTag const tag{rate, _settings.hash(begun, learning_rate)};
+        std::size_t const compared = is_mean() ? micro_steps : 0;
+        CollectiveTag const tag{_rate_text.of(learning_rate, compared),
+                                _settings.hash(begun, learning_rate)};
         reduce_integers(*_communicator, _queue, values, is_inspected ? sums : 0, values + sums,
                         minima, tag);
         if constexpr (is_cut) {
-            std::uint64_t const common = _settings.hash_over_model(begun, learning_rate, weight);
+            CollectiveTag const over_model{_model_rate.of(learning_rate, compared),
+                                           _settings.hash_over_model(begun, learning_rate, weight)};
             reduce_over_model(values, is_inspected ? sums : 0, values + sums, order.is_compared,
-                              CollectiveTag{rate, common});
+                              over_model);
         }
         Backend::run(
             _queue,
@@ -474,6 +477,10 @@ public:
 private:
     static constexpr bool is_cut = ModelParallelCommunicator<Communicator>;
 
+    struct NoRate {
+        explicit NoRate(char const* /*between*/) noexcept {}
+    };
+
     /// Reduces the integers of the data ranks over the parts of a model that is cut.
     void reduce_over_model(std::int64_t* values, std::size_t sums, std::int64_t* minima,
                            bool compares_order, CollectiveTag const& tag) {
@@ -546,6 +553,7 @@ private:
     SkipWatch<Config> _skips;
     std::optional<Event> _captured; ///< empty at first and after `forget_events`
     RateText _rate_text;
+    [[no_unique_address]] std::conditional_t<is_cut, RateText, NoRate> _model_rate{"model ranks: "};
     std::uint64_t _serial = 0;
     GradientEvidence _evidence = GradientEvidence::delivered; ///< evidence of the last step
     Drain<Backend> _drain;

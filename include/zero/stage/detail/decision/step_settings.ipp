@@ -96,11 +96,13 @@ StepSettings::hash_over_model(std::uint64_t begun, double learning_rate,
 
 ZERO_INLINE char const* RateText::of(double learning_rate, std::size_t micro_steps) noexcept {
     if (learning_rate != _rate || micro_steps != _micro_steps) { // 17 digits distinguish all rates
-        int const length = std::snprintf(_text.data(), _text.size(), "rate %.17g", learning_rate);
+        int const length =
+            std::snprintf(_text.data(), _text.size(), "%srate %.17g", _between, learning_rate);
         auto at = static_cast<std::size_t>(length);
         if (micro_steps != 0) {
             at += static_cast<std::size_t>(std::snprintf(_text.data() + at, _text.size() - at,
-                                                         " after %zu micro-steps", micro_steps));
+                                                         " after %zu micro-step%s", micro_steps,
+                                                         micro_steps == 1 ? "" : "s"));
         }
         std::snprintf(_text.data() + at, _text.size() - at, ", steps and settings as hash");
         _rate = learning_rate;
