@@ -189,10 +189,17 @@ TEST_CASE("Replicas that have no twin, another size, another kind or other value
                       auto parameters = part(place);
                       parameters[1].trainable = !is_frozen || place.model == 0;
                       parameters[1].group = !is_frozen ? place.model : 0;
-                      Stage const engine(ranks, parameters);
+                      Stage const engine(
+                          ranks, parameters,
+                          {.groups = std::vector<ParameterGroup<AdamW>>(is_frozen ? 1 : 2)});
                   }),
-                  "LayoutMismatch", "one is frozen, or in another parameter group");
+                  "LayoutMismatch", "one is frozen, in another parameter group");
     }
+    check_all(observe([](Ranks& ranks, Place place) {
+                  Stage const engine(ranks, part(place),
+                                     {.unused_parameters = UnusedParameters::leave});
+              }),
+              "InvalidArgument", "UnusedParameters::leave would leave it in one part");
     Outcomes const plain = run_and_observe(2, [](LoopbackCommunicator& communicator) {
         ZeroStage<2> const engine(communicator, part({0, 0}));
     });
@@ -303,6 +310,34 @@ TEST_CASE("A frozen part takes part in the step of the others, and is told when 
             CHECK(outcomes[rank].type
                   == (other == Other::delivers_nothing ? "NoGradients" : "returned"));
             CHECK(norms[rank] == (other == Other::delivers ? 3.0 : 0.0));
+        }
+    }
+}
+
+TEST_CASE("A part without parameters takes part in every step, also where unused ones are left") {
+    for (auto const unused : {UnusedParameters::zero, UnusedParameters::leave}) {
+        CAPTURE(static_cast<int>(unused));
+        std::vector<double> norms(world);
+        auto const outcomes = observe([&](Ranks& ranks, Place place) {
+            auto parameters = part(place);
+            parameters.resize(place.model == 0 ? 1 : 0);
+            ZeroStage<2, Ranks> engine(ranks, parameters,
+                                       {.gradient_clipping = 1.0F, .unused_parameters = unused});
+            for (int number = 0; number < 2; ++number) {
+                engine.begin_step();
+                for (auto const micro_step : engine.micro_steps(1)) {
+                    (void)micro_step;
+                    if (place.model == 0) {
+                        engine.gradients(0)[0][0] = 3.0F;
+                        engine.gradients_ready(0);
+                    }
+                }
+                norms[place.data * 2 + place.model] = engine.step(0.25).report().gradient_norm;
+            }
+        });
+        for (std::size_t rank = 0; rank < world; ++rank) {
+            CHECK(outcomes[rank] == Outcome{});
+            CHECK(norms[rank] == 3.0);
         }
     }
 }

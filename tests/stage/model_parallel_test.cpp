@@ -5,6 +5,7 @@
 #include <zero/comm/groups.hpp>
 #include <zero/comm/model_parallel.hpp>
 #include <zero/ops/sgd.hpp>
+#include <zero/stage/tiles.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>
@@ -347,6 +348,33 @@ TEST_CASE(
         CHECK(twice[rank] == twice[0]);
     }
     CHECK(alone[0] != alone[3]);
+}
+
+TEST_CASE("The norm of a tensor that is cut is that of the whole one, whatever its tiles are") {
+    std::vector<std::vector<double>> norms(2);
+    run_ranks<Ranks>(2, test_time_out, {.model = 2}, [&](Ranks& ranks) {
+        auto const part = static_cast<std::size_t>(ranks.model().rank());
+        Parameter<float> whole;
+        whole.name = "matrix";
+        whole.shape = {part == 0 ? 8U : 4U, 16U};
+        ZeroStage<3, Ranks> engine(ranks, tiles(whole, part == 0 ? 4 : 2));
+        engine.begin_step();
+        engine.begin_micro_step();
+        for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
+            auto const gradients = engine.gradients(unit);
+            for (std::size_t const tile : engine.layout().unit_parameters(unit)) {
+                for (float& value : gradients[tile]) {
+                    value = 2.0F;
+                }
+            }
+            engine.gradients_ready(unit);
+        }
+        engine.end_micro_step();
+        norms[part] = engine.gradient_norms(NormKind::l1, NormScope::parameters);
+        engine.cancel_step();
+    });
+    CHECK(norms[0] == std::vector<double>(4, 2.0 * 12 * 16));
+    CHECK(norms[1] == std::vector<double>(2, 2.0 * 12 * 16));
 }
 
 TEST_CASE("Each part of a model may be sharded inside groups of its data ranks") {

@@ -40,7 +40,7 @@ void save_parameters(Stage& stage, std::filesystem::path const& file, DType dtyp
     std::vector<DType> dtypes;
     std::vector<std::size_t> order;
     std::optional<SafetensorsWriter> writer; // on rank 0
-    detail::require_own_path(access, file.string());
+    detail::require_own_path(access, file);
     detail::on_every_rank(access, "create the file of parameters", [&] {
         detail::require_number(dtype);
         auto const arrays = access.arrays(); // those of the parameters come first, by type

@@ -37,8 +37,8 @@ namespace ZERO_NAMESPACE {
 /// a device that copies arguments it never waits.) Sums are formed in float in rank order, starting
 /// with the value of rank 0, and rounded once. Operation, type, counts and tag are compared; a
 /// difference is a CollectiveMismatch on every rank, and so are ranks that wait for each other in
-/// groups of one split. A second thread that calls the communicator of a rank meanwhile gets
-/// OutOfOrder. No call allocates.
+/// groups of one split (so a rank calls each group from one thread). A second thread that calls the
+/// communicator of a rank meanwhile gets OutOfOrder. No call allocates.
 ///
 /// A rank leaves a collective, normally or by an exception, only after its peers have enqueued the
 /// commands that read its memory, and its queue waits for them: once that queue is drained, no peer

@@ -16,9 +16,11 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -124,13 +126,17 @@ gather_texts(Access const& access, std::string_view own, char const* what) {
     return texts;
 }
 
-/// @brief Requires that ranks that hold the parts of a model write to different places. Collective
-/// over them; waits. A no-op for other communicators.
+/// @brief Requires that ranks that hold the parts of a model write to different places, because
+/// checkpoints in one folder replace each other. Collective over them; waits. A no-op for other
+/// communicators.
 /// @throws InvalidArgument on every model rank
 template <class Access>
 [[gnu::cold]] void require_own_path([[maybe_unused]] Access const& access,
-                                    [[maybe_unused]] std::string const& path) {
+                                    [[maybe_unused]] std::filesystem::path const& place) {
     if constexpr (ModelParallelCommunicator<typename Access::Communicator>) {
+        std::error_code ignored; // then the path as it was given
+        std::string const path =
+            std::filesystem::absolute(place, ignored).lexically_normal().string();
         std::vector<std::uint64_t> paths;
         access.guard([&] {
             gather_over(access.communicator().model(), access.queue(), access.memory())(

@@ -23,7 +23,7 @@ template <class Access>
 begin_checkpoint(Access const& access, CheckpointDirectory const& directory,
                  std::string const& name, Manifest const& manifest, SaveOptions const& options) {
     FolderLock lock; // of rank 0
-    require_own_path(access, directory.incomplete(name).string());
+    require_own_path(access, directory.path(name).parent_path());
     on_files(
         access, "begin the checkpoint",
         [&](OnCaller) {

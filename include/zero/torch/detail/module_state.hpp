@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../comm/detail/optional_operations.hpp"
+#include "../../comm/grouped_communicator.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
@@ -30,6 +31,9 @@ consteval bool is_supported() {
     static_assert(std::is_same_v<typename Zero::ParameterType, typename Zero::GradientType>,
                   "zero::torch: LibTorch's gradients have the type of the parameters; "
                   "name no other gradient type.");
+    static_assert(!ModelParallelCommunicator<typename Zero::Communicator>,
+                  "zero::torch: a module does not say which of its tensors are replicas on several "
+                  "model ranks; use zero::ZeroStage itself with zero::ModelParallel.");
     return true;
 }
 

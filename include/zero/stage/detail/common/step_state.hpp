@@ -90,7 +90,8 @@ template <>
 struct ModelState<true> {
     ops::Inspection left_out{};                           ///< of replicas that another rank counts
     std::int64_t minima[StepIntegers::minima(true)] = {}; ///< of the data ranks
-    bool has_stopped = false; ///< data ranks of another part disagree on the order of units
+    bool has_stopped = false;     ///< data ranks of another part disagree on the order of units
+    bool has_silent_part = false; ///< a part has no gradient
 };
 
 /// @brief The scalars of a step that host and queues share, in backend memory. `StepControl` owns
@@ -231,6 +232,8 @@ struct UnpackFromModel {
         constexpr auto delivered = static_cast<std::int64_t>(GradientEvidence::delivered);
         std::int64_t const evidence = -minima[0];
         state->model.has_stopped = minima[1] == 0;
+        state->model.has_silent_part =
+            evidence == static_cast<std::int64_t>(GradientEvidence::nothing);
         for (std::size_t i = 0; i < StepIntegers::minima(true); ++i) {
             minima[i] = state->model.minima[i];
         }

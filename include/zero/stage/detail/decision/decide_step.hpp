@@ -103,6 +103,9 @@ struct DecideStep {
         bool const is_zero = evidence == GradientEvidence::doubtful && serial == 1 && is_inspected
                              && report.gradient_norm == 0.0;
         report.has_gradients = is_empty || !(evidence == GradientEvidence::nothing || is_zero);
+        if constexpr (is_cut) {
+            report.has_gradients = report.has_gradients && (is_empty || !s.model.has_silent_part);
+        }
         report.is_skipped =
             report.is_skipped || !report.has_gradients || !is_same_order || is_stopped;
         // A step without gradients says nothing about the scale, and neither does one whose

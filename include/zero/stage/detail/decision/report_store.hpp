@@ -131,16 +131,17 @@ public:
     using Queue = typename Backend::Queue;
 
     /// @param leaves_out whether a group is left out of clipping, which needs the norms of groups
-    /// @param parameters how many have a minimum of their own; 0 unless unused ones are left
+    /// @param counts_all whether each of the parameters has a minimum of its own, since unused
+    /// ones are left
     [[gnu::cold]] ReportStore(ReportOptions const& options, bool leaves_out, std::size_t groups,
-                              std::size_t parameters, MemoryResource& memory)
+                              bool counts_all, std::size_t parameters, MemoryResource& memory)
         : _options(options), _leaves_out(leaves_out),
           _reports(read_by_host(memory), 1, BufferKind::control),
           _groups(memory, group_count(groups), BufferKind::control),
           _exchanged(memory,
-                     is_any() || parameters != 0
-                         ? ReportedFigures::size_for(group_count(groups), parameters)
-                         : 0,
+                     is_any() || counts_all ? ReportedFigures::size_for(group_count(groups),
+                                                                        counts_all ? parameters : 0)
+                                            : 0,
                      BufferKind::control),
           _norms(read_by_host(memory), options.group_norms ? groups * StepReports::kept : 0,
                  BufferKind::control) {

@@ -202,7 +202,7 @@ public:
           _groups(memory, _settings.group_count(), BufferKind::control),
           _counts(layout, queue, memory, options.unused_parameters == UnusedParameters::leave),
           _report(options.report, options.leaves_out_groups(), _settings.group_count(),
-                  _counts.size(), memory),
+                  options.unused_parameters == UnusedParameters::leave, _counts.size(), memory),
           _skips(options, layout, communicator, queue, _state.data(), _report.reports()),
           _drain(queue) {
         set_initial_state();

@@ -106,6 +106,7 @@ void Engine<Config>::require_same_replicas() {
             with_types(spec.type, [&]<class Types>(Types) {
                 auto const values = weights->template get<typename Types::Parameter>(parameter);
                 std::string bytes(values.size_bytes(), '\0');
+                detail::Drain<Backend> const drain(_queue); // the copy writes to them
                 Backend::copy_bytes(_queue, bytes.data(), values.data(), bytes.size());
                 wait_for_weights(); // of the copy
                 rows.push_back(detail::name_hash(_layout, parameter));

@@ -83,6 +83,9 @@ public:
                                     + static_cast<std::size_t>(_scope),
                                 "", "", CollectivePurpose::decide};
         compare_untagged(communicator, queue, memory, tag);
+        if constexpr (ModelParallelCommunicator<Communicator>) {
+            compare_untagged(communicator.model(), queue, memory, tag);
+        }
         Backend::copy_bytes(queue, exchanged.data(), values.data(), exchanged.size_bytes());
         auto const reduction =
             kind == NormKind::infinity ? IntegerReduction::min : IntegerReduction::sum;
@@ -129,7 +132,11 @@ private:
         std::size_t const count = integers(kind);
         std::vector<std::uint64_t> own;
         for (std::size_t norm = 0; norm < _count; ++norm) {
-            own.push_back(name_hash(*_layout, norm));
+            auto const& spec = _layout->parameter(norm);
+            own.push_back(
+                Hash()
+                    .add(std::string_view(spec.tile.of.empty() ? spec.name : spec.tile.of))
+                    .value()); // parts may have other tiles
             for (std::size_t integer = 0; integer < count; ++integer) {
                 own.push_back(static_cast<std::uint64_t>(values[norm * count + integer]));
             }

@@ -134,7 +134,8 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
             offsets_in_block(parameters, block.data(), block.size(), sizeof(block[0]));
         if constexpr (Engine::OptimizerState::is_block_scaled) {
             require_tiles_of_blocks(parameters, as_span(offsets));
-            if constexpr (Engine::adds_in_tree) {
+            if constexpr (Engine::adds_in_tree
+                          || ModelParallelCommunicator<typename Engine::Communicator>) {
                 require_aligned_blocks(parameters, as_span(offsets));
             }
         }

@@ -25,13 +25,15 @@ namespace ZERO_NAMESPACE::detail {
 struct ModelRules {
     bool updates_whole_tensors = false; ///< no parameter may be cut over model ranks
     bool depends_on_position = false;   ///< replicas must be at the same place in their layouts
+    bool leaves_unused = false;         ///< a part may leave a parameter that another one updates
 };
 
 template <class Config>
-[[nodiscard]] constexpr ModelRules model_rules() noexcept {
-    return {Config::Optimizer::whole_tensor, Config::MasterWeights::form == MasterForm::stochastic
-                                                 || Config::rounds_states
-                                                 || Config::OptimizerState::is_block_scaled};
+[[nodiscard]] constexpr ModelRules model_rules(bool leaves_unused) noexcept {
+    return {Config::Optimizer::whole_tensor,
+            Config::MasterWeights::form == MasterForm::stochastic || Config::rounds_states
+                || Config::OptimizerState::is_block_scaled,
+            leaves_unused};
 }
 
 /// @brief Refuses `counts_on` where there are no model ranks. @throws InvalidArgument
@@ -74,16 +76,15 @@ agree_over_model([[maybe_unused]] int number, EngineContext<Config> const& conte
         auto const& options = *context.options;
         auto compared =
             compared_options(number, context.schedule, context.predivide, options, communicator);
-        bool const measures_groups = options.report.group_norms || options.leaves_out_groups();
-        compared.push_back(
-            {"number of groups", Hash().add(measures_groups ? group_count : 0).value()});
+        compared.push_back({"number of groups", Hash().add(group_count).value()});
         auto const gather = gather_over(model, context.queue, *context.memory);
         try {
             compare_over_model(compared, gather);
             require_used_groups(layout, options.groups.size(), gather);
-            return {find_counted(layout, static_cast<std::size_t>(model.rank()),
-                                 static_cast<std::size_t>(model.size()), model_rules<Config>(),
-                                 gather)};
+            return {find_counted(
+                layout, static_cast<std::size_t>(model.rank()),
+                static_cast<std::size_t>(model.size()),
+                model_rules<Config>(options.unused_parameters == UnusedParameters::leave), gather)};
         } catch (std::exception const& error) { // perhaps on this rank alone
             communicator.abort(error.what());
             throw;

@@ -143,7 +143,14 @@ ZERO_COLD_INLINE std::vector<char> find_counted(FlatLayout const& layout, std::s
         own.insert(own.end(), {name_hash(layout, index), std::uint64_t{spec.elements},
                                std::uint64_t{layout.first_element(index)},
                                static_cast<std::uint64_t>(spec.counts_on),
-                               std::uint64_t{2 * spec.group + (spec.trainable ? 1 : 0)}});
+                               Hash()
+                                   .add(spec.group)
+                                   .add(spec.trainable)
+                                   .add(spec.type)
+                                   .add(spec.rows)
+                                   .add(spec.update.has_value())
+                                   .add(spec.update.value_or(Update::elements))
+                                   .value()});
     }
     NamedRows const rows(own, words, "parameters of model ranks", gather);
     std::vector<char> counted(count, 1);
@@ -172,8 +179,8 @@ ZERO_COLD_INLINE std::vector<char> find_counted(FlatLayout const& layout, std::s
                                    "every_model_rank."}));
             }
             if (is_replica && row[4] != own[index * words + 4]) {
-                refuse(rank, "one is frozen, or in another parameter group; replicas are updated "
-                             "alike.");
+                refuse(rank, "one is frozen, in another parameter group, of another type, or a "
+                             "matrix; replicas are updated alike.");
             }
             if (is_replica && rules.depends_on_position && row[2] != layout.first_element(index)) {
                 refuse(rank, "its elements have other numbers on each, and this composition rounds "
@@ -187,6 +194,12 @@ ZERO_COLD_INLINE std::vector<char> find_counted(FlatLayout const& layout, std::s
                              "is another parameter.");
             }
         });
+        if (is_replica && rules.leaves_unused && model_size > 1) {
+            throw_error<InvalidArgument>(
+                {"zero: parameter '", spec.name, "' on model rank ", model_rank,
+                 " is a replica, and UnusedParameters::leave would leave it in one part and update "
+                 "it in another; use UnusedParameters::zero."});
+        }
         if (is_replica && holders == 1 && model_size > 1) {
             throw_error<InvalidArgument>(
                 {"zero: parameter '", spec.name,
