@@ -118,29 +118,33 @@ public:
     /// @brief Returns the M ranks that hold the parts of this copy of the model.
     [[nodiscard]] Part& model() const noexcept { return *_model; }
 
-    /// @name Of data ranks that are grouped themselves, see `GroupedCommunicator`
-    /// @{
+    /// @brief See `GroupedCommunicator`, of data ranks that are grouped themselves.
     [[nodiscard]] Part& shard() const noexcept
         requires GroupedCommunicator<C>
     {
         return this->inner().shard();
     }
+
+    /// @copydoc shard
     [[nodiscard]] Part& replicas() const noexcept
         requires GroupedCommunicator<C>
     {
         return this->inner().replicas();
     }
+
+    /// @copydoc shard
     [[nodiscard]] std::size_t replica() const noexcept
         requires GroupedCommunicator<C>
     {
         return this->inner().replica();
     }
+
+    /// @copydoc shard
     [[nodiscard]] std::size_t replica_of(std::size_t rank) const noexcept
         requires GroupedCommunicator<C>
     {
         return this->inner().replica_of(rank);
     }
-    /// @}
 
     /// @brief See `Communicator`. Includes the scratch memory of the model ranks.
     [[nodiscard]] std::size_t scratch_bytes(std::size_t largest_bucket_bytes) const noexcept {
