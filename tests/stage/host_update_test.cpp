@@ -149,32 +149,34 @@ TEST_CASE("What the host updates with is freed after the updates that were begun
     using Stage = ZeroStage<2, Parameters<bfloat16>, Loopback<Slow>, AllStates>;
     using Config = ConfigOf<Stage::EngineType>::type;
     using Types = Config::TypesAt<0>;
-    using Slice = detail::OptimizerStore<Config, Types>::Slice;
-    using Update = detail::HostUpdate<Config, Types, Slice>;
+    using Slice = zero::detail::OptimizerStore<Config, Types>::Slice;
+    using Update = zero::detail::HostUpdate<Config, Types, Slice>;
     FlatLayout const layout = make_layout<ContiguousPartitioner, SizeCappedBucketer>(
         std::vector<ParameterSpec>{{"a", 64, {0}, 0, true}}, {1, sizeof(bfloat16)}, {});
     Stage::Options options;
     options.offload.threads = 1;
     host::ThreadedQueue queue;
-    detail::OffloadedStates<Config> const none{};
-    detail::TypeContext<Config> const context{{&layout,
-                                               nullptr,
-                                               &queue,
-                                               {},
-                                               &options,
-                                               &HostBackend::default_memory(),
-                                               StageRow{},
-                                               ReductionSchedule::boundary,
-                                               true,
-                                               1.0F,
-                                               0,
-                                               false,
-                                               detail::OffloadRef<Config>(none)},
-                                              0};
+    zero::detail::OffloadedStates<Config> const none{};
+    zero::detail::CountedParameters<Config> const counted;
+    zero::detail::TypeContext<Config> const context{{&layout,
+                                                     nullptr,
+                                                     &queue,
+                                                     {},
+                                                     &options,
+                                                     &HostBackend::default_memory(),
+                                                     StageRow{},
+                                                     ReductionSchedule::boundary,
+                                                     true,
+                                                     1.0F,
+                                                     0,
+                                                     false,
+                                                     &counted,
+                                                     zero::detail::OffloadRef<Config>(none)},
+                                                    0};
     std::vector<float> gradients(128);
     std::vector<bfloat16> parameters(128);
     std::vector<float> masters(128);
-    detail::List<Slice> slices;
+    zero::detail::List<Slice> slices;
     for (std::size_t begin : {0U, 64U}) {
         Slice slice;
         slice.gradient = gradients.data() + begin;
