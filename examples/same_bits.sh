@@ -10,6 +10,9 @@ quick=false
 [ "${1-}" != --quick ] || { quick=true; shift; }
 program=${1:?usage: same_bits.sh [--quick] PROGRAM [LAUNCHER...]}
 launch=("${@:2}")
+for command in "$program" "${launch[@]:0:1}"; do
+    type -P -- "$command" >/dev/null || { echo "same_bits.sh: '$command' is no program; build train_gpt, and give its path" >&2; exit 1; }
+done
 root=$(cd "$(dirname "$0")/.." && pwd)
 training=(--micro-batches 8 --steps 3 --width 16 --layers 1 --context 8 --batch 1 --bucket-bytes 4096 --text "$root/README.md")
 types=(float32 bfloat16 float16)

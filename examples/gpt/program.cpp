@@ -159,12 +159,14 @@ int run_program(int argc, char** argv, char const* name, char const* description
         app.add_option("--accumulate", settings.accumulate, "micro-steps per step")
             ->check(CLI::PositiveNumber)
             ->capture_default_str();
-    app.add_option("--micro-batches", settings.micro_batches,
-                   "batches of all ranks per step, added in a tree, so that each number of ranks "
-                   "has the same bits; instead of --accumulate")
-        ->excludes(accumulate);
+    auto* const micro_batches =
+        app.add_option("--micro-batches", settings.micro_batches,
+                       "batches of all ranks per step, added in a tree, so that each number of "
+                       "ranks has the same bits; instead of --accumulate")
+            ->excludes(accumulate);
     app.add_flag("--in-rank-order", settings.in_rank_order,
-                 "adds the same batches in rank order: other bits for each number of ranks");
+                 "adds the same batches in rank order: other bits for each number of ranks")
+        ->needs(micro_batches);
     app.add_option("--inner-ranks", settings.inner_ranks,
                    "consecutive ranks that add among themselves first, so that one sum of them "
                    "travels to the other groups; a divisor of the number of ranks")

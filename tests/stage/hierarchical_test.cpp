@@ -148,7 +148,7 @@ std::size_t compare_levels(tree::Job job, ReductionKind kind, std::mt19937_64& r
     return compared;
 }
 
-/// What `communicator_adds_in_tree` asks of a set of types.
+/// A set of types, as `communicator_adds_in_tree` reads it.
 template <class T>
 struct TypesOf {
     using Communication = T;

@@ -102,7 +102,7 @@ std::vector<Parameter<T>> registered(Model const& model, Part const& part, bool 
     return parameters;
 }
 
-/// What is put into one gradient of a step: on which data and model rank, and where.
+/// The place of an infinity: the step, the data and the model rank, and the parameter.
 struct Injected {
     std::uint64_t step = 99;
     std::size_t data = 0, model = 0, parameter = 0;

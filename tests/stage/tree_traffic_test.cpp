@@ -23,7 +23,7 @@ constexpr auto scatters = CollectiveKind::reduce_scatter;
 constexpr auto gathers = CollectiveKind::all_gather;
 constexpr auto reduces = CollectiveKind::all_reduce;
 
-/// What one rank sent and read in a step.
+/// The traffic of one rank in a step.
 struct Moved {
     TrafficCount sent, read;
     Traffic formula;

@@ -70,7 +70,7 @@ inline constexpr std::size_t words_of_parts = 4;
 /// @brief The same for given parts. @throws InvalidArgument on every rank
 [[nodiscard]] std::vector<std::size_t> check_parts(std::span<std::uint64_t const> given);
 
-/// @brief What a rank may find in its parts although their sizes form a grid.
+/// @brief An error that a rank may find in its parts although their sizes form a grid.
 enum class PartsError : std::uint64_t { none, mixed_shard, mixed_replicas };
 
 /// @brief Checks what all ranks found. @throws InvalidArgument on every rank

@@ -148,55 +148,50 @@ public:
 
     /// @brief See `Communicator`. Includes the scratch memory of the model ranks.
     [[nodiscard]] std::size_t scratch_bytes(std::size_t largest_bucket_bytes) const noexcept {
-        bool const is_one = static_cast<void const*>(&this->inner()) == _model; // in both roles
-        return detail::scratch_bytes_of(this->inner(), largest_bucket_bytes)
-               + (is_one ? 0 : detail::scratch_bytes_of(*_model, largest_bucket_bytes));
+        std::size_t bytes = 0;
+        for_parts(
+            [&](auto& part) { bytes += detail::scratch_bytes_of(part, largest_bucket_bytes); });
+        return bytes;
     }
 
     /// @brief Releases the ranks that wait in either part.
     void abort(std::string_view cause, bool is_provisional = false) noexcept {
-        this->inner().abort(cause, is_provisional);
-        _model->abort(cause, is_provisional);
+        for_parts([&](auto& part) { part.abort(cause, is_provisional); });
     }
 
     /// @brief See `Communicator`.
     void rethrow_failure()
         requires requires(C& part) { part.rethrow_failure(); }
     {
-        this->inner().rethrow_failure();
-        _model->rethrow_failure();
+        for_parts([](auto& part) { part.rethrow_failure(); });
     }
 
     /// @brief See `Communicator`.
     void synchronise()
         requires requires(C& part) { part.synchronise(); }
     {
-        this->inner().synchronise();
-        _model->synchronise();
+        for_parts([](auto& part) { part.synchronise(); });
     }
 
     /// @brief See `Communicator`.
     void forget_events() noexcept
         requires requires(C& part) { part.forget_events(); }
     {
-        this->inner().forget_events();
-        _model->forget_events();
+        for_parts([](auto& part) { part.forget_events(); });
     }
 
     /// @brief Marks the beginning and the end of a body of `run_rank`, which calls them.
     void begin_run() noexcept
         requires requires(C& part) { part.begin_run(); }
     {
-        this->inner().begin_run();
-        _model->begin_run();
+        for_parts([](auto& part) { part.begin_run(); });
     }
 
     /// @copydoc begin_run
     void end_run() noexcept
         requires requires(C& part) { part.end_run(); }
     {
-        this->inner().end_run();
-        _model->end_run();
+        for_parts([](auto& part) { part.end_run(); });
     }
 
     /// @brief Returns the timeline of `Timed` data ranks.
@@ -234,6 +229,15 @@ private:
         std::uint64_t const own[detail::words_of_model_parts] = {other.first, other.second};
         detail::check_model_parts(
             detail::as_span(detail::gather_groups(part, "a part of zero::Groups", own)), what);
+    }
+
+    /// Calls once for a communicator that plays both roles.
+    template <class Call>
+    void for_parts(Call const& call) const {
+        call(this->inner());
+        if (static_cast<void const*>(_model) != &this->inner()) {
+            call(*_model);
+        }
     }
 
     template <class T, class Forward>

@@ -81,8 +81,8 @@ struct StepReports {
     }
 };
 
-/// @brief What a step keeps beside the integers that model ranks reduce: indices of elements and
-/// orders mean something among the data ranks only.
+/// @brief The part of a step's state that model ranks do not reduce: indices of elements and orders
+/// mean something among the data ranks only.
 template <bool IsCut>
 struct ModelState {};
 

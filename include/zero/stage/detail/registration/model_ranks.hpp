@@ -21,7 +21,7 @@
 /// parameters by name.
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief What a composition forbids of parameters that several model ranks hold.
+/// @brief The restrictions of a composition on parameters that several model ranks hold.
 struct ModelRules {
     bool updates_whole_tensors = false; ///< no parameter may be cut over model ranks
     bool depends_on_position = false;   ///< replicas must be at the same place in their layouts

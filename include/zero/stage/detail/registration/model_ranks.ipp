@@ -73,9 +73,7 @@ ZERO_COLD_INLINE void require_used_groups(FlatLayout const& layout, std::size_t 
         if (ranks == 0) {
             throw_error<InvalidArgument>(
                 {"zero: options.groups has ", groups,
-                 " entries, but no model rank has a parameter "
-                 "in group ",
-                 group,
+                 " entries, but no model rank has a parameter in group ", group,
                  ", so its options would be ignored; set the group of a parameter, or leave the "
                  "entry out."});
         }
@@ -203,9 +201,7 @@ ZERO_COLD_INLINE std::vector<char> find_counted(FlatLayout const& layout, std::s
         if (is_replica && holders == 1 && model_size > 1) {
             throw_error<InvalidArgument>(
                 {"zero: parameter '", spec.name,
-                 "' counts on the first model rank, and only model "
-                 "rank ",
-                 model_rank,
+                 "' counts on the first model rank, and only model rank ", model_rank,
                  " registered this name; give its replicas the same, or count it on "
                  "every_model_rank."});
         }

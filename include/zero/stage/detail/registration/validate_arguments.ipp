@@ -310,10 +310,9 @@ ZERO_COLD_INLINE void require_aligned_blocks(std::span<AnyParameter const> param
             throw_error<InvalidArgument>(
                 {"zero: parameter '", spec.name, "' begins at element ", offsets[index],
                  " of the adopted block, which is no multiple of the ", block_elements,
-                 " elements whose states share a scale, so neither TreeReduction nor replicas in "
-                 "other parts of a model (zero::ModelParallel) had the same bits; use "
-                 "Storage::scattered, or "
-                 "OptimizerState<bfloat16>."});
+                 " elements whose states share a scale, so the bits of TreeReduction, or of "
+                 "replicas in other parts of a model, would depend on the ranks; use "
+                 "Storage::scattered, or OptimizerState<bfloat16>."});
         }
     }
 }
