@@ -8,6 +8,7 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 
 namespace ZERO_NAMESPACE {
 
@@ -67,6 +68,31 @@ struct Offload<Target> {
         }
         Tier::add_to(hash, options);
     }
+};
+
+/// @brief For `Offload`: the update of a step runs during the forward and backward pass of the next
+/// one (the "one-step delayed parameter update" of ZeRO-Offload, Ren et al., 2021).
+///
+/// `step` begins its update and publishes that of the step before. So a pass uses parameters that
+/// lack exactly one update, until `Engine::settle` publishes it; between two steps nothing else
+/// reads or writes parameters or states. Norm, decision and loss scale are never late. The bits are
+/// those of a run in memory whose gradients are taken at these parameters. It needs memory for a
+/// copy of the gradients and parameters that the rank updates.
+struct DelayedUpdate {};
+
+/// @brief Options of a tier whose states are updated late.
+template <class TierOptions>
+struct DelayedOptions : TierOptions {
+    /// Updates at the beginning of a training that are not delayed; skipped steps do not count.
+    /// Equal on all ranks.
+    std::uint64_t warm_up_steps = 0;
+};
+
+/// @brief The states of an engine that lie in one tier, updated one step late.
+template <class Target>
+struct Offload<Target, DelayedUpdate> : Offload<Target> {
+    using Options = DelayedOptions<typename Offload<Target>::Options>;
+    static constexpr bool delays_update = true; ///< see `DelayedUpdate`
 };
 
 } // namespace ZERO_NAMESPACE

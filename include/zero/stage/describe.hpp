@@ -47,6 +47,9 @@ template <class Config>
     } else if constexpr (requires { requires Config::Offload::updates_on_host; }) {
         kinds = ", updates on the host";
     }
+    if constexpr (delays_update<Config>) {
+        kinds += ", each during the next step";
+    }
     return kinds;
 }
 

@@ -289,6 +289,14 @@ public:
     /// Waits where `step` waits for memory of the caller.
     void cancel_step();
 
+    /// @brief Publishes the update that `DelayedUpdate` has left pending; otherwise it does nothing.
+    /// Collective, between two steps. Other collective calls there do it themselves; calls for one
+    /// rank, and `acquire`, throw OutOfOrder until it was called.
+    void settle();
+
+    /// @brief Returns whether the parameters lack the update of the last step. Between two steps.
+    [[nodiscard]] bool is_update_pending() const noexcept { return _protocol.is_update_pending(); }
+
     /// @brief Orders everything enqueued so far, on the compute queue and by the engine, before
     /// everything that follows on either. Does not wait on the host. Collective, between steps,
     /// with no handle held.
@@ -468,26 +476,13 @@ private:
     friend class detail::StateAccess<Config>;
 
     template <class T>
-    static constexpr std::size_t type_of() noexcept {
-        constexpr std::size_t type = Config::template index_of<T>();
-        static_assert(type < Config::types, "zero: this is none of the model's parameter types.");
-        return type;
-    }
+    static constexpr std::size_t type_of() noexcept;
 
     template <class T>
-    [[nodiscard]] std::span<T const> weights_of(std::size_t unit, std::size_t parameter) const {
-        void const* const address = weights_address(unit, parameter, type_of<T>());
-        return {static_cast<T const*>(address), _layout.parameter(parameter).elements};
-    }
-
+    [[nodiscard]] std::span<T const> weights_of(std::size_t unit, std::size_t parameter) const;
     template <class T>
-    [[nodiscard]] auto gradient_of(std::size_t unit, std::size_t parameter,
-                                   std::uint64_t micro_step) const {
-        using G = typename Config::template TypesOf<T>::Gradient;
-        void* const address = gradient_address(unit, parameter, micro_step, type_of<T>());
-        auto const& spec = _layout.parameter(parameter);
-        return std::span<G>(static_cast<G*>(address), spec.trainable ? spec.elements : 0);
-    }
+    [[nodiscard]] std::span<typename Config::template TypesOf<T>::Gradient>
+    gradient_of(std::size_t unit, std::size_t parameter, std::uint64_t micro_step) const;
 
     /// The registration index of a unit's parameter, for `at` of the handles.
     [[nodiscard]] std::size_t parameter_at(std::size_t unit, std::size_t position) const {
@@ -512,6 +507,12 @@ private:
     [[nodiscard]] bool waits_for_update();
     template <class Update>
     void publish_all(Update const& update);
+    template <class Update>
+    void publish_updates(Update const& update);
+    void settle_pending();
+    void begin_updates();
+    void finish_updates();
+    void leave_step() noexcept;
     StepTicket<Engine> end_step();
     void compare_call(char const* call);
     template <class Visitor>
@@ -574,6 +575,7 @@ private:
     detail::Protocol _protocol;
     ReductionSchedule _schedule;
     [[no_unique_address]] detail::OwnedOffload<Config> _offload;
+    [[no_unique_address]] detail::PendingUpdate<Config> _pending;
     std::unique_ptr<typename Backend::OwnedQueue> _own_queue;
     Queue _queue;
     Queue _compute;

@@ -6,5 +6,6 @@
 
 #include "../policy/offload.hpp"
 #include "../tier/file_tier.hpp"
+#include "detail/optimizer/delayed_update.hpp"
 #include "detail/optimizer/offload_pipeline.hpp"
 #include "zero_stage.hpp"

@@ -57,7 +57,9 @@ enum class Conflict {
     /// The host updates states, of which some lie on the device.
     host_update_of_part,
     /// The backend cannot call the host.
-    host_update_without_call
+    host_update_without_call,
+    /// Gathers read parameters from the tier while a delayed update would write them.
+    delayed_parameters
 };
 
 } // namespace ZERO_NAMESPACE::detail
@@ -91,6 +93,7 @@ struct Composition {
     bool updates_on_host = false;                   ///< states lie in `HostMemory`
     bool can_call_host = true;                      ///< the backend has `run_on_host`
     bool names_all_for_host = true;                 ///< it holds all that the host updates
+    bool delays_update = false;                     ///< DelayedUpdate
     Conflict master = Conflict::none;               ///< the result of `master_conflict_of_all`
 };
 
@@ -151,6 +154,9 @@ constexpr Conflict conflict_of(Composition const& composition) noexcept {
     }
     if (composition.updates_on_host && !composition.can_call_host) {
         return Conflict::host_update_without_call;
+    }
+    if (composition.delays_update && composition.offloads_parameters) {
+        return Conflict::delayed_parameters;
     }
     return composition.master;
 }

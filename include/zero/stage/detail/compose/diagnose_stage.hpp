@@ -136,6 +136,10 @@ consteval bool diagnose_stage() {
                       "zero::ZeroStage: HostMemory needs a backend that can call the host; give it "
                       "'static void run_on_host(Queue, void (*)(void*), void*)', as "
                       "zero::cuda::Backend has it.");
+        static_assert(conflict != Conflict::delayed_parameters,
+                      "zero::ZeroStage: with DelayedUpdate a pass reads the parameters that the "
+                      "last update has not changed yet, and the file would hold both; leave "
+                      "zero::BufferKind::parameters or zero::DelayedUpdate out of Offload.");
         return conflict == Conflict::none;
     }
 }

@@ -128,6 +128,7 @@ consteval Conflict conflict_in() {
         .can_call_host = can_call_host,
         .names_all_for_host =
             names_all_for_host<typename Config::OffloadTo>(Config::EngineConfig::has_masters),
+        .delays_update = requires { requires Config::OffloadTo::delays_update; },
         .master = Config::master_conflict,
     });
 }

@@ -26,6 +26,32 @@ bool Engine<Config>::has_one_micro_step() const {
 }
 
 template <class Config>
+template <class T>
+constexpr std::size_t Engine<Config>::type_of() noexcept {
+    constexpr std::size_t type = Config::template index_of<T>();
+    static_assert(type < Config::types, "zero: this is none of the model's parameter types.");
+    return type;
+}
+
+template <class Config>
+template <class T>
+std::span<T const> Engine<Config>::weights_of(std::size_t unit, std::size_t parameter) const {
+    void const* const address = weights_address(unit, parameter, type_of<T>());
+    return {static_cast<T const*>(address), _layout.parameter(parameter).elements};
+}
+
+template <class Config>
+template <class T>
+auto Engine<Config>::gradient_of(std::size_t unit, std::size_t parameter,
+                                 std::uint64_t micro_step) const
+    -> std::span<typename Config::template TypesOf<T>::Gradient> {
+    using G = typename Config::template TypesOf<T>::Gradient;
+    void* const address = gradient_address(unit, parameter, micro_step, type_of<T>());
+    auto const& spec = _layout.parameter(parameter);
+    return {static_cast<G*>(address), spec.trainable ? spec.elements : 0};
+}
+
+template <class Config>
 void const* Engine<Config>::weights_address(std::size_t unit, std::size_t parameter,
                                             std::size_t type) const {
     _protocol.require_member(unit, parameter);
@@ -68,6 +94,7 @@ void Engine<Config>::for_each_full_parameter(Visitor&& visit) {
 template <class Config>
 template <class Visitor>
 void Engine<Config>::visit_full(char const* call, Visitor&& visit) {
+    settle_pending();
     _protocol.require_idle_to_read(call);
     if constexpr (!detail::compares_calls<Communicator>) {
         if (context({}).row.shards_parameters()) { // otherwise one rank may visit alone
@@ -90,6 +117,7 @@ void Engine<Config>::visit_full(char const* call, Visitor&& visit) {
 template <class Config>
 void Engine<Config>::require_same_replicas() {
     if constexpr (ModelParallelCommunicator<Communicator>) {
+        settle_pending();
         _protocol.require_idle_to_read("require_same_replicas()");
         std::vector<std::uint64_t> rows;
         std::optional<Weights<Engine>> weights; // as in `visit_full`
@@ -206,6 +234,7 @@ template <class Config>
 
 template <class Config>
 [[gnu::cold]] void Engine<Config>::parameters_changed() {
+    settle_pending();
     _protocol.require_idle("parameters_changed()");
     _protocol.require_nothing_held("parameters_changed()");
     compare_call("parameters_changed()");
@@ -275,6 +304,9 @@ void Engine<Config>::set_step_count(std::uint64_t count) {
     _protocol.require_idle("set_step_count()");
     detail::require_steps(count, "step count");
     require_healthy();
+    if constexpr (detail::delays_update<Config>) {
+        _pending.is_warm = false;
+    }
     try {
         _control.set_step_count(count);
     } catch (...) {

@@ -243,6 +243,11 @@ template <class Config>
     plan[BufferKind::scratch].content_bytes = _update_scratch.size_bytes();
     if constexpr (Config::Offload::is_any) {
         _offload->add_to(plan);
+        if constexpr (detail::delays_update<Config>) {
+            _optimizer.each([&](auto const& store) {
+                plan[BufferKind::staging].content_bytes += store.delayed().bytes();
+            });
+        }
     } else if constexpr (detail::updates_on_host<Config>) {
         plan.is_on_host = true;
         for (BufferKind const kind : {BufferKind::master_weights, BufferKind::optimizer_state}) {

@@ -19,8 +19,17 @@ namespace ZERO_NAMESPACE {
 
 template <class Config>
 void Engine<Config>::begin_step() {
-    _protocol.require_idle("begin_step()");
+    _protocol.require_may_begin_step();
     _protocol.require_nothing_written("begin_step()");
+    if constexpr (detail::delays_update<Config>
+                  && requires(Event const& event) { event.is_captured(); }) {
+        if (Backend::record(_compute).is_captured()) {
+            detail::throw_error<OutOfOrder>(
+                {"zero: begin_step() while a graph is captured, but the update of a captured step "
+                 "would have to end in it; leave zero::DelayedUpdate out of Offload (",
+                 _protocol.rank_text(), ")."});
+        }
+    }
     if (_options.current_memory) {
         check_current_memory();
     }
@@ -197,29 +206,99 @@ auto Engine<Config>::step(double learning_rate, std::optional<std::int64_t> weig
     decide(learning_rate, weight);
     require_healthy();
     try {
-        auto const update = [&](std::size_t bucket) {
-            _optimizer.of_bucket(bucket, [&](auto const& store) {
-                store.update(bucket, _control.rows(), _control.decision());
-            });
-        };
-        if (_parameters.sends_updates()) { // in order of use by the next forward pass
-            publish_all(update);
+        if constexpr (detail::delays_update<Config>) {
+            begin_updates();
+            if (!_pending.is_any) {
+                finish_updates();
+            }
         } else {
-            if constexpr (Config::Offload::is_any || detail::updates_on_host<Config>) {
-                for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) {
-                    update(bucket);
-                }
+            auto const update = [&](std::size_t bucket) {
+                _optimizer.of_bucket(bucket, [&](auto const& store) {
+                    store.update(bucket, _control.rows(), _control.decision());
+                });
+            };
+            constexpr bool is_by_bucket =
+                Config::Offload::is_any || detail::updates_on_host<Config>;
+            if (is_by_bucket || _parameters.sends_updates()) {
+                publish_updates(update);
             } else {
                 _optimizer.each([&](auto const& store) {
                     store.update_all(_control.rows(), _control.decision());
                 });
+                _parameters.publish_unsent();
             }
-            _parameters.publish_unsent();
         }
     } catch (...) {
         fail();
     }
     return end_step();
+}
+
+/// Begins the update of this step, and notes whether the next one publishes it.
+template <class Config>
+void Engine<Config>::begin_updates() {
+    _optimizer.each([&](auto const& store) {
+        store.begin_updates(_control.rows(), _control.decision());
+    });
+    for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) {
+        _optimizer.of_bucket(bucket, [&](auto const& store) { store.begin_update(bucket); });
+    }
+    if (!_pending.is_warm && _options.offload.warm_up_steps != 0) {
+        detail::wait_for_collectives(*_communicator, _queue);
+        _pending.is_warm = _control.settled().step_count > _options.offload.warm_up_steps;
+    }
+    bool const is_late = _pending.is_warm || _options.offload.warm_up_steps == 0;
+    _pending.is_any = is_late && !_ready_order.is_wanted(); // a rebuild moves all states
+}
+
+/// Publishes an update that was begun.
+template <class Config>
+void Engine<Config>::finish_updates() {
+    _pending.is_any = false;
+    publish_updates([&](std::size_t bucket) {
+        _optimizer.of_bucket(bucket, [&](auto const& store) { store.finish_update(bucket); });
+    });
+}
+
+/// Calls `update` for each bucket, in order of use by the next forward pass, and publishes.
+template <class Config>
+template <class Update>
+void Engine<Config>::publish_updates(Update const& update) {
+    if (_parameters.sends_updates()) {
+        publish_all(update);
+    } else {
+        for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) {
+            update(bucket);
+        }
+        _parameters.publish_unsent();
+    }
+}
+
+template <class Config>
+void Engine<Config>::settle() {
+    settle_pending();
+    _protocol.require_between_steps("settle()");
+}
+
+/// The same inside of a collective call, which checks the phase itself.
+template <class Config>
+void Engine<Config>::settle_pending() {
+    if constexpr (detail::delays_update<Config>) {
+        if (!_protocol.is_update_pending()) {
+            return;
+        }
+        compare_call("settle()");
+        require_healthy();
+        try {
+            _parameters.wait_for_readers();
+            _parameters.drop_prefetched();
+            finish_updates();
+        } catch (...) {
+            fail();
+        }
+        _protocol.end_step();
+        leave_callers_memory(Backend::record(_queue));
+    }
 }
 
 template <class Config>
@@ -228,6 +307,9 @@ template <class Update>
              && !std::is_floating_point_v<std::remove_cvref_t<Update>>)
 auto Engine<Config>::step(double learning_rate, Update&& update, std::optional<std::int64_t> weight)
     -> StepTicket<Engine> {
+    static_assert(!detail::delays_update<Config>,
+                  "zero: an update of the caller runs inside step(), so it cannot be delayed; call "
+                  "step(learning_rate), or leave zero::DelayedUpdate out of Offload.");
     decide(learning_rate, weight);
     require_healthy();
     try {
@@ -282,6 +364,11 @@ void Engine<Config>::decide(double learning_rate, std::optional<std::int64_t> we
         _gradients.finish_step();
         _parameters.wait_for_readers();
         _parameters.drop_prefetched();
+        if constexpr (detail::delays_update<Config>) {
+            if (_pending.is_any) { // that of the step before
+                finish_updates();
+            }
+        }
         if constexpr (Config::Offload::is_any) {
             _offload->begin();
             _offload->wait_for_writes(_queue);
@@ -349,7 +436,7 @@ template <class Config>
 
 template <class Config>
 auto Engine<Config>::end_step() -> StepTicket<Engine> {
-    _protocol.end_step();
+    leave_step();
     Event const done = Backend::record(_queue);
     remember(done);
     _gradients.end_step(_compute, done);
@@ -380,9 +467,18 @@ void Engine<Config>::cancel_step() {
     } catch (...) {
         fail();
     }
-    _protocol.end_step();
+    leave_step();
     if (_waits_for_callers) {
         leave_callers_memory(Backend::record(_queue));
+    }
+}
+
+template <class Config>
+void Engine<Config>::leave_step() noexcept {
+    if constexpr (detail::delays_update<Config>) {
+        _protocol.end_step(_pending.is_any);
+    } else {
+        _protocol.end_step();
     }
 }
 

@@ -42,8 +42,16 @@ public:
 class Protocol {
 public:
     /// In the order of what they forbid: from `broken` on parameters cannot be read. Between two
-    /// steps `states_away` and `parameters_away` replace `idle`.
-    enum class Phase { idle, in_step, in_micro_step, states_away, broken, parameters_away };
+    /// steps `states_away`, `parameters_away` and `update_pending` replace `idle`.
+    enum class Phase {
+        idle,
+        in_step,
+        in_micro_step,
+        states_away,
+        broken,
+        parameters_away,
+        update_pending ///< parameters lack the update of the last step (`DelayedUpdate`)
+    };
 
     Protocol(FlatLayout const& layout, std::size_t rank)
         : _layout(&layout), _rank(rank), _held(layout.units()) {}
@@ -79,7 +87,14 @@ public:
     /// @brief Forbids further micro-steps in this step.
     void end_accumulation() noexcept { _is_announced = true; }
 
-    void end_step() noexcept { _phase = Phase::idle; }
+    void end_step(bool is_update_pending = false) noexcept {
+        _phase = is_update_pending ? Phase::update_pending : Phase::idle;
+    }
+
+    /// @brief Between two steps.
+    [[nodiscard]] bool is_update_pending() const noexcept {
+        return _phase == Phase::update_pending;
+    }
 
     /// @brief Enters the phase `broken`: `require_alive` throws from now on.
     void break_down(char const* cause) noexcept;
@@ -88,6 +103,9 @@ public:
     void require_alive() const;
 
     void require_idle(char const* call) const;
+
+    /// @brief The same for `begin_step`, before which an update may be pending.
+    void require_may_begin_step() const;
 
     /// @brief The same for a call that uses parameters only.
     void require_idle_to_read(char const* call) const;
@@ -157,11 +175,13 @@ public:
         }
     }
 
-    /// @brief Requires that all states are in memory. Allowed in a broken engine.
+    /// @brief Requires that all states are in memory, and no update is pending. Allowed in a broken
+    /// engine.
     void require_states_here(char const* call) const {
         if (_parked != nullptr) {
             _parked->require_here(call, false);
         }
+        require_settled(call);
     }
 
     /// @brief Requires that no step is open and no visitor runs, whether or not states are away.
@@ -256,6 +276,8 @@ private:
     [[nodiscard]] std::string member_text(std::size_t unit) const;
 
     void require(bool holds, char const* call, char const* why) const;
+
+    void require_settled(char const* call) const;
 
     [[nodiscard]] bool is_away() const noexcept {
         return _phase == Phase::states_away || _phase == Phase::parameters_away;

@@ -33,6 +33,12 @@ ZERO_INLINE void Protocol::require_idle(char const* call) const {
     require(_phase == Phase::idle || has_states_back(call, false), call, inside_step);
 }
 
+ZERO_INLINE void Protocol::require_may_begin_step() const {
+    if (!is_update_pending()) {
+        require_idle("begin_step()");
+    }
+}
+
 ZERO_INLINE void Protocol::require_idle_to_read(char const* call) const {
     require(_phase == Phase::idle || has_states_back(call, true), call, inside_step);
 }
@@ -43,12 +49,22 @@ ZERO_INLINE void Protocol::require_may_acquire() const {
     }
 }
 
+ZERO_COLD_INLINE void Protocol::require_settled(char const* call) const {
+    if (is_update_pending()) { // asked in a broken engine as well, which `require` refuses
+        require(false, call,
+                " while the update of the last step is pending (zero::DelayedUpdate); call "
+                "engine.settle() on every rank first");
+    }
+}
+
 ZERO_COLD_INLINE void Protocol::require_between_steps(char const* call) const {
+    require_settled(call);
     require(_phase == Phase::idle || is_away(), call, inside_step);
     require(_visits == 0, call, " in a visitor of states or parameters; call it after the visit");
 }
 
 ZERO_COLD_INLINE bool Protocol::has_states_back(char const* call, bool is_reader) const {
+    require_settled(call);
     if (!is_away()) {
         return false;
     }

@@ -63,6 +63,26 @@ struct OffloadedSlices<Config, true> {
 template <class Config>
 inline constexpr bool updates_on_host = requires { requires Config::Offload::updates_on_host; };
 
+/// @brief Whether the update of a step runs during the next one (`DelayedUpdate`).
+template <class Config>
+inline constexpr bool delays_update = requires { requires Config::Offload::delays_update; };
+
+/// @brief What an engine remembers of delayed updates. Empty without `DelayedUpdate`.
+template <class Config, bool IsAny = delays_update<Config>>
+struct PendingUpdate {};
+
+template <class Config>
+struct PendingUpdate<Config, true> {
+    bool is_any = false;  ///< the parameters lack the update of the last step
+    bool is_warm = false; ///< updates were counted, and are more than `warm_up_steps`
+};
+
+/// @brief The update of one parameter type that is delayed, on a host. Empty otherwise, and where
+/// the backend is a device; see delayed_update.hpp.
+template <class Config, class Types, class Slice,
+          bool IsAny = delays_update<Config> && Config::Offload::is_any>
+class DelayedSlices {};
+
 /// @brief The update of one parameter type by the host. Empty unless `updates_on_host`; see
 /// host_update.hpp.
 template <class Config, class Types, class Slice, bool IsAny = updates_on_host<Config>>

@@ -11,76 +11,19 @@
 #include "../../../host/inline_queue.hpp"
 #include "../../../host/threaded_queue.hpp"
 #include "../../../layout/flat_layout.hpp"
-#include "../../../ops/block_scale.hpp"
-#include "../../../policy/master_weights_policy.hpp"
 #include "../common/drain.hpp"
 #include "../common/engine_context.hpp"
 #include "../common/step_state.hpp"
 #include "../memory/offloaded_states.hpp"
+#include "moved_slices.hpp"
 
-#include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
 #include <thread>
-#include <type_traits>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
-
-/// @brief Moves pointers of a slice to a later element of it.
-/// @param elements a multiple of 64
-template <class M, class P>
-void skip(MasterPointers<M, P>& weights, std::size_t elements) noexcept {
-    weights.master += elements;
-    weights.parameter += weights.parameter == nullptr ? 0 : elements;
-}
-
-inline void skip(SplitPointers& weights, std::size_t elements) noexcept {
-    constexpr std::size_t bits_in_byte = 8;
-    weights.parameter += elements;
-    weights.remainder += elements;
-    weights.rounded_up += elements / bits_in_byte;
-}
-
-template <class P>
-void skip(StochasticPointers<P>& weights, std::size_t elements) noexcept {
-    weights.parameter += elements;
-    weights.first_index += elements;
-}
-
-template <std::size_t States, class S>
-void skip(StatePointers<States, S>& states, std::size_t elements) noexcept {
-    for (S*& state : states.states) {
-        state += elements;
-    }
-}
-
-template <std::size_t States>
-void skip(ScaledStatePointers<States>& states, std::size_t elements) noexcept {
-    skip(static_cast<StatePointers<States, float16>&>(states), elements);
-    for (float*& scale : states.scales) {
-        scale += elements / ops::scaled_block_elements;
-    }
-}
-
-template <class Pointers>
-void skip(StochasticStates<Pointers>& states, std::size_t elements) noexcept {
-    skip(static_cast<Pointers&>(states), elements);
-    states.first_index += elements;
-}
-
-/// @brief Returns the part of a slice that begins at an element.
-/// @param begin a multiple of 64
-template <class A, class Weights, class States>
-[[nodiscard]] UpdateSlice<A, Weights, States>
-part_of(UpdateSlice<A, Weights, States> slice, std::size_t begin, std::size_t elements) noexcept {
-    slice.gradient += begin;
-    skip(static_cast<Weights&>(slice), begin);
-    skip(static_cast<States&>(slice), begin);
-    slice.elements = elements;
-    return slice;
-}
 
 /// @brief Updates the slices of one parameter type on the host, for an engine whose backend is a
 /// device. Master weights and states lie in page-locked memory for good; gradients and parameters
@@ -93,6 +36,9 @@ part_of(UpdateSlice<A, Weights, States> slice, std::size_t begin, std::size_t el
 /// reaches it, and waits for threads of this object alone, which share the chunk. The decision and
 /// the rows of the groups go down before the first chunk; the caller waits for nothing. A skipped
 /// step copies parameters down and up again.
+///
+/// With `DelayedUpdate` every chunk has a place of its own, so `begin` enqueues all copies down and
+/// all updates, and the next step or `settle` the copies up.
 template <class Config, class Types, class Slice>
 class HostUpdate<Config, Types, Slice, true> {
 public:
@@ -112,10 +58,7 @@ public:
         : _queue(context.queue), _parameters(context.layout->parameters().size()),
           _stream(std::make_unique<Stream>()) {
         auto& chunks = _stream->chunks;
-        std::size_t groups = larger<std::size_t>(1, context.options->groups.size());
-        for (auto const& parameter : context.layout->parameters()) {
-            groups = larger(groups, parameter.group + 1);
-        }
+        std::size_t const groups = groups_of(context);
         _rows_used = context.counts_by_parameter ? _parameters : groups;
         auto const& options = context.options->offload;
         for (std::size_t bucket = first_slice.size() - 1; bucket-- > 0;) { // as a step updates
@@ -145,27 +88,43 @@ public:
     /// @brief Bytes of page-locked memory, beside those of the states.
     [[nodiscard]] std::size_t bytes() const noexcept { return _stream->memory.size_bytes(); }
 
-    /// @brief Enqueues the update of a bucket. Buckets come in descending order, all of them.
+    /// @brief Begins a step: enqueues the updates of as many chunks as there are places.
     /// @param rows, decision in the memory of the device, written by commands on its queue
-    void update(std::size_t bucket, Group const* rows, UpdateDecision const* decision) {
+    void begin(Group const* rows, UpdateDecision const* decision) {
+        if (!_updated.empty()) {
+            Backend::copy_bytes(_queue, _rows, rows, _rows_used * sizeof(Group));
+            Backend::copy_bytes(_queue, _decision, decision, sizeof(UpdateDecision));
+        }
+        for (std::size_t chunk = 0; chunk < _updated.size(); ++chunk) {
+            begin(chunk);
+        }
+    }
+
+    /// @brief Enqueues the copies of updated parameters of a bucket to the device. Buckets come in
+    /// descending order, all of them.
+    void finish(std::size_t bucket) {
         auto const& chunks = _stream->chunks;
+        std::size_t const places = _updated.size();
         for (; _next < chunks.size() && chunks[_next].bucket == bucket; ++_next) {
-            if (_next == 0) {
-                Backend::copy_bytes(_queue, _rows, rows, _rows_used * sizeof(Group));
-                Backend::copy_bytes(_queue, _decision, decision, sizeof(UpdateDecision));
-                for (std::size_t ahead = 0; ahead < smaller(depth, chunks.size()); ++ahead) {
-                    begin(ahead);
-                }
+            Backend::wait(_queue, _updated[_next % places], Fence::chunk_updated);
+            for (MovedRange const& range : chunks[_next].parameters) {
+                Backend::copy_bytes(_queue, range.own, range.copy, range.bytes);
             }
-            Backend::wait(_queue, _updated[_next % depth], Fence::chunk_updated);
-            for (Copy const& copy : chunks[_next].parameters) {
-                Backend::copy_bytes(_queue, copy.device, copy.host, copy.bytes);
-            }
-            if (_next + depth < chunks.size()) {
-                begin(_next + depth);
+            if (_next + places < chunks.size()) {
+                begin(_next + places);
             }
         }
         _next = _next == chunks.size() ? 0 : _next;
+    }
+
+    /// @brief Enqueues the update of a bucket. Buckets come in descending order, all of them.
+    /// @param rows, decision as for `begin`
+    void update(std::size_t bucket, Group const* rows, UpdateDecision const* decision) {
+        auto const& chunks = _stream->chunks;
+        if (_next == 0 && !chunks.empty() && chunks[0].bucket == bucket) {
+            begin(rows, decision);
+        }
+        finish(bucket);
     }
 
     /// @brief Makes slices name parameters. No pending command may use them.
@@ -185,19 +144,11 @@ private:
     using A = typename Types::Accumulation;
     using P = typename Types::Parameter;
 
-    static constexpr std::size_t alignment = 64; ///< of a cache line
-    static constexpr std::size_t block = 64;     ///< elements; slices are cut between them
+    static constexpr std::size_t block = 64; ///< elements; slices are cut between them
     static constexpr std::size_t block_bytes = block * (sizeof(A) + sizeof(P));
     static constexpr std::size_t fewest = 1U << 14U;  ///< elements that are worth a thread
     static constexpr std::size_t most_by_default = 8; ///< threads
     static constexpr std::size_t queue_capacity = 4;  ///< commands of a thread
-
-    /// Memory of the device, and where it goes on the host.
-    struct Copy {
-        std::byte* device;
-        std::byte* host;
-        std::size_t bytes;
-    };
 
     /// Slices of a bucket, or parts of them: a chunk, or what one thread updates of it.
     struct Part {
@@ -226,8 +177,8 @@ private:
         Stream* stream = nullptr;
         Group const* rows = nullptr;
         UpdateDecision const* decision = nullptr;
-        List<Copy> gradients{};  ///< down
-        List<Copy> parameters{}; ///< down and up
+        List<MovedRange> gradients{};  ///< down
+        List<MovedRange> parameters{}; ///< down and up
     };
 
     /// The queue of the updates, the other threads that run them, and all that they use. Waits for
@@ -243,62 +194,38 @@ private:
         ~Stream() { drain<Backend>(Backend::handle(own)); }
     };
 
-    [[nodiscard]] static constexpr std::size_t rounded_up(std::size_t bytes) noexcept {
-        return (bytes + alignment - 1) / alignment * alignment;
-    }
-
-    /// Where a slice has the address of its parameters.
-    [[nodiscard]] static auto& parameter_of(Slice& slice) noexcept {
-        if constexpr (Types::master_form == MasterForm::own) {
-            return slice.master;
-        } else {
-            return slice.parameter;
-        }
-    }
-
-    /// Redirects an address to the host, and notes the copy. Neighbours are copied together.
-    template <class T>
-    static void redirect(T*& address, std::size_t elements, std::byte*& free, List<Copy>& copies) {
-        // gradients are written by their reduction, not through slices
-        auto* const device =
-            reinterpret_cast<std::byte*>(const_cast<std::remove_const_t<T>*>(address));
-        std::size_t const bytes = elements * sizeof(T);
-        Copy* const last = copies.empty() ? nullptr : &copies[copies.size() - 1];
-        if (last != nullptr && last->device + last->bytes == device) {
-            last->bytes += bytes;
-        } else {
-            copies.push_back({device, free, bytes});
-        }
-        address = reinterpret_cast<T*>(free);
-        free += bytes;
-    }
-
     /// Allocates the page-locked memory and lets the slices of the host point there.
     [[gnu::cold]] void lay_out(std::size_t most_rows) {
         auto& chunks = _stream->chunks;
-        std::size_t most = 0;
-        for (Chunk const& chunk : chunks) {
-            most = larger(most, chunk.whole.elements());
+        std::size_t const places = delays_update<Config> ? chunks.size()
+                                                         : smaller(depth, chunks.size());
+        _updated.resize(places);
+        std::vector<std::size_t> most(places); // elements, by place
+        for (std::size_t index = 0; index < chunks.size(); ++index) {
+            std::size_t& own = most[index % places];
+            own = larger(own, chunks[index].whole.elements());
         }
-        std::size_t const gradient_bytes = rounded_up(most * sizeof(A));
-        std::size_t const place_bytes = gradient_bytes + rounded_up(most * sizeof(P));
-        std::size_t const places = smaller(depth, chunks.size()) * place_bytes;
-        std::size_t const row_bytes = rounded_up(most_rows * sizeof(Group));
-        _stream->memory = Buffer<std::byte>(Backend::staging_memory(),
-                                            places + row_bytes + rounded_up(sizeof(UpdateDecision)),
-                                            BufferKind::staging);
+        std::vector<std::size_t> place_begin{0}; // of each place; then that of the rows
+        for (std::size_t const elements : most) {
+            place_begin.push_back(place_begin.back() + whole_lines(elements * sizeof(A))
+                            + whole_lines(elements * sizeof(P)));
+        }
+        std::size_t const row_bytes = whole_lines(most_rows * sizeof(Group));
+        _stream->memory = Buffer<std::byte>(
+            Backend::staging_memory(),
+            place_begin.back() + row_bytes + whole_lines(sizeof(UpdateDecision)), BufferKind::staging);
         std::byte* const memory = _stream->memory.data();
-        _rows = memory + places;
+        _rows = memory + place_begin.back();
         _decision = _rows + row_bytes;
         for (std::size_t index = 0; index < chunks.size(); ++index) {
             Chunk& chunk = chunks[index];
             chunk.rows = reinterpret_cast<Group const*>(_rows);
             chunk.decision = reinterpret_cast<UpdateDecision const*>(_decision);
-            std::byte* gradients = memory + index % depth * place_bytes;
-            std::byte* parameters = gradients + gradient_bytes;
+            std::byte* gradients = memory + place_begin[index % places];
+            std::byte* parameters = gradients + whole_lines(most[index % places] * sizeof(A));
             for (Slice& slice : chunk.whole.slices) {
-                redirect(slice.gradient, slice.elements, gradients, chunk.gradients);
-                redirect(parameter_of(slice), slice.elements, parameters, chunk.parameters);
+                redirect<Types::master_form>(slice, gradients, chunk.gradients, parameters,
+                                             chunk.parameters);
             }
         }
     }
@@ -334,15 +261,15 @@ private:
     /// used the place last.
     void begin(std::size_t index) {
         Chunk& chunk = _stream->chunks[index];
-        for (List<Copy> const* const copies : {&chunk.gradients, &chunk.parameters}) {
-            for (Copy const& copy : *copies) {
-                Backend::copy_bytes(_queue, copy.host, copy.device, copy.bytes);
+        for (List<MovedRange> const* const ranges : {&chunk.gradients, &chunk.parameters}) {
+            for (MovedRange const& range : *ranges) {
+                Backend::copy_bytes(_queue, range.copy, range.own, range.bytes);
             }
         }
         Queue const host = Backend::handle(_stream->own);
         Backend::wait(host, Backend::record(_queue), Fence::chunk_read);
         Backend::run_on_host(host, &run, &chunk);
-        _updated[index % depth] = Backend::record(host);
+        _updated[index % _updated.size()] = Backend::record(host);
     }
 
     static void run(void* argument) {
@@ -367,7 +294,7 @@ private:
     std::byte* _rows = nullptr;
     std::byte* _decision = nullptr;
     std::size_t _next = 0; ///< the next chunk of the step
-    std::array<Event, depth> _updated{};
+    std::vector<Event> _updated{}; ///< by place
     std::unique_ptr<Stream> _stream; ///< null by default
 };
 

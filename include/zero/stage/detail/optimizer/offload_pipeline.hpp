@@ -112,6 +112,9 @@ public:
         _begun = number + 1 == numbers ? 0 : _begun;
     }
 
+    /// @brief Returns the queue of updates that run during the next step (`DelayedUpdate`).
+    [[nodiscard]] Queue update_queue() const noexcept { return Backend::handle(*_updates); }
+
     /// @brief Enqueues the copy of this rank's parameters of a bucket to their places in it: reads
     /// of later chunks run beside copies of earlier ones.
     /// @param bucket_begin the memory of the bucket, for commands on `queue`
@@ -201,6 +204,9 @@ public:
     [[gnu::cold]] void add_to(MemoryPlan& plan) const {
         _places.add_to(plan);
         plan[BufferKind::commands].content_bytes += _tier->command_bytes();
+        if constexpr (delays_update<Config>) {
+            plan[BufferKind::commands].content_bytes += _updates->size_bytes();
+        }
     }
 
 private:
@@ -384,6 +390,7 @@ private:
     bool _is_visited = false;       ///< whether `visit` runs
     bool _is_held = false;          ///< whether staging memory holds chunks between two steps
     std::unique_ptr<Tier> _tier;    ///< destroyed first: its requests use the memory
+    std::unique_ptr<typename Backend::OwnedQueue> _updates; ///< null without `DelayedUpdate`
 };
 
 } // namespace ZERO_NAMESPACE::detail

@@ -124,6 +124,8 @@ public:
         _slices = UpdateTable(_queue, *context.memory, std::move(slices));
         if constexpr (updates_on_host<Config>) {
             _on_host = {context, _slices.slices(), _first_slice};
+        } else if constexpr (delays_update<Config>) {
+            _delayed = {context, _slices.slices(), _first_slice};
         }
         _counted = inspected.size();
         _left_out = left_out.size();
@@ -193,20 +195,43 @@ public:
         if constexpr (updates_on_host<Config>) {
             _on_host.update(bucket, groups, decision);
         } else if constexpr (is_offloaded) {
-            auto& states = *_offload.states;
-            for (std::size_t chunk = states.plan().first_chunk(bucket);
-                 chunk < states.plan().end_chunk(bucket); ++chunk) {
-                auto const enqueue = [&] {
-                    Backend::template update<Optimizer>(_queue, table_of(slices_of(chunk)), groups,
-                                                        decision);
-                };
-                states.update(chunk, _queue, enqueue, &decision->skip);
-            }
+            update_chunks(bucket, _queue, _slices, groups, decision);
         } else {
             Backend::template update<Optimizer>(
                 _queue, _slices.range(first, _first_slice[bucket + 1] - first), groups, decision);
         }
     }
+
+    /// @name Updates that run during the next step (`DelayedUpdate`)
+    /// @{
+
+    /// @brief Copies what the updates of this step read.
+    void begin_updates(GroupState<Optimizer> const* groups, UpdateDecision const* decision) const {
+        if constexpr (updates_on_host<Config>) {
+            _on_host.begin(groups, decision); // and updates
+        } else {
+            _delayed.begin(groups, decision);
+        }
+    }
+
+    /// @brief Begins the update of one bucket. They come in descending order.
+    void begin_update([[maybe_unused]] std::size_t bucket) const {
+        if constexpr (!updates_on_host<Config>) {
+            update_chunks(bucket, _offload.states->update_queue(), _delayed.slices(),
+                          _delayed.rows(), _delayed.decision());
+            _delayed.end(bucket);
+        }
+    }
+
+    /// @brief Writes the updated parameters of one bucket. They come in descending order.
+    void finish_update(std::size_t bucket) const {
+        if constexpr (updates_on_host<Config>) {
+            _on_host.finish(bucket);
+        } else {
+            _delayed.finish(bucket, *_offload.states);
+        }
+    }
+    /// @}
 
     /// @brief Updates all slices of this rank, by one command for each tile
     /// (`update_tile_elements`).
@@ -260,6 +285,8 @@ public:
         }
         if constexpr (updates_on_host<Config>) {
             _on_host.count_by_parameter(slices);
+        } else if constexpr (delays_update<Config>) {
+            _delayed.count_by_parameter(slices, memory);
         }
         _slices = UpdateTable(_queue, memory, std::move(slices));
     }
@@ -324,6 +351,9 @@ public:
     /// @brief Empty unless `updates_on_host`.
     [[nodiscard]] auto const& on_host() const noexcept { return _on_host; }
 
+    /// @brief Empty unless the update of a host is delayed.
+    [[nodiscard]] auto const& delayed() const noexcept { return _delayed; }
+
     /// @brief A slice of the table in the form that a caller may read and change.
     template <class Value = typename Types::Parameter>
     [[nodiscard]] OwnedSlice<Config, Types, Value> owned_slice(std::size_t index) const {
@@ -365,6 +395,21 @@ private:
 
     [[nodiscard]] typename UpdateTable::Range table_of(Range slices) const noexcept {
         return _slices.range(slices.begin, slices.end - slices.begin);
+    }
+
+    /// Enqueues the update of a bucket's chunks. @param slices those of this store, or copies
+    void update_chunks(std::size_t bucket, Queue queue, UpdateTable const& slices,
+                       GroupState<Optimizer> const* groups, UpdateDecision const* decision) const {
+        auto& states = *_offload.states;
+        for (std::size_t chunk = states.plan().first_chunk(bucket);
+             chunk < states.plan().end_chunk(bucket); ++chunk) {
+            Range const own = slices_of(chunk);
+            auto const enqueue = [&] {
+                Backend::template update<Optimizer>(
+                    queue, slices.range(own.begin, own.end - own.begin), groups, decision);
+            };
+            states.update(chunk, queue, enqueue, &decision->skip);
+        }
     }
 
     /// Calls `use(slices)` while the states of these slices are in memory: once for all slices, or
@@ -436,6 +481,7 @@ private:
     std::vector<std::size_t> _tiles; ///< first slice of each tile of `update_all`; then the total
     [[no_unique_address]] OffloadedSlices<Config> _offload;
     [[no_unique_address]] mutable HostUpdate<Config, Types, Slice> _on_host;
+    [[no_unique_address]] mutable DelayedSlices<Config, Types, Slice> _delayed;
     Drain<Backend> _drain;
 };
 

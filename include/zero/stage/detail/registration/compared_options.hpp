@@ -138,6 +138,10 @@ template <class Config>
     if constexpr (Config::Offload::is_any) {
         hashes.push_back({"offload", hash_of_options<typename Config::Offload>(options.offload)});
     }
+    if constexpr (delays_update<Config>) {
+        hashes.push_back(
+            {"offload.warm_up_steps", Hash().add(options.offload.warm_up_steps).value()});
+    }
     return hashes;
 }
 

@@ -163,12 +163,16 @@ public:
                                                  _engine->predivide());
     }
 
+    /// @brief Publishes an update that is pending. Call it on every rank.
+    void settle() const { _engine->settle_pending(); }
+
     /// @brief Waits until the host may read what this rank holds. Allowed in a broken engine.
     void wait_to_read() const { _engine->wait_for_owned_slices(); }
 
     /// @brief Waits until the host may write what this rank holds, and drops what was gathered in
     /// advance. Call it on every rank.
     void wait_to_write(char const* call) const {
+        settle();
         _engine->_protocol.require_idle(call);
         _engine->_protocol.require_nothing_held(call);
         guard([&] {
