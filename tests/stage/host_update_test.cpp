@@ -6,8 +6,11 @@
 #include "support/stages.hpp"
 #include "support/toy_model.hpp"
 
+#include "delayed_model.hpp"
+
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
+#include <zero/ops/sgd.hpp>
 #include <zero/stage/update_on_host.hpp>
 #include <zero/zero.hpp>
 
@@ -261,6 +264,65 @@ TEST_CASE("A chunk on the host that holds no 64 elements is refused by its bytes
     CHECK_NOTHROW(train<Stage>(1, 512));
     CHECK_THROWS_WITH(train<Stage>(1025, 512),
                       Catch::Contains("offload.threads is 1025; at most 1024 threads"));
+}
+
+TEST_CASE("A delayed update on the host has the bits of its rule") {
+    std::uint64_t seed = 0;
+    auto const compare = [&]<class Stage, class States>(char const* name) {
+        using Late = typename Stage::template with<States>;
+        INFO(name << ", stage " << Stage::stage);
+        DelayedTraining training;
+        training.seed = ++seed;
+        training.micro_steps = 1 + seed % 2;
+        training.warm_up = seed % 3;
+        training.has_infinities = zero::detail::config_of_t<Stage>::LossScaler::skips_overflow;
+        typename Stage::Options options;
+        options.bucketer.bucket_bytes = 512;
+        options.gradient_clipping = 0.7F;
+        typename Late::Options late;
+        late.bucketer.bucket_bytes = 512;
+        late.gradient_clipping = 0.7F;
+        late.offload.threads = 1 + seed % 3;
+        late.offload.chunk_bytes = 1024 + 512 * (seed % 4);
+        late.offload.warm_up_steps = training.warm_up;
+        compare_delayed(delayed_runs<Late, false>(2, late, training),
+                        delayed_runs<Stage, true>(2, options, training));
+    };
+    in_every_stage([&]<int N>() {
+        using Half = Parameters<bfloat16>;
+        using Masters = Offload<
+            To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>, DelayedUpdate>;
+        using Own = Offload<To<HostMemory, BufferKind::optimizer_state>, DelayedUpdate>;
+        compare.template operator()<ZeroStage<N, Half, SizeCappedBucketer, Group>, Masters>(
+            "copied masters");
+        compare.template operator()<ZeroStage<N, Sgd, SizeCappedBucketer, Group>, Own>("float");
+        compare.template operator()<ZeroStage<N, Parameters<float16>, DynamicLossScaler,
+                                              SizeCappedBucketer, Group>,
+                                    Masters>("float16, skipped steps");
+        compare.template operator()<
+            ZeroStage<N, Half, SplitMasterWeights, BlockScaledState<float16>, SizeCappedBucketer,
+                      Group>,
+            Masters>("split masters, scaled states");
+    });
+}
+
+TEST_CASE("The memory plan of a delayed update on the host holds a place for each chunk") {
+    auto const bytes = [](auto* stage) {
+        using Stage = std::remove_pointer_t<decltype(stage)>;
+        return on_ranks<std::size_t, Group>(1, [](Group& group) {
+            typename Stage::Options options;
+            options.bucketer.bucket_bytes = 512;
+            Stage engine(group, registration<bfloat16>(toy_specs()), options);
+            (void)run_step(engine, 0, 0, 1, 0.01, 8);
+            return engine.memory_plan().tier_bytes;
+        })[0];
+    };
+    using Stage = ZeroStage<2, Parameters<bfloat16>, SizeCappedBucketer, Group>;
+    using Kinds = To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>;
+    constexpr std::size_t elements = 300 + 500 + 7 + 129 + 64 + 1; // those that are trained
+    std::size_t const late = bytes(static_cast<Stage::with<Offload<Kinds, DelayedUpdate>>*>(nullptr));
+    CHECK(late >= elements * (3 * sizeof(float) + sizeof(float) + sizeof(bfloat16)));
+    CHECK(late > bytes(static_cast<Stage::with<Offload<Kinds>>*>(nullptr)));
 }
 
 } // namespace zero::test::host_update_order_test

@@ -6,12 +6,26 @@
 #include "support/stages.hpp"
 
 #include "delayed_model.hpp"
+#include "mixed_model.hpp"
 #include "offload_model.hpp"
 
+#include <zero/checkpoint/checkpoint_saver.hpp>
+#include <zero/checkpoint/load_checkpoint.hpp>
+#include <zero/checkpoint/save_checkpoint.hpp>
+#include <zero/comm/groups.hpp>
+#include <zero/core/host_memory_resource.hpp>
+#include <zero/stage/describe.hpp>
+#include <zero/stage/offload_states.hpp>
+#include <zero/stage/training_state.hpp>
 #include <zero/zero.hpp>
 
+#include <atomic>
+#include <cerrno>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
 namespace zero::test::offload_delayed_test {
@@ -70,6 +84,39 @@ void compare(std::mt19937_64& random, char const* name) {
     CHECK(files.created == files.closed);
 }
 
+template <int N>
+using Late = ZeroStage<N, Parameters<bfloat16>, Both>;
+template <int N>
+using Prompt =
+    ZeroStage<N, Parameters<bfloat16>,
+              Offload<To<FileTier, BufferKind::optimizer_state, BufferKind::master_weights>>>;
+template <int N>
+using InMemory = ZeroStage<N, Parameters<bfloat16>>;
+
+template <class Stage>
+typename Stage::Options in_folder(TemporaryFolder const& folder, FileCalls* calls = nullptr) {
+    typename Stage::Options options;
+    if constexpr (requires { options.offload.path; }) {
+        options.offload.path = folder.path();
+        options.offload.chunk_bytes = 1500;
+        options.offload.depth = 2;
+        options.offload.allow_page_cache = true;
+        options.offload.calls = calls;
+    }
+    return options;
+}
+
+/// Returns the message of the error that a call throws, with its type.
+template <class Call>
+std::string refusal(Call const& call) {
+    try {
+        call();
+    } catch (OutOfOrder const& error) {
+        return std::string("OutOfOrder: ") + error.what();
+    }
+    return "nothing was thrown";
+}
+
 } // namespace
 
 TEST_CASE("A delayed update has the bits of its rule, in every stage") {
@@ -92,6 +139,333 @@ TEST_CASE("A delayed update has the bits of its rule, in every stage") {
                     ZeroStage<N, Half, Lamb, BalancedPartitioner, Both>>(random, "whole tensors");
         });
     }
+}
+
+TEST_CASE("The rule of a delayed update is none that another run has") { // the control
+    TemporaryFolder const folder;
+    DelayedTraining const training{.settles = false};
+    auto const found = delayed_runs<Late<2>, false>(2, in_folder<Late<2>>(folder), training);
+    auto const late = delayed_runs<InMemory<2>, true>(2, {}, training);
+    compare_delayed(found, late);
+    auto never = training;
+    never.warm_up = training.steps;
+    auto const prompt = delayed_runs<InMemory<2>, true>(2, {}, never);
+    CHECK(found[0].seen[1] != prompt[0].seen[1]);
+    CHECK_FALSE((found[0].final == prompt[0].final));
+    CHECK(found[0].pending == std::vector<bool>(training.steps, true));
+}
+
+TEST_CASE("Models of two types, replicas and rebuilt buckets end with the bits of states in "
+          "memory, if gradients do not depend on parameters") {
+    in_every_stage([&]<int N>() {
+        TemporaryFolder const folder;
+        auto const run = [&]<class Stage>(typename Stage::Options const& options) {
+            return on_ranks<mixed::ByName>(mixed::world, [&](auto& communicator) {
+                auto const parameters =
+                    mixed::mixed_registration<AnyParameter>([](std::size_t) { return true; });
+                Stage engine(communicator, parameters, options);
+                (void)mixed::train<bfloat16, float>(
+                    engine, static_cast<std::uint64_t>(communicator.rank()));
+                auto values = mixed::values_by_name(engine);
+                for (auto const& [name, owned] : mixed::owned_by_name(engine)) {
+                    values["owned " + name] = owned;
+                }
+                return values;
+            });
+        };
+        using Mixed = mixed::Mixed<N, Both>;
+        DelayedFiles files(N);
+        CHECK(run.template operator()<Mixed>(in_folder<Mixed>(folder, &files))
+              == run.template operator()<mixed::Mixed<N>>({}));
+        using Capped = ZeroStage<N, Parameters<bfloat16>, SizeCappedBucketer>;
+        using LateCapped = typename Capped::template with<Both>;
+        Training const training{.order = {1, 3, 0, 2, 4}};
+        auto rebuilt = in_folder<LateCapped>(folder, &files);
+        rebuilt.rebuild_buckets = LateCapped::in_ready_order;
+        rebuilt.leases_until_rebuild = 8;
+        rebuilt.bucketer.bucket_bytes = 1024;
+        CHECK((trained<LateCapped>(3, rebuilt, training)
+               == trained<Capped>(3, {.extra_leases = 8}, training)));
+    });
+    using Hosts = Groups<LoopbackCommunicator, Hybrid>;
+    auto const in_groups = []<class Stage>(typename Stage::Options const& options) {
+        std::vector<std::vector<std::vector<float>>> values(4);
+        run_ranks<Hosts>(4, test_time_out, {.shard = 2}, [&](Hosts& hosts) {
+            auto const rank = static_cast<std::size_t>(hosts.rank());
+            Stage engine(hosts, registration<bfloat16>(toy_specs()), options);
+            for (std::uint64_t step = 0; step < 4; ++step) {
+                (void)run_step(engine, rank, step, 2, 0.01, 8);
+            }
+            values[rank] = full_parameters(engine);
+        });
+        return values;
+    };
+    using InGroups = ZeroStage<3, Parameters<bfloat16>, Hosts>;
+    using LateInGroups = InGroups::with<Both>;
+    TemporaryFolder const folder;
+    CHECK(in_groups.operator()<LateInGroups>(in_folder<LateInGroups>(folder))
+          == in_groups.operator()<InGroups>({}));
+}
+
+TEST_CASE("While an update is pending, calls of one rank are refused with the remedy, and work "
+          "after it") {
+    in_every_stage([&]<int N>() {
+        TemporaryFolder const folder;
+        on_ranks<int>(2, [&](LoopbackCommunicator& communicator) {
+            Late<N> engine(communicator, registration<bfloat16>(toy_specs()),
+                           in_folder<Late<N>>(folder));
+            auto const rank = static_cast<std::uint64_t>(communicator.rank());
+            (void)run_step(engine, rank, 0);
+            TrainingState state(engine);
+            auto const visit = [&] { engine.for_each_owned_slice([](auto const&) {}); };
+            auto const acquire = [&] { (void)engine.acquire(0); };
+            auto const count = [&] { engine.set_step_count(7); };
+            auto const park = [&] { offload_states(engine, {.path = folder.path()}); };
+            auto const set = [&] { state.set_local_fp32_parameter(0, 0, {}); };
+            auto const read = [&] { (void)state.local_fp32_parameter(0); };
+            auto const join = [&] { engine.join(); };
+            auto const require_refusal = [&](char const* name, auto const& call) {
+                CHECK_THAT(refusal(call),
+                           contains_text(std::string("OutOfOrder: zero: ") + name));
+                CHECK_THAT(refusal(call), contains_text("while the update of the last step is "
+                                                        "pending (zero::DelayedUpdate); call "
+                                                        "engine.settle() on every rank first"));
+            };
+            require_refusal("access to states", visit);
+            require_refusal("acquire()", acquire);
+            require_refusal("set_step_count()", count);
+            require_refusal("offload_states()", park);
+            require_refusal("set_local_fp32_parameter()", set);
+            require_refusal("access to states", read);
+            require_refusal("join()", join);
+            CHECK(engine.is_update_pending());
+            engine.settle();
+            CHECK_FALSE(engine.is_update_pending());
+            visit();
+            acquire();
+            (void)state.local_fp32_parameter(0);
+            engine.settle(); // again, with nothing to do
+            engine.begin_step();
+            CHECK_THAT(refusal([&] { engine.settle(); }),
+                       contains_text("settle() inside a step"));
+            engine.cancel_step();
+            (void)run_step(engine, rank, 1);
+            CHECK(engine.is_update_pending());
+            (void)state.full_fp32_parameter(0); // a collective call publishes it
+            CHECK_FALSE(engine.is_update_pending());
+            return 0;
+        });
+    });
+}
+
+TEST_CASE("An engine that delays nothing has nothing to settle") {
+    auto group = LoopbackCommunicator::make_group(1);
+    InMemory<2> engine(group.front(), registration<bfloat16>(toy_specs()));
+    (void)run_step(engine, 0, 0);
+    CHECK_FALSE(engine.is_update_pending());
+    engine.settle();
+}
+
+TEST_CASE("The warm-up is equal on all ranks, and the description names the delay") {
+    CHECK_THAT(describe<Late<2>>(),
+               contains_text(", optimizer state and master weights in FileTier, each during the "
+                             "next step, reduced by"));
+    TemporaryFolder const folder;
+    auto const outcomes = run_and_observe(2, [&](LoopbackCommunicator& communicator) {
+        auto options = in_folder<Late<1>>(folder);
+        options.offload.warm_up_steps = static_cast<std::uint64_t>(communicator.rank());
+        Late<1> const engine(communicator, registration<bfloat16>(toy_specs()), options);
+    });
+    for (auto const& outcome : outcomes.ranks) {
+        CHECK(outcome.type == "LayoutMismatch");
+        CHECK_THAT(outcome.message, contains_text("'offload.warm_up_steps'"));
+    }
+}
+
+TEST_CASE("The memory plan holds the copies for a delayed update") {
+    in_every_stage([&]<int N>() {
+        TemporaryFolder const folder;
+        HostMemoryResource memory;
+        std::size_t staging[2] = {};
+        auto const plan_of = [&]<class Stage>(std::size_t& bytes) {
+            on_ranks<int>(1, [&](LoopbackCommunicator& communicator) {
+                auto options = in_folder<Stage>(folder);
+                options.memory = &memory;
+                Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
+                (void)run_step(engine, 0, 0);
+                (void)run_step(engine, 0, 1);
+                auto const plan = engine.memory_plan();
+                for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
+                    auto const own = static_cast<BufferKind>(kind);
+                    INFO(name_of(own));
+                    if (own != BufferKind::communicator) {
+                        CHECK(memory.allocated_bytes(own) == plan[own].bytes());
+                    }
+                }
+                bytes = plan[BufferKind::staging].bytes();
+                return 0;
+            });
+        };
+        plan_of.template operator()<Late<N>>(staging[0]);
+        plan_of.template operator()<Prompt<N>>(staging[1]);
+        constexpr std::size_t elements = 300 + 500 + 7 + 129 + 64 + 1; // those that are trained
+        std::size_t const copies = staging[0] - staging[1];
+        CHECK(copies >= elements * (sizeof(float) + sizeof(bfloat16)));
+        CHECK(copies < elements * (sizeof(float) + sizeof(bfloat16)) + 2000); // and rows of groups
+        CHECK(memory.allocated_bytes() == 0);
+    });
+}
+
+TEST_CASE("A run that is saved while an update is pending goes on from the checkpoint with the "
+          "same bits, with and without files, in any world") {
+    in_every_stage([&]<int N>() {
+        TemporaryFolder const folder;
+        auto const run = [&]<class Stage>(int world, std::uint64_t begin, std::uint64_t end,
+                                          bool saves, bool in_background) {
+            return on_ranks<std::vector<std::vector<float>>>(
+                world, [&](LoopbackCommunicator& communicator) {
+                    auto options = in_folder<Stage>(folder);
+                    if constexpr (requires { options.offload.warm_up_steps; }) {
+                        options.offload.warm_up_steps = 2;
+                    }
+                    Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
+                    if (begin != 0) {
+                        load_checkpoint(engine, folder.path() / "checkpoints");
+                    }
+                    CheckpointSaver saver(engine, folder.path() / "checkpoints");
+                    for (std::uint64_t step = begin; step < end; ++step) {
+                        (void)run_step(engine, 0, step);
+                        if (saves && step == 3) {
+                            CHECK(engine.is_update_pending());
+                            if (in_background) {
+                                saver.start();
+                                (void)saver.wait();
+                            } else {
+                                (void)save_checkpoint(engine, folder.path() / "checkpoints");
+                            }
+                            CHECK_FALSE(engine.is_update_pending());
+                        }
+                    }
+                    return full_parameters(engine);
+                })[0];
+        };
+        for (bool const in_background : {false, true}) {
+            auto const expected =
+                run.template operator()<Late<N>>(1, 0, 8, true, in_background);
+            CHECK(run.template operator()<Late<N>>(1, 4, 8, false, false) == expected);
+            CHECK(run.template operator()<InMemory<N>>(1, 4, 8, false, false) == expected);
+        }
+    });
+}
+
+TEST_CASE("A pass may run before the states of the last update were read") {
+    in_every_stage([&]<int N>() {
+        TemporaryFolder const folder;
+        DelayedFiles files(1, 0);
+        std::atomic<std::size_t> begun{0}, passed{0};
+        std::atomic<std::size_t> allowed{std::numeric_limits<std::size_t>::max()};
+        files.before_read_at = [&](std::uint64_t) {
+            std::size_t const number = begun++;
+            for (auto count = allowed.load(); count <= number; count = allowed.load()) {
+                allowed.wait(count);
+            }
+            ++passed;
+            passed.notify_all();
+        };
+        on_ranks<int>(1, [&](LoopbackCommunicator& communicator) {
+            Late<N> engine(communicator, registration<bfloat16>(toy_specs()),
+                           in_folder<Late<N>>(folder, &files));
+            std::size_t const before = files.reads;
+            (void)run_step(engine, 0, 0);
+            engine.settle();
+            (void)full_parameters(engine); // waits
+            std::size_t const of_update = files.reads - before;
+            CHECK(of_update > 2);
+            allowed = files.reads.load();
+            for (std::uint64_t step = 1; step < 5; ++step) {
+                engine.begin_step();
+                for (auto const micro_step : engine.micro_steps(1)) {
+                    run_micro_step(engine, 0, step, micro_step); // would wait for the update
+                    CHECK(passed == allowed);
+                    allowed += step == 1 ? 0 : of_update; // those of the step before
+                    allowed.notify_all();
+                    // The next update's reads may not take the place of these.
+                    for (auto count = passed.load(); count < allowed; count = passed.load()) {
+                        passed.wait(count);
+                    }
+                }
+                (void)engine.step(0.01);
+            }
+            allowed += of_update;
+            allowed.notify_all();
+            return 0;
+        });
+    });
+}
+
+TEST_CASE("A request of a delayed update that fails is thrown by a later call, and peers get "
+          "Aborted") {
+    for (bool const is_write : {false, true}) {
+        in_every_stage([&]<int N>() {
+            INFO((is_write ? "write" : "read"));
+            TemporaryFolder const folder;
+            DelayedFiles healthy(1), failing(2);
+            auto const outcomes = run_and_observe(2, [&](LoopbackCommunicator& communicator) {
+                bool const fails = communicator.rank() == 1;
+                auto const rank = static_cast<std::uint64_t>(communicator.rank());
+                Late<N> engine(communicator, registration<bfloat16>(toy_specs()),
+                               in_folder<Late<N>>(folder, fails ? &failing : &healthy));
+                if (fails) {
+                    (is_write ? failing.on_write : failing.on_read) = [&](std::size_t call) {
+                        return call > 8 ? std::int64_t{-EIO} : std::int64_t{0};
+                    };
+                }
+                for (std::uint64_t step = 0; step < 50; ++step) {
+                    (void)run_step(engine, rank, step);
+                }
+                engine.settle();
+            });
+            CHECK(outcomes.ranks[0].type == "Aborted");
+            CHECK_THAT(outcomes.ranks[0].message, contains_text("rank 1"));
+            CHECK_THAT(outcomes.ranks[1].message,
+                       contains_text("optimizer state and master weights of '"));
+            CHECK(healthy.created == healthy.closed);
+            CHECK(failing.created == failing.closed);
+        });
+    }
+}
+
+TEST_CASE("Steps that throw for infinite gradients delay the others") {
+    TemporaryFolder const folder;
+    on_ranks<int>(2, [&](LoopbackCommunicator& communicator) {
+        auto options = in_folder<Late<2>>(folder);
+        options.non_finite = NonFinite::throw_error;
+        Late<2> engine(communicator, registration<bfloat16>(toy_specs()), options);
+        InMemory<2> expected(communicator, registration<bfloat16>(toy_specs()),
+                             {.non_finite = NonFinite::throw_error});
+        auto const rank = static_cast<std::uint64_t>(communicator.rank());
+        for (std::uint64_t step = 0; step < 4; ++step) {
+            for (int turn = step == 2 ? 0 : 1; turn < 2; ++turn) {
+                auto const train = [&](auto& stage) {
+                    stage.begin_step();
+                    for (auto const micro_step : stage.micro_steps(1)) {
+                        float const infinite = std::numeric_limits<float>::infinity();
+                        run_micro_step(stage, rank, step, micro_step, turn == 0 ? infinite : 1.0F);
+                    }
+                    if (turn == 0) {
+                        CHECK_THROWS_AS((void)stage.step(0.01), NonFiniteGradients);
+                    } else {
+                        (void)stage.step(0.01);
+                    }
+                };
+                train(engine);
+                CHECK(engine.is_update_pending());
+                train(expected);
+            }
+        }
+        CHECK((full_parameters(engine) == full_parameters(expected)));
+        return 0;
+    });
 }
 
 } // namespace zero::test::offload_delayed_test

@@ -91,6 +91,10 @@ struct InTree : Types {
     static constexpr bool adds_in_tree = true;
 };
 
+/// @brief Whether the update of a step runs during the next one (`DelayedUpdate`).
+template <class Config>
+inline constexpr bool delays_update = requires { requires Config::Offload::delays_update; };
+
 } // namespace ZERO_NAMESPACE::detail
 
 namespace ZERO_NAMESPACE {

@@ -3,6 +3,7 @@
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/memory_resource.hpp"
 #include "../../../layout/piece.hpp"
+#include "../common/engine_config.hpp"
 #include "../common/engine_context.hpp"
 #include "placed_buffer.hpp"
 
@@ -62,10 +63,6 @@ struct OffloadedSlices<Config, true> {
 /// while the backend is a device (`Offload<To<HostMemory, kinds...>>`).
 template <class Config>
 inline constexpr bool updates_on_host = requires { requires Config::Offload::updates_on_host; };
-
-/// @brief Whether the update of a step runs during the next one (`DelayedUpdate`).
-template <class Config>
-inline constexpr bool delays_update = requires { requires Config::Offload::delays_update; };
 
 /// @brief What an engine remembers of delayed updates. Empty without `DelayedUpdate`.
 template <class Config, bool IsAny = delays_update<Config>>
