@@ -297,47 +297,6 @@ TEST_CASE("Each other order of addition has other bits") {
     CHECK_FALSE((in_rank_order(1) == in_rank_order(2)));
 }
 
-TEST_CASE("A step with a tree has exactly its micro-steps") {
-    auto const outcome = [](auto const& body) {
-        return run_and_observe(2,
-                               [&](LoopbackCommunicator& communicator) {
-                                   auto const parameters = registration<float>(toy_specs());
-                                   Float<2>::Options options;
-                                   options.reduction.micro_batches = 8;
-                                   Float<2> engine(communicator, parameters, options);
-                                   engine.begin_step();
-                                   body(engine);
-                               })
-            .ranks[1];
-    };
-    auto const other = outcome([](auto& engine) { (void)engine.micro_steps(3); });
-    CHECK(other.type == "OutOfOrder");
-    CHECK(other.message
-          == "zero: micro_steps() with 3 micro-steps, but reduction.micro_batches = 8 on 2 ranks "
-             "are 4 in every step; make exactly these (rank 1).");
-    auto const early = outcome([](auto& engine) { engine.begin_micro_step(MicroStep::last); });
-    CHECK(early.message.find("begin_micro_step() with 1 micro-steps") != std::string::npos);
-    auto const short_step = outcome([](auto& engine) {
-        engine.begin_micro_step();
-        engine.end_micro_step();
-        (void)engine.step(0.1);
-    });
-    CHECK(short_step.message.find("step() with 1 micro-steps") != std::string::npos);
-    auto const norms = outcome([](auto& engine) {
-        engine.begin_micro_step();
-        engine.end_micro_step();
-        (void)engine.gradient_norms();
-    });
-    CHECK(norms.message.find("gradient_norms() with 1 micro-steps") != std::string::npos);
-    auto const long_step = outcome([](auto& engine) {
-        for (int step = 0; step < 5; ++step) {
-            engine.begin_micro_step();
-            engine.end_micro_step();
-        }
-    });
-    CHECK(long_step.message.find("begin_micro_step() with 5 micro-steps") != std::string::npos);
-}
-
 TEST_CASE("Options that a tree cannot have are refused with the numbers") {
     auto const outcome_with = [](int world, GradientReductionOptions const& reduction) {
         return run_and_observe(world, [&](LoopbackCommunicator& communicator) {
