@@ -348,21 +348,6 @@ TEST_CASE("Options that a tree cannot have are refused with the numbers") {
                                   {.reduction = {.micro_batches = 8}});
     });
     CHECK(in_rank_order.ranks[0].message.find("are for TreeReduction") != std::string::npos);
-    for (bool const differs_in_group : {false, true}) {
-        auto const differing = run_and_observe(2, [&](LoopbackCommunicator& communicator) {
-            GradientReductionOptions reduction{.micro_batches = 8};
-            if (communicator.rank() == 1) {
-                (differs_in_group ? reduction.micro_batch_group : reduction.micro_batches) *= 2;
-            }
-            Float<2>::Options options;
-            options.reduction = reduction;
-            Float<2> const engine(communicator, registration<float>(toy_specs()), options);
-        });
-        for (auto const& rank : differing.ranks) {
-            CHECK(rank.type == "LayoutMismatch");
-            CHECK(rank.message.find("reduction.micro_batches") != std::string::npos);
-        }
-    }
 }
 
 TEST_CASE("Scaled blocks of states that would depend on the ranks are refused") {
