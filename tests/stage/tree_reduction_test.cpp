@@ -18,6 +18,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -207,9 +208,10 @@ using Half = ZeroStage<N, Parameters<bfloat16>, TreeReduction<>>;
 template <int N>
 using HalfSums = ZeroStage<N, Parameters<bfloat16>, TreeReduction<bfloat16, float, bfloat16>>;
 template <int N>
-using Scaled = ZeroStage<N, Parameters<float16>, TreeReduction<>, DynamicLossScaler>;
+using Scaled = ZeroStage<N, Parameters<float16>, TreeReduction<>, DynamicLossScaler,
+                         std::conditional_t<N == 3, UnitBucketer, SingleBucketer>>;
 template <int N>
-using Whole = ZeroStage<N, TreeReduction<>, Lamb, BalancedPartitioner>;
+using Whole = ZeroStage<N, TreeReduction<>, Lamb, BalancedPartitioner, ParameterBucketer>;
 template <int N>
 using Blocks = ZeroStage<N, Parameters<bfloat16>, TreeReduction<>, SplitMasterWeights,
                          BlockScaledState<float16>, RoundRobinPartitioner>;
