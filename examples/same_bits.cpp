@@ -1,4 +1,4 @@
-// A step of 8 micro-batches on 1, 2, 4 and 8 ranks: the parameters have the same bits.
+// A step of 8 micro-batches, with dropout, on 1, 2, 4 and 8 ranks: the same bits.
 
 #include <zero/zero.hpp>
 
@@ -13,6 +13,7 @@ namespace {
 constexpr std::size_t micro_batches = 8; ///< of a step, over all ranks
 constexpr std::size_t steps = 20;
 constexpr std::size_t elements = 1000;
+constexpr std::uint64_t seed = 1234;
 
 /// The gradient of a micro-batch: it depends on the number, and on no rank.
 float gradient(std::size_t step, std::size_t number, std::size_t i) {
@@ -33,9 +34,12 @@ std::uint32_t train(int world) {
             engine.begin_step();
             for (auto const micro_step : engine.micro_steps()) { // 8 / W of them
                 std::size_t const number = engine.micro_batch(micro_step);
+                auto const dropout = zero::ops::random_key(seed, step * micro_batches + number);
                 auto const weight = engine.gradients(0)[0];
                 for (std::size_t i = 0; i < elements; ++i) {
-                    weight[i] += gradient(step, number, i);
+                    if (zero::ops::uniform(dropout, i) >= 0.1F) {
+                        weight[i] += gradient(step, number, i);
+                    }
                 }
                 engine.gradients_ready(0);
             }

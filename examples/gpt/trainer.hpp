@@ -26,9 +26,16 @@
 namespace gpt {
 
 /// @brief While an object lives, the work that the model enqueues on a queue is a span of the
-/// engine's timeline.
+/// engine's timeline, if its communicator is `zero::Timed`.
 template <class Engine>
-using Work = typename Engine::Backend::Work;
+struct Work {
+    Work(typename Engine::Queue /*queue*/, char const* /*name*/, std::size_t /*unit*/) noexcept {}
+};
+template <class Engine>
+    requires requires { typename Engine::Backend::Work; }
+struct Work<Engine> : Engine::Backend::Work {
+    using Engine::Backend::Work::Work;
+};
 
 /// @brief The trainer of one rank: it holds the engine, the model and its part of each batch.
 template <class Engine, class Device>

@@ -18,6 +18,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -207,9 +208,10 @@ using Half = ZeroStage<N, Parameters<bfloat16>, TreeReduction<>>;
 template <int N>
 using HalfSums = ZeroStage<N, Parameters<bfloat16>, TreeReduction<bfloat16, float, bfloat16>>;
 template <int N>
-using Scaled = ZeroStage<N, Parameters<float16>, TreeReduction<>, DynamicLossScaler>;
+using Scaled = ZeroStage<N, Parameters<float16>, TreeReduction<>, DynamicLossScaler,
+                         std::conditional_t<N == 3, UnitBucketer, SingleBucketer>>;
 template <int N>
-using Whole = ZeroStage<N, TreeReduction<>, Lamb, BalancedPartitioner>;
+using Whole = ZeroStage<N, TreeReduction<>, Lamb, BalancedPartitioner, ParameterBucketer>;
 template <int N>
 using Blocks = ZeroStage<N, Parameters<bfloat16>, TreeReduction<>, SplitMasterWeights,
                          BlockScaledState<float16>, RoundRobinPartitioner>;
@@ -297,47 +299,6 @@ TEST_CASE("Each other order of addition has other bits") {
     CHECK_FALSE((in_rank_order(1) == in_rank_order(2)));
 }
 
-TEST_CASE("A step with a tree has exactly its micro-steps") {
-    auto const outcome = [](auto const& body) {
-        return run_and_observe(2,
-                               [&](LoopbackCommunicator& communicator) {
-                                   auto const parameters = registration<float>(toy_specs());
-                                   Float<2>::Options options;
-                                   options.reduction.micro_batches = 8;
-                                   Float<2> engine(communicator, parameters, options);
-                                   engine.begin_step();
-                                   body(engine);
-                               })
-            .ranks[1];
-    };
-    auto const other = outcome([](auto& engine) { (void)engine.micro_steps(3); });
-    CHECK(other.type == "OutOfOrder");
-    CHECK(other.message
-          == "zero: micro_steps() with 3 micro-steps, but reduction.micro_batches = 8 on 2 ranks "
-             "are 4 in every step; make exactly these (rank 1).");
-    auto const early = outcome([](auto& engine) { engine.begin_micro_step(MicroStep::last); });
-    CHECK(early.message.find("begin_micro_step() with 1 micro-steps") != std::string::npos);
-    auto const short_step = outcome([](auto& engine) {
-        engine.begin_micro_step();
-        engine.end_micro_step();
-        (void)engine.step(0.1);
-    });
-    CHECK(short_step.message.find("step() with 1 micro-steps") != std::string::npos);
-    auto const norms = outcome([](auto& engine) {
-        engine.begin_micro_step();
-        engine.end_micro_step();
-        (void)engine.gradient_norms();
-    });
-    CHECK(norms.message.find("gradient_norms() with 1 micro-steps") != std::string::npos);
-    auto const long_step = outcome([](auto& engine) {
-        for (int step = 0; step < 5; ++step) {
-            engine.begin_micro_step();
-            engine.end_micro_step();
-        }
-    });
-    CHECK(long_step.message.find("begin_micro_step() with 5 micro-steps") != std::string::npos);
-}
-
 TEST_CASE("Options that a tree cannot have are refused with the numbers") {
     auto const outcome_with = [](int world, GradientReductionOptions const& reduction) {
         return run_and_observe(world, [&](LoopbackCommunicator& communicator) {
@@ -389,21 +350,6 @@ TEST_CASE("Options that a tree cannot have are refused with the numbers") {
                                   {.reduction = {.micro_batches = 8}});
     });
     CHECK(in_rank_order.ranks[0].message.find("are for TreeReduction") != std::string::npos);
-    for (bool const differs_in_group : {false, true}) {
-        auto const differing = run_and_observe(2, [&](LoopbackCommunicator& communicator) {
-            GradientReductionOptions reduction{.micro_batches = 8};
-            if (communicator.rank() == 1) {
-                (differs_in_group ? reduction.micro_batch_group : reduction.micro_batches) *= 2;
-            }
-            Float<2>::Options options;
-            options.reduction = reduction;
-            Float<2> const engine(communicator, registration<float>(toy_specs()), options);
-        });
-        for (auto const& rank : differing.ranks) {
-            CHECK(rank.type == "LayoutMismatch");
-            CHECK(rank.message.find("reduction.micro_batches") != std::string::npos);
-        }
-    }
 }
 
 TEST_CASE("Scaled blocks of states that would depend on the ranks are refused") {

@@ -27,6 +27,7 @@ namespace ZERO_NAMESPACE::detail {
 struct ComparedOption {
     char const* name;
     std::uint64_t hash;
+    bool is_value = false; ///< whether `hash` is the option itself, which messages show
 };
 
 /// @brief The options and types of a composition that must be equal on all ranks, independent of
@@ -130,10 +131,9 @@ template <class Config>
     settings.initialisation = initialisation;
     auto hashes = settings.hashes();
     if constexpr (Config::adds_in_tree) {
-        hashes.push_back({"reduction.micro_batches", Hash()
-                                                         .add(options.reduction.micro_batches)
-                                                         .add(options.reduction.micro_batch_group)
-                                                         .value()});
+        hashes.push_back({"reduction.micro_batches", options.reduction.micro_batches, true});
+        hashes.push_back(
+            {"reduction.micro_batch_group", options.reduction.micro_batch_group, true});
     }
     if constexpr (Config::Offload::is_any) {
         hashes.push_back({"offload", hash_of_options<typename Config::Offload>(options.offload)});

@@ -33,8 +33,8 @@ namespace ZERO_NAMESPACE::detail {
                  (spec.trainable ? ", trainable)" : ", frozen)")});
 }
 
-/// @brief Names the options that differ: "'optimizer', 'groups'". If none differ, the bucketer or
-/// the partitioner does.
+/// @brief Names the options that differ: "'optimizer', 'groups'", with their values if they are
+/// numbers. If none differ, the bucketer or the partitioner does.
 [[gnu::cold]] inline std::string name_differences(List<ComparedOption> const& options,
                                                   std::span<std::uint64_t const> first,
                                                   std::span<std::uint64_t const> other) {
@@ -42,6 +42,9 @@ namespace ZERO_NAMESPACE::detail {
     for (std::size_t option = 0; option < options.size(); ++option) {
         if (first[option] != other[option]) {
             names += text({(names.empty() ? "'" : ", '"), options[option].name, "'"});
+            if (options[option].is_value) {
+                names += text({" (", first[option], " and ", other[option], ")"});
+            }
         }
     }
     return names.empty() ? "'bucketer' or the partitioner" : names;
