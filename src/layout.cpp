@@ -1,4 +1,3 @@
-#include <zero/layout/detail/balanced_partitioner.ipp>
 #include <zero/layout/detail/chunk_places.ipp>
 #include <zero/layout/detail/chunk_plan.ipp>
 #include <zero/layout/detail/communication_model.ipp>
@@ -13,4 +12,3 @@
 #include <zero/layout/detail/place_leases.ipp>
 #include <zero/layout/detail/shard_map.ipp>
 #include <zero/layout/detail/validate_parameters.ipp>
-#include <zero/layout/detail/whole_group_partitioner.ipp>
