@@ -8,7 +8,6 @@
 #include <zero/layout/detail/lease_share.ipp>
 #include <zero/layout/detail/make_buckets.ipp>
 #include <zero/layout/detail/memory_plan.ipp>
-#include <zero/layout/detail/place_in_bucket.ipp>
 #include <zero/layout/detail/place_leases.ipp>
 #include <zero/layout/detail/shard_map.ipp>
 #include <zero/layout/detail/validate_parameters.ipp>
