@@ -439,7 +439,7 @@ public:
         }
     }
 
-    /// @brief Watches for steps that were skipped in a row.
+    /// @brief Returns the watch over steps that are skipped in a row.
     [[nodiscard]] SkipWatch<Config>& skips() noexcept { return _skips; }
 
     /// @brief Waits for the decision and throws or calls back, if an option asks for it:
