@@ -7,6 +7,8 @@
  *
  * Engines belong to one thread at a time. Functions marked "collective" are called by every rank
  * of the group, in the same order. Results have the same bits as with the C++ headers.
+ *
+ * src/c implements them; src/c/guard.cpp turns exceptions into statuses.
  */
 #ifndef ZERO_C_H
 #define ZERO_C_H

@@ -6,7 +6,6 @@
 #include <zero/checkpoint/detail/group_sources.ipp>
 #include <zero/checkpoint/detail/load_plan.ipp>
 #include <zero/checkpoint/detail/manifest.ipp>
-#include <zero/checkpoint/detail/needed_intervals.ipp>
 #include <zero/checkpoint/detail/plan_manifest.ipp>
 #include <zero/checkpoint/detail/read_manifest.ipp>
 #include <zero/checkpoint/detail/safetensors_header.ipp>

@@ -1,6 +1,4 @@
 #include <zero/comm/detail/collective_call.ipp>
-#include <zero/comm/detail/failure_record.ipp>
-#include <zero/comm/detail/flights.ipp>
 #include <zero/comm/detail/group_place.ipp>
 #include <zero/comm/detail/groups.ipp>
 #include <zero/comm/detail/instantiations.ipp>

@@ -3,5 +3,5 @@
 #include <zero/host/detail/instantiations.ipp>
 #include <zero/host/detail/instruction_set.ipp>
 #include <zero/host/detail/kernels.ipp>
-#include <zero/host/detail/progress.ipp>
+#include <zero/host/detail/queue.ipp>
 #include <zero/host/detail/threaded_queue.ipp>

@@ -1,2 +1,1 @@
 #include <zero/launch/detail/environment.ipp>
-#include <zero/launch/detail/variables.ipp>

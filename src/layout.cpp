@@ -1,4 +1,3 @@
-#include <zero/layout/detail/balanced_partitioner.ipp>
 #include <zero/layout/detail/chunk_places.ipp>
 #include <zero/layout/detail/chunk_plan.ipp>
 #include <zero/layout/detail/communication_model.ipp>
@@ -9,8 +8,6 @@
 #include <zero/layout/detail/lease_share.ipp>
 #include <zero/layout/detail/make_buckets.ipp>
 #include <zero/layout/detail/memory_plan.ipp>
-#include <zero/layout/detail/place_in_bucket.ipp>
 #include <zero/layout/detail/place_leases.ipp>
 #include <zero/layout/detail/shard_map.ipp>
 #include <zero/layout/detail/validate_parameters.ipp>
-#include <zero/layout/detail/whole_group_partitioner.ipp>

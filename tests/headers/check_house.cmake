@@ -21,14 +21,12 @@ set(most_in_a_folder 32)
 set(small_lines 60)
 set(rooms common memory gradients parameters optimizer decision state registration engine compose)
 
-# Small, and apart for a reason: a header that needs another library or compiler (mpi, cub, config, launch, chunk_sizes), that two layers or two headers without
-# one another share, that a public header includes because it must stay light, or that makes a cycle where it is used.
+# Small, and apart for a reason: a header that needs another library or compiler (mpi, cub, config), that two layers or two headers without one another share,
+# that a public header includes because it must stay light, or that makes a cycle where it is used.
 set(small_headers
-    checkpoint/detail/encode_floats.hpp comm/detail/failure_record.hpp comm/detail/is_equal_on_all_ranks.hpp comm/detail/loopback_instantiations.hpp
-    core/detail/shared_function.hpp core/detail/timeline_clock.hpp cuda/detail/chunk.hpp cuda/detail/chunk_sizes.cuh cuda/detail/config.cuh cuda/detail/cub.cuh
-    cuda/detail/launch.cuh host/detail/copy_loop.hpp host/detail/count_loop.hpp host/detail/random_bits_avx2.hpp host/detail/run_loop.hpp launch/detail/variables.hpp
-    layout/detail/contains_ascending.hpp mpi/detail/mpi.hpp ops/detail/uncontracted.hpp policy/detail/require_scale.hpp policy/detail/state_names.hpp stage/detail/common/rebuild_request.hpp
-    stage/detail/engine/end_with_live_handles.hpp)
+    comm/detail/loopback_instantiations.hpp core/detail/shared_function.hpp core/detail/timeline_clock.hpp
+    cuda/detail/chunk.hpp cuda/detail/config.cuh cuda/detail/cub.cuh host/detail/copy_loop.hpp host/detail/random_bits_avx2.hpp host/detail/run_loop.hpp
+    mpi/detail/mpi.hpp ops/detail/uncontracted.hpp policy/detail/require_scale.hpp stage/detail/engine/end_with_live_handles.hpp)
 
 set(failures 0)
 function(complain text)

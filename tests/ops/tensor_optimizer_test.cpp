@@ -6,7 +6,7 @@
 #include "support/catch.hpp"
 
 #include <zero/core/error.hpp>
-#include <zero/policy/detail/hash_of_options.hpp>
+#include <zero/policy/has_compared_options.hpp>
 
 namespace zero::test::tensor_optimizer_test {
 

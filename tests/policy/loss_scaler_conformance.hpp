@@ -14,8 +14,8 @@
 #include "support/snapshot.hpp"
 
 #include <zero/core/error.hpp>
-#include <zero/policy/detail/hash_of_options.hpp>
 #include <zero/policy/detail/policy_list.hpp>
+#include <zero/policy/has_compared_options.hpp>
 #include <zero/policy/loss_scaler.hpp>
 #include <zero/policy/no_loss_scaler.hpp>
 #include <zero/policy/static_loss_scaler.hpp>

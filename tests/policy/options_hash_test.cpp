@@ -1,4 +1,3 @@
-#include <zero/policy/detail/hash_of_options.hpp>
 #include <zero/policy/has_compared_options.hpp>
 #include <zero/policy/no_loss_scaler.hpp>
 #include <zero/policy/static_loss_scaler.hpp>

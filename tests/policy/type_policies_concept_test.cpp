@@ -2,13 +2,11 @@
 #include "support/catch.hpp"
 
 #include <zero/policy/gradient_reduction.hpp>
-#include <zero/policy/gradient_reduction_policy.hpp>
 #include <zero/policy/master_weights.hpp>
 #include <zero/policy/master_weights_policy.hpp>
 #include <zero/policy/optimizer_state.hpp>
 #include <zero/policy/optimizer_state_policy.hpp>
 #include <zero/policy/parameters.hpp>
-#include <zero/policy/parameters_policy.hpp>
 
 namespace zero::test::type_policies_concept_test {
 

@@ -8,6 +8,7 @@
 namespace ZERO_NAMESPACE {
 
 /// @brief The decision of a step, as the update reads it. It is in the backend's memory.
+/// `DecideStep` writes it (`stage/detail/decision/decide_step.hpp`), or the caller of an update.
 struct UpdateDecision {
     float factor = 1.0F;          ///< multiplies every gradient of a group that is clipped
     bool skip = false;            ///< if true, the update changes nothing

@@ -180,7 +180,7 @@ namespace ZERO_NAMESPACE {
 /// between steps by one more all-gather each.
 /// - optional, `grouped(queue, body)`: calls `body()`, which calls `all_gather` on `queue` any
 /// number of times and does nothing else with the queue. The transport may start them together when
-/// `body` returns. An engine publishes updated buckets so.
+/// `body` returns. An engine publishes updated buckets in this way.
 /// - optional, `rethrow_failure()`: throws an error that the transport detected after its calls
 /// returned. Call it after waiting for the queue, before using a collective's result
 /// (`detail::wait_for_collectives`).

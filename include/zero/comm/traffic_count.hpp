@@ -39,7 +39,8 @@ struct CollectiveCount {
     friend bool operator==(CollectiveCount const&, CollectiveCount const&) = default;
 };
 
-/// @brief One count per kind of collective.
+/// @brief One count per kind of collective, of the payload: `Recording` fills it. What then passes
+/// between ranks is in `layout/communication_model.hpp`.
 struct TrafficCount {
     std::array<CollectiveCount, collective_kinds> kinds{}; ///< indexed by the kind
 

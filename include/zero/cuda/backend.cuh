@@ -15,7 +15,6 @@
 #include "allocator_memory.hpp"
 #include "capture_lock.hpp"
 #include "detail/check.hpp"
-#include "detail/chunk_sizes.cuh"
 #include "detail/config.cuh"
 #include "detail/element_kernels.cuh"
 #include "detail/launch.cuh"

@@ -1,14 +1,102 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "command.hpp"
-#include "progress.hpp"
+#include "detail/float_control.hpp"
 
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <mutex>
+#include <new>
+#include <type_traits>
 #include <utility>
 
 namespace ZERO_NAMESPACE::host {
+
+/// @brief A small functor stored in place: the element type of a host queue.
+class Command {
+public:
+    static constexpr std::size_t capacity = 112; ///< bytes of a functor
+
+    Command() = default;
+
+    /// @brief Copies the functor. Does not allocate.
+    template <class F>
+        requires(!std::is_same_v<F, Command>)
+    explicit Command(F const& functor) noexcept {
+        static_assert(
+            std::is_trivially_copyable_v<F> && std::is_trivially_destructible_v<F>,
+            "zero: a command is a trivially copyable functor; capture pointers and numbers.");
+        static_assert(
+            sizeof(F) <= capacity && alignof(F) <= 16,
+            "zero: a command holds at most 112 bytes; put larger arguments behind a pointer.");
+        ::new (static_cast<void*>(_storage)) F(functor);
+        _call = [](void* storage) { (*std::launder(static_cast<F*>(storage)))(); };
+    }
+
+    /// @brief Returns whether it holds a functor.
+    explicit operator bool() const noexcept { return _call != nullptr; }
+
+    /// @brief Calls the functor, with the default floating-point control word: to nearest, and
+    /// subnormal numbers are not flushed. Restores the control word of the thread. Undefined for
+    /// a default-constructed command.
+    void operator()() {
+        detail::WithDefaultFloatControl const control;
+        auto* call = _call;
+#if defined(__GNUC__)
+        __asm__("" : "+r"(call)); // not inlined, so no operation moves out of the scope
+#endif
+        call(_storage);
+    }
+
+private:
+    alignas(16) std::byte _storage[capacity];
+    void (*_call)(void*) = nullptr;
+};
+
+/// @brief The progress of a queue: commands with tickets up to `completed` are done. Shared by the
+/// queue and its events, so events stay valid after the queue is destroyed.
+class Progress {
+public:
+    /// @brief The number of times a thread yields before it sleeps. Small, because with more
+    /// threads than cores spinning takes time from the threads being waited for.
+    static constexpr int spins_before_sleep = 8;
+
+    /// @brief Returns whether the command with this ticket and all commands before it are done.
+    [[nodiscard]] bool has_reached(std::uint64_t ticket) const noexcept {
+        return _completed.load(std::memory_order_acquire) >= ticket;
+    }
+
+    /// @brief Marks commands up to `ticket` as done. Called by the worker, with increasing tickets.
+    void set(std::uint64_t ticket);
+
+    /// @brief Blocks the calling thread until `has_reached(ticket)`.
+    void wait(std::uint64_t ticket);
+
+    /// @brief Stores the exception of a command. Called by the worker, at most once.
+    void fail(std::exception_ptr failure);
+
+    /// @brief Returns whether a command threw.
+    [[nodiscard]] bool has_failed() const noexcept {
+        return _has_failed.load(std::memory_order_acquire);
+    }
+
+    /// @brief Rethrows the exception of a command, if there is one.
+    void rethrow_failure() const;
+
+private:
+    static constexpr std::uint64_t none = ~std::uint64_t{0};
+
+    std::atomic<std::uint64_t> _completed{0};
+    std::atomic<bool> _has_failed{false};
+    std::exception_ptr _failure;
+    std::atomic<std::uint64_t> _awaited{none}; ///< the earliest ticket for which a thread sleeps
+    std::mutex _mutex;
+    std::condition_variable _changed;
+};
 
 /// @brief A point in a queue. A default-constructed event is complete. Copying does not allocate;
 /// an event may outlive its queue, whose progress it shares.
@@ -94,3 +182,7 @@ private:
 };
 
 } // namespace ZERO_NAMESPACE::host
+
+#if !defined(ZERO_COMPILED)
+#include "detail/queue.ipp"
+#endif

@@ -3,7 +3,6 @@
 #include "../core/buffer.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/memory_resource.hpp"
-#include "command.hpp"
 #include "queue.hpp"
 
 #include <atomic>

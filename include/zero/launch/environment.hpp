@@ -1,11 +1,14 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "variable_lookup.hpp"
 
 #include <string>
 
 namespace ZERO_NAMESPACE::launch {
+
+/// @brief Returns the value of an environment variable, or null if it is not set.
+/// @param context the second argument of `environment`
+using VariableLookup = char const* (*)(void* context, char const* name);
 
 /// @brief The place of this process among the processes that a launcher started.
 struct Environment {

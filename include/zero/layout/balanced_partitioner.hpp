@@ -2,10 +2,14 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
+#include "detail/order_by.hpp"
+#include "detail/place_in_bucket.hpp"
+#include "padding.hpp"
 #include "partitioner.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -34,8 +38,30 @@ struct BalancedPartitioner {
 };
 static_assert(Partitioner<BalancedPartitioner>);
 
-} // namespace ZERO_NAMESPACE
+[[gnu::cold]] inline BalancedPartitioner::State
+BalancedPartitioner::begin(std::span<std::size_t const> elements, std::size_t world) {
+    std::vector<std::uint64_t> descending;
+    for (std::size_t const size : elements) {
+        descending.push_back(std::numeric_limits<std::uint64_t>::max() - padded_size(size));
+    }
+    State state{std::vector<std::uint64_t>(elements.size()), 0};
+    std::vector<std::size_t> held(world, 0);
+    for (std::size_t const index : detail::order_by(descending)) {
+        std::size_t least = 0;
+        for (std::size_t rank = 1; rank < world; ++rank) {
+            least = held[rank] < held[least] ? rank : least;
+        }
+        held[least] += padded_size(elements[index]);
+        state.owners[index] = least;
+    }
+    return state;
+}
 
-#if !defined(ZERO_COMPILED)
-#include "detail/balanced_partitioner.ipp"
-#endif
+[[gnu::cold]] inline void BalancedPartitioner::partition(std::span<PartitionItem> items,
+                                                         State& state,
+                                                         std::span<std::size_t> cuts) {
+    detail::place_by_owner(items, std::span(state.owners).subspan(state.next, items.size()), cuts);
+    state.next += items.size();
+}
+
+} // namespace ZERO_NAMESPACE

@@ -5,7 +5,6 @@
 #include "bucketer.hpp"
 #include "detail/make_buckets.hpp"
 #include "detail/partitioner_ref.hpp"
-#include "detail/place_in_bucket.hpp"
 #include "flat_layout.hpp"
 #include "gather_options.hpp"
 #include "parameter_spec.hpp"

@@ -35,7 +35,8 @@ struct To {
 
 /// @brief Model states lie in slower and larger memory, and pass through staging memory when they
 /// are updated, or gathered. No bit of a result depends on it. Include stage/offload.hpp. States of
-/// a device may lie in memory of its host, which updates them: policy/host_memory.hpp.
+/// a device may lie in memory of its host, which updates them: `HostMemory` in
+/// policy/host_memory.hpp.
 /// @tparam Targets one `To<Tier, kinds...>`
 template <class... Targets>
 struct Offload {

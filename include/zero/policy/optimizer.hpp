@@ -3,7 +3,6 @@
 #include "../backend/tensor_archetype.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
-#include "detail/state_names.hpp"
 
 #include <concepts>
 #include <cstddef>
@@ -15,6 +14,17 @@
 /// them.
 
 namespace ZERO_NAMESPACE::detail {
+
+/// @brief An optimizer that names its states: `static constexpr char const* state_names[states]`.
+/// Optional.
+template <class O>
+concept OptimizerDeclaresStateNames = requires { O::state_names; };
+
+/// @brief The declared names have the right type and number.
+template <class O>
+concept OptimizerStateNamesFit =
+    !OptimizerDeclaresStateNames<O>
+    || std::is_same_v<decltype(O::state_names), char const* const[O::states]>;
 
 template <class O>
 concept OptimizerHasTypes = requires {

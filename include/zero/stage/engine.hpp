@@ -17,7 +17,6 @@
 #include "../policy/predivide_factor.hpp"
 #include "detail/common/drain.hpp"
 #include "detail/common/engine_context.hpp"
-#include "detail/common/rebuild_request.hpp"
 #include "detail/common/step_state.hpp"
 #include "detail/common/stores_by_type.hpp"
 #include "detail/decision/step_control.hpp"

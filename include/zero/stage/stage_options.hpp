@@ -7,7 +7,6 @@
 #include "../layout/gather_options.hpp"
 #include "../layout/parameter_spec.hpp"
 #include "../policy/gradient_reduction.hpp"
-#include "detail/common/rebuild_request.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +33,22 @@ using CurrentMemoryOf = detail::SharedFunction<CurrentMemory, std::size_t>;
 
 } // namespace ZERO_NAMESPACE
 
+namespace ZERO_NAMESPACE {
+
+template <class Config>
+class Engine;
+
+} // namespace ZERO_NAMESPACE
+
 namespace ZERO_NAMESPACE::detail {
+
+/// @brief The argument of the option `rebuild_buckets`. Only an engine makes one.
+template <class Config>
+class RebuildRequest {
+    friend class Engine<Config>;
+    explicit RebuildRequest(Engine<Config>& engine) noexcept : _engine(&engine) {}
+    Engine<Config>* _engine;
+};
 
 /// @brief A `std::span` that refuses a bare pointer with one sentence.
 template <class T>

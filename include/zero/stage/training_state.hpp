@@ -260,7 +260,7 @@ public:
 
     /// @brief Calls `visit(name, HeldArray)` for every array of the training state, in the memory
     /// and form in which this rank stores it: "parameter", "master", "remainder", "rounded_up", the
-    /// states by name, and "NAME.scale". The addresses of offloaded states are none of memory.
+    /// states by name, and "NAME.scale". Offloaded states have addresses that are not memory.
     /// Waits; not collective.
     template <class Visitor>
     void for_each_held_array(Visitor&& visit) const {

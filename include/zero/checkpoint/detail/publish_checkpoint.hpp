@@ -52,7 +52,7 @@ inline void keep_last(CheckpointDirectory const& directory, std::size_t count,
 }
 
 /// @brief Writes the manifest and gives the checkpoint its name. Collective; call it when all ranks
-/// have written their files.
+/// have written their files. `CheckpointDirectory` renames, makes durable and removes.
 /// @param checksums checksums of the files, by rank
 template <class Access>
 void publish_checkpoint(Access const& access, CheckpointDirectory const& directory,

@@ -17,6 +17,7 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Adds fields to the scalars of a manifest, under names that begin with a prefix.
+/// `SavePlan` names those of an engine, `LoadedScalars` reads them back.
 struct FieldWriter {
     ManifestScalars* scalars;
     std::string prefix;

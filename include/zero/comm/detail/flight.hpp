@@ -2,13 +2,17 @@
 
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../../core/dtype.hpp"
+#include "../../host/inline_queue.hpp"
 #include "../../host/queue.hpp"
 #include "../../ops/tree_sum.hpp"
+#include "../collective_tag.hpp"
 #include "../traffic_count.hpp"
 #include "collective_call.hpp"
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace ZERO_NAMESPACE::detail {
@@ -160,8 +164,50 @@ private:
     host::Event _last{};
 };
 
-} // namespace ZERO_NAMESPACE::detail
+[[gnu::cold]] inline Flights::Flights(std::size_t world)
+    : _flights(
+        larger<std::size_t>(16, smaller<std::size_t>(512, (std::size_t{1} << 16U) / (world + 1)))) {
+    for (Flight& flight : _flights) {
+        flight.cuts = List<std::size_t>(world + 1);
+    }
+}
 
-#if !defined(ZERO_COMPILED)
-#include "flights.ipp"
-#endif
+inline Flight& Flights::next(CollectiveCall const& call, CollectiveMemory const& memory) {
+    Flight& flight = _flights[_count % _flights.size()];
+    flight.done.synchronise();
+    flight.kind = call.kind;
+    flight.element_bytes = memory.element_bytes;
+    flight.count = call.count;
+    flight.detail = static_cast<std::size_t>(call.detail);
+    flight.send = memory.send;
+    flight.receive = memory.receive;
+    flight.sum = memory.sum;
+    flight.signature = CallSignature::of(call);
+    for (std::size_t cut = 0; cut < memory.cuts.size(); ++cut) {
+        flight.cuts[cut] = memory.cuts[cut];
+    }
+    ++_count;
+    return flight;
+}
+
+[[gnu::cold]] inline void Flights::synchronise() const {
+    for (Flight const& flight : _flights) {
+        flight.done.synchronise();
+    }
+}
+
+/// @brief Returns whether a hash is equal on all ranks of a group. Collective; waits. See
+/// `HostCommunicator` for the type. @throws CommunicatorError
+template <class Collectives>
+bool is_equal_on_all_ranks(Collectives& collectives, std::uint64_t hash) {
+    auto const own = static_cast<std::int64_t>(hash >> 2U);
+    std::int64_t least[2] = {own, -own}; // becomes the minimum, and the maximum negated
+    host::InlineQueue queue;
+    CollectiveCall const call{CollectiveKind::integers, DType::int64, 2,
+                              static_cast<std::uint64_t>(IntegerReduction::min),
+                              CollectiveTag{"options of the communicator", 0}};
+    collectives.enqueue(call, {least, least, sizeof(std::int64_t), {}, {}}, &queue);
+    return least[0] == -least[1];
+}
+
+} // namespace ZERO_NAMESPACE::detail

@@ -11,7 +11,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// Runs one rank and informs the group when it has thrown or finished.
+/// Runs one rank and informs the group when it has thrown or finished: `release` aborts or leaves
+/// the communicator of the rank (`run_group`), and `Rendezvous::end` then wakes the peers.
 ZERO_COLD_INLINE void
 run_rank_of_group(std::size_t rank, FunctionRef<std::size_t> const& body,
                   FunctionRef<std::size_t, std::string_view, bool> const& release,

@@ -47,6 +47,18 @@ template <class T>
     return {values.data(), values.size()};
 }
 
+/// @brief Returns whether ascending numbers contain a value. O(log n).
+[[nodiscard]] constexpr bool contains_ascending(std::span<std::size_t const> numbers,
+                                                std::size_t value) noexcept {
+    std::size_t first = 0; // the value is not before it
+    for (std::size_t left = numbers.size(); left > 1;) {
+        std::size_t const half = left / 2;
+        first += numbers[first + half] <= value ? half : 0;
+        left -= half;
+    }
+    return first < numbers.size() && numbers[first] == value;
+}
+
 /// @brief Non-owning reference to a function object, or empty. Use it for parameters only: the
 /// function object must outlive the call.
 template <class... Arguments>

@@ -4,7 +4,6 @@
 #include "../../core/detail/namespace.hpp"
 #include "../table_range.hpp"
 #include "chunk.hpp"
-#include "chunk_sizes.cuh"
 #include "config.cuh"
 #include "launch.cuh"
 #include "pack.cuh"

@@ -5,7 +5,6 @@
 #include "../../ops/number.hpp"
 #include "../table_range.hpp"
 #include "chunk.hpp"
-#include "chunk_sizes.cuh"
 #include "config.cuh"
 #include "cub.cuh"
 #include "launch.cuh"

@@ -3,7 +3,6 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../ops/arithmetic.hpp"
 #include "chunk.hpp"
-#include "chunk_sizes.cuh"
 #include "config.cuh"
 #include "launch.cuh"
 #include "pack.cuh"

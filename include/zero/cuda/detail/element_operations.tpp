@@ -6,7 +6,6 @@
 #include "../../ops/norm.hpp"
 #include "../backend.cuh"
 #include "../table_range.hpp"
-#include "chunk_sizes.cuh"
 #include "config.cuh"
 #include "copy_kernels.cuh"
 #include "count_kernels.cuh"

@@ -6,7 +6,6 @@
 #include "../../ops/norm.hpp"
 #include "../table_range.hpp"
 #include "chunk.hpp"
-#include "chunk_sizes.cuh"
 #include "config.cuh"
 #include "launch.cuh"
 #include "pack.cuh"

@@ -6,7 +6,6 @@
 #include "../../ops/arithmetic.hpp"
 #include "../../ops/tree_sum.hpp"
 #include "chunk.hpp"
-#include "chunk_sizes.cuh"
 #include "config.cuh"
 #include "launch.cuh"
 #include "pack.cuh"

@@ -5,7 +5,6 @@
 #include "../../ops/arithmetic.hpp"
 #include "../table_range.hpp"
 #include "chunk.hpp"
-#include "chunk_sizes.cuh"
 #include "config.cuh"
 #include "launch.cuh"
 #include "master_weight_access.cuh"

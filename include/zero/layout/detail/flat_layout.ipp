@@ -1,11 +1,11 @@
 #pragma once
 
+#include "../../core/detail/light_std.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../../core/hash.hpp"
 #include "../flat_layout.hpp"
-#include "contains_ascending.hpp"
 
 #include <string_view>
 #include <utility>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../bucketer.hpp"
 #include "../gather_options.hpp"
@@ -7,7 +8,6 @@
 #include "../partitioner.hpp"
 #include "../piece.hpp"
 #include "partitioner_ref.hpp"
-#include "place_in_bucket.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +15,42 @@
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
+
+/// @brief A type-erased `Bucketer` with its options. Layouts are made through it, so that they are
+/// compiled once and not for each composition. The options must outlive it.
+struct BucketerRef {
+    void const* options;
+    void (*validate)(void const* options);
+    std::size_t capacity; ///< in bytes; no limit unless the options have `bucket_bytes`
+    std::size_t (*take)(std::span<BucketItem const> items, void const* options,
+                        std::size_t element_bytes);
+};
+
+template <class Bucketer>
+BucketerRef bucketer_ref(typename Bucketer::Options const& options) noexcept {
+    using Options = typename Bucketer::Options;
+    std::size_t capacity = static_cast<std::size_t>(-1);
+    if constexpr (requires { capacity = options.bucket_bytes; }) {
+        capacity = options.bucket_bytes;
+    }
+    return {&options,
+            [](void const* erased) { Bucketer::validate(*static_cast<Options const*>(erased)); },
+            capacity,
+            [](std::span<BucketItem const> items, void const* erased, std::size_t element_bytes) {
+                return Bucketer::take(items, *static_cast<Options const*>(erased), element_bytes);
+            }};
+}
+
+/// @brief Divides parameters into buckets and calls `visit` with the members of each.
+///
+/// A bucket ends where the bucketer ends it, and before and after each tied parameter, which gets a
+/// bucket of its own.
+/// @param order parameter indices in the order in which buckets are filled
+/// @param inside_units a bucket also ends where the unit changes
+/// @throws InvalidArgument if the bucketer takes no parameter, or more than it was offered
+void for_bucket_members(std::span<ParameterSpec const> parameters,
+                        std::span<std::size_t const> order, bool inside_units, BucketerRef bucketer,
+                        std::size_t element_bytes, FunctionRef<std::span<std::size_t const>> visit);
 
 /// @brief Returns the buckets of a model for `make_layout`: the trainable ones in the order in
 /// which they become complete, then the frozen ones. A bucket holds whole parameters of one type.

@@ -10,6 +10,9 @@
 #include "../piece.hpp"
 #include "count_blocks.hpp"
 
+// The elements of a plan and its text. `plan_memory` in memory_plan.hpp makes bytes of the
+// elements.
+
 namespace ZERO_NAMESPACE {
 
 ZERO_COLD_INLINE std::string to_string(MemoryPlan const& plan) {

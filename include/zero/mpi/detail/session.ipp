@@ -11,6 +11,8 @@
 #include <exception>
 #include <thread>
 
+// Starts and ends MPI. The requests of collectives are polled in `peers.ipp`.
+
 namespace ZERO_NAMESPACE::mpi {
 
 ZERO_COLD_INLINE Session::Session() : _exceptions(std::uncaught_exceptions()) {

@@ -5,13 +5,13 @@
 #include "../../core/policy_category.hpp"
 #include "../../layout/bucketer.hpp"
 #include "../../layout/partitioner.hpp"
-#include "../gradient_reduction_policy.hpp"
+#include "../gradient_reduction.hpp"
 #include "../loss_scaler.hpp"
 #include "../master_weights_policy.hpp"
 #include "../offload.hpp"
 #include "../optimizer.hpp"
 #include "../optimizer_state_policy.hpp"
-#include "../parameters_policy.hpp"
+#include "../parameters.hpp"
 
 #include <concepts>
 

@@ -1,6 +1,10 @@
 #pragma once
 
+#include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../../core/error.hpp"
+#include "../loss_scaler.hpp"
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -9,8 +13,16 @@ namespace ZERO_NAMESPACE::detail {
 /// @throws InvalidArgument
 void require_scale(float value, char const* name);
 
-} // namespace ZERO_NAMESPACE::detail
+[[gnu::cold]] inline void require_scale(float value, char const* name) {
+    if (!(value > 0.0F) || !is_finite(value)) {
+        throw_error<InvalidArgument>(
+            {"zero: the loss scaler's ", name, " is ", value, "; it must be positive and finite."});
+    }
+    if (value < smallest_loss_scale) {
+        throw_error<InvalidArgument>(
+            {"zero: the loss scaler's ", name,
+             " is below 2^-126, where its inverse would overflow; give a larger one."});
+    }
+}
 
-#if !defined(ZERO_COMPILED)
-#include "require_scale.ipp"
-#endif
+} // namespace ZERO_NAMESPACE::detail

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
-#include "state_names.hpp"
+#include "../optimizer.hpp"
 
 #include <cstddef>
 #include <string>

@@ -3,7 +3,6 @@
 #include "../../comm/collective_tag.hpp"
 #include "../../comm/detail/collective_call.hpp"
 #include "../../comm/detail/flight.hpp"
-#include "../../comm/detail/is_equal_on_all_ranks.hpp"
 #include "../../comm/detail/polled_time.hpp"
 #include "../../comm/traffic_count.hpp"
 #include "../../core/detail/text.hpp"

@@ -12,10 +12,10 @@
 #include "../../../layout/flat_layout.hpp"
 #include "../../../ops/arithmetic.hpp"
 #include "../../../ops/host_device.hpp"
-#include "../../../policy/detail/hash_of_options.hpp"
 #include "../../../policy/detail/require_scale.hpp"
 #include "../../../policy/dynamic_loss_scaler.hpp"
 #include "../../../policy/gradient_reduction.hpp"
+#include "../../../policy/has_compared_options.hpp"
 #include "../../../policy/loss_scaler.hpp"
 #include "../../stage_options.hpp"
 #include "../../step_report.hpp"
@@ -439,7 +439,7 @@ public:
         }
     }
 
-    /// @brief Watches for steps that were skipped in a row.
+    /// @brief Returns the watch over steps that are skipped in a row.
     [[nodiscard]] SkipWatch<Config>& skips() noexcept { return _skips; }
 
     /// @brief Waits for the decision and throws or calls back, if an option asks for it:

@@ -6,7 +6,6 @@
 #include "../../../core/detail/text.hpp"
 #include "../../../core/detail/throw_error.hpp"
 #include "../../../core/error.hpp"
-#include "../../../layout/detail/contains_ascending.hpp"
 #include "../../../layout/padding.hpp"
 
 #include <utility>

@@ -6,7 +6,7 @@
 #include "../../../layout/gather_options.hpp"
 #include "../../../layout/parameter_spec.hpp"
 #include "../../../ops/tree_sum.hpp"
-#include "../../../policy/detail/hash_of_options.hpp"
+#include "../../../policy/has_compared_options.hpp"
 #include "../../parameter.hpp"
 #include "../../stage_options.hpp"
 

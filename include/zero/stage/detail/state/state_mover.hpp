@@ -32,7 +32,7 @@ public:
 
     /// @brief Moves one array, parameter by parameter. Collective if it is sharded; waits.
     /// @param copy copies `(to, from, bytes)` on the host at once, for slices whose addresses are
-    /// none of memory; empty: the backend copies
+    /// not memory; empty: the backend copies
     [[gnu::cold]] void move(HeldArray const& from, HeldArray const& to,
                             StateTable::Copy copy = {}) const {
         auto const copy_bytes = [&](void* target, void const* source, std::size_t bytes) {

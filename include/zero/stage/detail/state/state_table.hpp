@@ -49,7 +49,7 @@ struct HeldSlice {
     std::size_t parameter = 0;
     std::size_t begin = 0; ///< offset of the first element in the parameter
     std::size_t elements = 0;
-    /// Its address. Of a state that is offloaded it is none of memory: `StateAccess::copy` knows
+    /// Its address. The address of an offloaded state is not memory: `StateAccess::copy` knows
     /// where the state lies.
     void* data = nullptr;
 };

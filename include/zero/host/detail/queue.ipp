@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../progress.hpp"
+#include "../queue.hpp"
 
 #include <thread>
 #include <utility>
