@@ -24,9 +24,9 @@ struct DelayedTraining {
     std::uint64_t steps = 7;
     std::size_t micro_steps = 1;
     std::uint64_t warm_up = 0;
-    std::uint64_t seed = 1;       ///< of the pauses, infinities and cancelled steps
-    bool has_infinities = false;  ///< gradients of some steps are infinite
-    bool settles = true;          ///< some steps begin with all updates
+    std::uint64_t seed = 1;      ///< of the pauses, infinities and cancelled steps
+    bool has_infinities = false; ///< gradients of some steps are infinite
+    bool settles = true;         ///< some steps begin with all updates
     std::vector<ParameterSpec> specs = toy_specs();
 };
 
@@ -93,9 +93,8 @@ std::vector<DelayedRun> delayed_runs(int world, typename Stage::Options const& o
         std::optional<CallerMemory<T, G>> memory;
         if (options.storage != Storage::owned) {
             memory.emplace(parameters);
-            own_options.adopted_block = options.storage == Storage::adopted
-                                            ? std::span<T>(memory->block)
-                                            : std::span<T>();
+            own_options.adopted_block =
+                options.storage == Storage::adopted ? std::span<T>(memory->block) : std::span<T>();
         }
         Stage engine(communicator, parameters, own_options);
         auto const rank = static_cast<std::uint64_t>(communicator.rank());

@@ -290,19 +290,19 @@ TEST_CASE("A delayed update on the host has the bits of its rule") {
     };
     in_every_stage([&]<int N>() {
         using Half = Parameters<bfloat16>;
-        using Masters = Offload<
-            To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>, DelayedUpdate>;
+        using Masters =
+            Offload<To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>,
+                    DelayedUpdate>;
         using Own = Offload<To<HostMemory, BufferKind::optimizer_state>, DelayedUpdate>;
         compare.template operator()<ZeroStage<N, Half, SizeCappedBucketer, Group>, Masters>(
             "copied masters");
         compare.template operator()<ZeroStage<N, Sgd, SizeCappedBucketer, Group>, Own>("float");
-        compare.template operator()<ZeroStage<N, Parameters<float16>, DynamicLossScaler,
-                                              SizeCappedBucketer, Group>,
-                                    Masters>("float16, skipped steps");
-        compare.template operator()<
-            ZeroStage<N, Half, SplitMasterWeights, BlockScaledState<float16>, SizeCappedBucketer,
-                      Group>,
-            Masters>("split masters, scaled states");
+        compare.template
+        operator()<ZeroStage<N, Parameters<float16>, DynamicLossScaler, SizeCappedBucketer, Group>,
+                   Masters>("float16, skipped steps");
+        compare.template operator()<ZeroStage<N, Half, SplitMasterWeights,
+                                              BlockScaledState<float16>, SizeCappedBucketer, Group>,
+                                    Masters>("split masters, scaled states");
     });
 }
 
@@ -320,7 +320,8 @@ TEST_CASE("The memory plan of a delayed update on the host holds a place for eac
     using Stage = ZeroStage<2, Parameters<bfloat16>, SizeCappedBucketer, Group>;
     using Kinds = To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>;
     constexpr std::size_t elements = 300 + 500 + 7 + 129 + 64 + 1; // those that are trained
-    std::size_t const late = bytes(static_cast<Stage::with<Offload<Kinds, DelayedUpdate>>*>(nullptr));
+    std::size_t const late =
+        bytes(static_cast<Stage::with<Offload<Kinds, DelayedUpdate>>*>(nullptr));
     CHECK(late >= elements * (3 * sizeof(float) + sizeof(float) + sizeof(bfloat16)));
     CHECK(late > bytes(static_cast<Stage::with<Offload<Kinds>>*>(nullptr)));
 }

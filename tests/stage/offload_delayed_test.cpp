@@ -32,10 +32,9 @@ namespace zero::test::offload_delayed_test {
 
 namespace {
 
-using StatesOnly =
-    Offload<To<FileTier, BufferKind::optimizer_state>, DelayedUpdate>;
-using Both = Offload<To<FileTier, BufferKind::optimizer_state, BufferKind::master_weights>,
-                     DelayedUpdate>;
+using StatesOnly = Offload<To<FileTier, BufferKind::optimizer_state>, DelayedUpdate>;
+using Both =
+    Offload<To<FileTier, BufferKind::optimizer_state, BufferKind::master_weights>, DelayedUpdate>;
 
 template <class InMemory, class Delayed>
 void compare(std::mt19937_64& random, char const* name) {
@@ -70,8 +69,7 @@ void compare(std::mt19937_64& random, char const* name) {
     constexpr double ratios[] = {0, 0.37, 1, 1};
     constexpr std::size_t depths[] = {1, 2, 4};
     delayed.offload.path = folder.path();
-    delayed.offload.chunk_bytes =
-        is_whole ? 4100 + random() % 2000 : 1500 + random() % 30'000;
+    delayed.offload.chunk_bytes = is_whole ? 4100 + random() % 2000 : 1500 + random() % 30'000;
     delayed.offload.depth = depths[random() % 3];
     delayed.offload.ratio = ratios[random() % 4];
     delayed.offload.calls = &files;
@@ -225,8 +223,7 @@ TEST_CASE("While an update is pending, calls of one rank are refused with the re
             auto const read = [&] { (void)state.local_fp32_parameter(0); };
             auto const join = [&] { engine.join(); };
             auto const require_refusal = [&](char const* name, auto const& call) {
-                CHECK_THAT(refusal(call),
-                           contains_text(std::string("OutOfOrder: zero: ") + name));
+                CHECK_THAT(refusal(call), contains_text(std::string("OutOfOrder: zero: ") + name));
                 CHECK_THAT(refusal(call), contains_text("while the update of the last step is "
                                                         "pending (zero::DelayedUpdate); call "
                                                         "engine.settle() on every rank first"));
@@ -246,8 +243,7 @@ TEST_CASE("While an update is pending, calls of one rank are refused with the re
             (void)state.local_fp32_parameter(0);
             engine.settle(); // again, with nothing to do
             engine.begin_step();
-            CHECK_THAT(refusal([&] { engine.settle(); }),
-                       contains_text("settle() inside a step"));
+            CHECK_THAT(refusal([&] { engine.settle(); }), contains_text("settle() inside a step"));
             engine.cancel_step();
             (void)run_step(engine, rank, 1);
             CHECK(engine.is_update_pending());
@@ -350,8 +346,7 @@ TEST_CASE("A run that is saved while an update is pending goes on from the check
                 })[0];
         };
         for (bool const in_background : {false, true}) {
-            auto const expected =
-                run.template operator()<Late<N>>(1, 0, 8, true, in_background);
+            auto const expected = run.template operator()<Late<N>>(1, 0, 8, true, in_background);
             CHECK(run.template operator()<Late<N>>(1, 4, 8, false, false) == expected);
             CHECK(run.template operator()<InMemory<N>>(1, 4, 8, false, false) == expected);
         }

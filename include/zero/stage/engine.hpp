@@ -288,9 +288,9 @@ public:
     /// Waits where `step` waits for memory of the caller.
     void cancel_step();
 
-    /// @brief Publishes the update that `DelayedUpdate` has left pending; otherwise it does nothing.
-    /// Collective, between two steps. Other collective calls there do it themselves; calls for one
-    /// rank, and `acquire`, throw OutOfOrder until it was called.
+    /// @brief Publishes the update that `DelayedUpdate` has left pending; otherwise it does
+    /// nothing. Collective, between two steps. Other collective calls there do it themselves; calls
+    /// for one rank, and `acquire`, throw OutOfOrder until it was called.
     void settle();
 
     /// @brief Returns whether the parameters lack the update of the last step. Between two steps.
@@ -596,3 +596,4 @@ private:
 #include "detail/engine/engine_access.tpp"
 #include "detail/engine/engine_set_up.tpp"
 #include "detail/engine/engine_step.tpp"
+#include "detail/engine/engine_update.tpp"

@@ -128,9 +128,10 @@ consteval Conflict conflict_in() {
         .can_call_host = can_call_host,
         .names_all_for_host =
             names_all_for_host<typename Config::OffloadTo>(Config::EngineConfig::has_masters),
-        .delays_update = requires { requires Config::OffloadTo::delays_update; },
+        .delays_update = delays_update<typename Config::EngineConfig>,
         .master = Config::master_conflict,
-    });
+    } // namespace ZERO_NAMESPACE::detail
+    );
 }
 
 /// @brief Whether a policy is a communicator whose backend is incomplete. Collectives may need only

@@ -77,7 +77,7 @@ struct PendingUpdate<Config, true> {
 /// @brief The update of one parameter type that is delayed, on a host. Empty otherwise, and where
 /// the backend is a device; see delayed_update.hpp.
 template <class Config, class Types, class Slice,
-          bool IsAny = delays_update<Config> && Config::Offload::is_any>
+          bool IsAny = delays_update<Config>&& Config::Offload::is_any>
 class DelayedSlices {};
 
 /// @brief The update of one parameter type by the host. Empty unless `updates_on_host`; see

@@ -56,10 +56,10 @@ public:
         parameter_bytes = whole_lines(parameter_bytes);
         std::size_t const row_bytes =
             whole_lines(larger(groups_of(context), _parameters) * sizeof(Group));
-        _copies = std::make_unique<Copies>(
-            *context.memory,
-            gradient_bytes + parameter_bytes + row_bytes + whole_lines(sizeof(UpdateDecision)),
-            context.offload.states->update_queue());
+        _copies = std::make_unique<Copies>(*context.memory,
+                                           gradient_bytes + parameter_bytes + row_bytes
+                                               + whole_lines(sizeof(UpdateDecision)),
+                                           context.offload.states->update_queue());
         Copies& copies = *_copies;
         std::byte* gradients = copies.memory.data();
         std::byte* parameters = gradients + gradient_bytes;
@@ -164,7 +164,7 @@ private:
     std::size_t _parameters = 0;
     std::size_t _rows_used = 0;
     Table _slices{};
-    std::vector<Event> _updated{}; ///< by bucket
+    std::vector<Event> _updated{};   ///< by bucket
     std::unique_ptr<Copies> _copies; ///< null by default
 };
 

@@ -197,8 +197,8 @@ private:
     /// Allocates the page-locked memory and lets the slices of the host point there.
     [[gnu::cold]] void lay_out(std::size_t most_rows) {
         auto& chunks = _stream->chunks;
-        std::size_t const places = delays_update<Config> ? chunks.size()
-                                                         : smaller(depth, chunks.size());
+        std::size_t const places =
+            delays_update<Config> ? chunks.size() : smaller(depth, chunks.size());
         _updated.resize(places);
         std::vector<std::size_t> most(places); // elements, by place
         for (std::size_t index = 0; index < chunks.size(); ++index) {
@@ -208,12 +208,13 @@ private:
         std::vector<std::size_t> place_begin{0}; // of each place; then that of the rows
         for (std::size_t const elements : most) {
             place_begin.push_back(place_begin.back() + whole_lines(elements * sizeof(A))
-                            + whole_lines(elements * sizeof(P)));
+                                  + whole_lines(elements * sizeof(P)));
         }
         std::size_t const row_bytes = whole_lines(most_rows * sizeof(Group));
-        _stream->memory = Buffer<std::byte>(
-            Backend::staging_memory(),
-            place_begin.back() + row_bytes + whole_lines(sizeof(UpdateDecision)), BufferKind::staging);
+        _stream->memory =
+            Buffer<std::byte>(Backend::staging_memory(),
+                              place_begin.back() + row_bytes + whole_lines(sizeof(UpdateDecision)),
+                              BufferKind::staging);
         std::byte* const memory = _stream->memory.data();
         _rows = memory + place_begin.back();
         _decision = _rows + row_bytes;
@@ -293,8 +294,8 @@ private:
     std::size_t _rows_used = 0;
     std::byte* _rows = nullptr;
     std::byte* _decision = nullptr;
-    std::size_t _next = 0; ///< the next chunk of the step
-    std::vector<Event> _updated{}; ///< by place
+    std::size_t _next = 0;           ///< the next chunk of the step
+    std::vector<Event> _updated{};   ///< by place
     std::unique_ptr<Stream> _stream; ///< null by default
 };
 

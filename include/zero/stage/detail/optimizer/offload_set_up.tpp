@@ -68,7 +68,7 @@ template <class Config>
     }
     _places.lay_out(as_span(staging), _tier->alignment(), chosen.depth);
     allocate(memory, options.poison);
-    if constexpr (delays_update<Config>) { // with room for a whole update
+    if constexpr (delays_update<Config>) {  // with room for a whole update
         constexpr std::size_t commands = 6; // of a chunk, at most
         _updates = std::make_unique<typename Backend::OwnedQueue>(
             commands * (plan().chunks().size() + layout.buckets() + 1), memory);
