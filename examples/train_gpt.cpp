@@ -223,14 +223,22 @@ Summary train(Settings settings, Text const& text, HostCommunicator* process) {
         return with_chosen_types<float, zero::bfloat16, zero::float16>(
             settings, train_with.template operator()<Flat, zero::TreeReduction<>>());
     }
+    if (settings.delayed && settings.offload != "file") {
+        throw std::invalid_argument("--delayed needs --offload file");
+    }
     if (settings.offload == "none") {
         return with_chosen_types<float, zero::bfloat16, zero::float16>(
             settings, train_with.template operator()<Flat>());
     }
 #if defined(GPT_HAS_TIER)
+    using States = zero::To<zero::FileTier, zero::BufferKind::optimizer_state,
+                            zero::BufferKind::master_weights>;
+    if (settings.delayed) {
+        return with_chosen_types<zero::bfloat16>(
+            settings,
+            train_with.template operator()<Flat, zero::Offload<States, zero::DelayedUpdate>>());
+    }
     return with_chosen_types<zero::bfloat16>(settings, [&]<int N, class P, class Partitioner>() {
-        using States = zero::To<zero::FileTier, zero::BufferKind::optimizer_state,
-                                zero::BufferKind::master_weights>;
         using All = zero::To<zero::FileTier, zero::BufferKind::optimizer_state,
                              zero::BufferKind::master_weights, zero::BufferKind::parameters>;
         using Target = std::conditional_t<N == 3, All, States>;

@@ -59,6 +59,8 @@ void add_memory_options(CLI::App& app, Settings& settings) {
         ->capture_default_str();
     app.add_flag("--offload-page-cache", settings.offload_page_cache,
                  "the folder may lie on a file system without direct access");
+    app.add_flag("--delayed", settings.delayed,
+                 "the update of a step runs during the next one (train_gpt with --offload file)");
 }
 
 std::string library_headers() {

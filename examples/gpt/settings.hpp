@@ -24,6 +24,7 @@ struct Settings {
     double offload_ratio = 1.0;   ///< the part of them that lies there
     std::size_t offload_chunk_bytes = std::size_t{32} << 20U; ///< bytes per request
     bool offload_page_cache = false; ///< whether their file system may lack direct access
+    bool delayed = false;            ///< whether an update runs during the next step
     std::size_t memory_limit = 0;    ///< most bytes that the engine of a rank holds; 0: no limit
     std::size_t accumulate = 1;      ///< micro-steps per step
     std::size_t micro_batches = 0;   ///< of all ranks in a step, added in a tree: the same bits for

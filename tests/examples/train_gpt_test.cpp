@@ -213,6 +213,19 @@ TEST_CASE("The example train_gpt whose weights and states do not fit into the me
     CHECK(offloaded.after(label) == expected.after(label));
     CHECK(train_gpt(common + in_files + "--offload-ratio 0").contains("--memory-limit leaves "));
     CHECK(std::filesystem::is_empty(folder.path()));
+    // A delayed update trains to bits of its own, the same in every stage and world of one batch.
+    std::string const late = "--layers 2 --steps 12 --dtype bfloat16 --offload file --delayed "
+                             "--offload-path '"
+                             + folder.path().string() + "' --offload-page-cache --world 2 ";
+    auto const one = train_gpt(late + "--stage 1");
+    INFO(one.output);
+    CHECK(one.status == 0);
+    CHECK(one.after(label).size() == 16);
+    CHECK(train_gpt(late + "--stage 3").after(label) == one.after(label));
+    auto const prompt = train_gpt("--layers 2 --steps 12 --dtype bfloat16 --world 2 --stage 1");
+    CHECK(prompt.after(label).size() == 16);
+    CHECK(prompt.after(label) != one.after(label));
+    CHECK(train_gpt("--delayed").contains("--delayed needs --offload file"));
 }
 
 TEST_CASE("The example train_gpt refuses what it cannot do and says why", "[train_gpt]") {
