@@ -12,6 +12,7 @@
 #include "../../../policy/gradient_reduction.hpp"
 #include "../../../policy/has_compared_options.hpp"
 #include "../../stage_options.hpp"
+#include "../common/engine_config.hpp"
 #include "../common/gather_on_host.hpp"
 #include "../common/named_rows.hpp"
 
