@@ -247,6 +247,7 @@ std::uint64_t train_rank(Engine& engine, Device device, Communicator& communicat
         }
         checkpoints.save_if_due(step + 1, end);
     }
+    engine.settle();           // publishes an update that --delayed has left
     (void)engine.step_count(); // waits for all steps
     own.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     own.traffic = checkpoints.traffic_of_steps();
