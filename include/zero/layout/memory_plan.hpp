@@ -6,6 +6,7 @@
 #include "flat_layout.hpp"
 #include "gather_options.hpp"
 #include "parameter_spec.hpp"
+#include "piece.hpp"
 #include "placement.hpp"
 #include "wire_chunk.hpp"
 
@@ -169,6 +170,19 @@ constexpr MemoryPlan plan_memory(StageRow const& row, LayoutTotals const& totals
     plan[BufferKind::control] = {control_bytes, 0, false};
     return plan;
 }
+
+/// @brief Returns the part of a gathered bucket that rank `part` of `parts` keeps with
+/// `Groups<C, Secondary>`: equal parts but for the end of the bucket, at multiples of
+/// `granularity`. Empty for a persistent bucket, which stays gathered.
+Range secondary_range(FlatLayout const& layout, std::size_t bucket, std::size_t part,
+                      std::size_t parts);
+
+/// @brief Returns the row `secondary_copies` of an engine of stage 3 on `Groups<C, Secondary>`.
+/// @param part this rank's number among those that share a copy, below `parts`
+/// @param parts k
+/// @param element_bytes bytes of a parameter
+MemoryRow plan_secondary_copies(FlatLayout const& layout, std::size_t part, std::size_t parts,
+                                std::size_t element_bytes, std::size_t type = 0);
 
 } // namespace ZERO_NAMESPACE
 
