@@ -123,6 +123,9 @@ public:
         }
     }
 
+    /// @brief Returns all ranks, as they were given.
+    [[nodiscard]] C& everyone() const noexcept { return this->inner(); }
+
     /// @brief Returns the k ranks that share a copy.
     [[nodiscard]] Part& secondary() const noexcept { return *_secondary; }
 
