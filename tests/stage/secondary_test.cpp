@@ -346,7 +346,7 @@ TEST_CASE("Copies of ranks that cannot share one have no formula") {
 TEST_CASE("The memory plan of an engine with secondary copies equals what it allocates") {
     // halves of buckets of 512, 768, 256, 256, 256 and 256 elements
     check_memory<ZeroStage<3, Hosts>>({}, 1152 * 4);
-    // persistent ones, of up to 64 elements on each rank, have none
+    // parameters of up to 64 elements are persistent and have none
     check_memory<ZeroStage<3, Hosts>>({.gather = {.persistence_threshold = 64}}, 640 * 4);
     // first halves, up to the next multiple of 64, of 320, 576, 192, 64, 64 and 64 elements
     check_memory<ZeroStage<3, Parameters<bfloat16>, RoundRobinPartitioner, Hosts>>({}, 832 * 2);

@@ -35,7 +35,9 @@ struct DecoratedCall {
 /// @tparam KeepsRoles whether it passes on the roles of `C` as well
 template <class Decorator, class C, class B = typename C::Backend, bool KeepsRoles = false>
 class CommunicatorDecorator {
-    static_assert(KeepsRoles || (!GroupedCommunicator<C> && !ModelParallelCommunicator<C>),
+    static_assert(KeepsRoles
+                      || (!GroupedCommunicator<C> && !ModelParallelCommunicator<C>
+                          && !SecondaryCommunicator<C>),
                   "zero: a decorator hides the parts of zero::Groups, so an engine on it would run "
                   "flat; decorate the parts, and give them to zero::Groups.");
 
