@@ -1,9 +1,12 @@
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
+#include "support/sanitizers.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/toy_model.hpp"
 
+#include <zero/backend/fence.hpp>
 #include <zero/comm/checked.hpp>
+#include <zero/comm/detail/decorator.hpp>
 #include <zero/comm/groups.hpp>
 #include <zero/comm/model_parallel.hpp>
 #include <zero/comm/recording.hpp>
@@ -22,13 +25,16 @@
 #include <zero/stage/zero_stage.hpp>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <mutex>
 #include <stdexcept>
 #include <string>
-#include <type_traits>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 // Secondary copies: a run with them has the bits of the flat run, what is sent where, when copies
@@ -529,6 +535,125 @@ TEST_CASE("Copies survive what writes no parameter, and a cancelled step drops t
         CHECK(bytes[1] == 0);
         CHECK(bytes[2] > 0);
     }
+}
+
+namespace {
+
+/// Memory that is freed at the end: without a fence, a rank may read what a peer has freed.
+class KeptMemory final : public MemoryResource {
+public:
+    KeptMemory() = default;
+    KeptMemory(KeptMemory const&) = delete;
+    KeptMemory& operator=(KeptMemory const&) = delete;
+    ~KeptMemory() override {
+        for (auto const& [memory, bytes] : _kept) {
+            _heap.deallocate(memory, bytes, BufferKind::scratch);
+        }
+    }
+    void* allocate(std::size_t bytes, BufferKind /*kind*/) override {
+        return _heap.allocate(bytes, BufferKind::scratch);
+    }
+    void deallocate(void* memory, std::size_t bytes, BufferKind /*kind*/) noexcept override {
+        std::lock_guard const lock(_mutex);
+        _kept.emplace_back(memory, bytes);
+    }
+
+private:
+    HostMemoryResource _heap;
+    std::mutex _mutex;
+    std::vector<std::pair<void*, std::size_t>> _kept;
+};
+
+thread_local bool is_gathering_copies = false;
+std::atomic<bool> is_fence_removed{false};
+
+/// Does not wait for the data of peers in gathers of secondary copies, if that is chosen.
+struct HastyBackend : HostBackend {
+    static void wait(Queue queue, Event const& event, Fence fence) {
+        if (!is_fence_removed || !is_gathering_copies || fence != Fence::peers_ready) {
+            HostBackend::wait(queue, event, fence);
+        }
+    }
+};
+
+class Marking : public zero::detail::CommunicatorDecorator<Marking, Loopback<HastyBackend>> {
+    using Base = zero::detail::CommunicatorDecorator<Marking, Loopback<HastyBackend>>;
+    friend Base;
+
+public:
+    explicit Marking(Loopback<HastyBackend>& inner) noexcept : Base(inner) {}
+
+private:
+    template <class T, class Forward>
+    void around(zero::detail::DecoratedCall const& call, Queue /*queue*/, Forward const& forward) {
+        is_gathering_copies = std::string_view(call.tag.what) == "secondary copy of bucket";
+        forward();
+        is_gathering_copies = false;
+    }
+};
+
+/// Returns the parameters of all ranks after two steps without a wait in between, whose gathers in
+/// advance run on queues that delay.
+std::vector<Values> run_hastily(std::uint64_t seed, unsigned longest_delay) {
+    using Hasty = Groups<Marking, Secondary>;
+    KeptMemory memory;
+    std::vector<Values> values(world);
+    run_ranks<Loopback<HastyBackend>>(
+        static_cast<int>(world), test_time_out, [&](Loopback<HastyBackend>& everyone) {
+            auto const rank = static_cast<std::size_t>(everyone.rank());
+            auto half = everyone.split(everyone.rank() / 2, everyone.rank());
+            Marking all(everyone);
+            Marking part(half);
+            Hasty hasty(all, part);
+            host::DelayingQueue queue(seed * world + rank, longest_delay);
+            ZeroStage<3, Hasty> engine(hasty, registration<float>(even_specs()),
+                                       {.asynchronous = true,
+                                        .communication_queue = &queue,
+                                        .memory = &memory});
+            for (std::uint64_t step = 0; step < 3; ++step) {
+                engine.begin_step();
+                for (auto const micro_step : engine.micro_steps(1)) {
+                    for (std::size_t unit = 0; unit < engine.layout().units(); ++unit) {
+                        auto const weights = engine.acquire(unit);
+                    }
+                    for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
+                        auto const weights = engine.acquire(unit);
+                        auto const gradients = engine.gradients(unit);
+                        for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {
+                            auto const read = weights[parameter];
+                            auto const written = gradients[parameter];
+                            for (std::size_t i = 0; i < written.size(); ++i) {
+                                written[i] += read[i] - static_cast<float>(rank + micro_step);
+                            }
+                        }
+                        engine.gradients_ready(unit);
+                    }
+                }
+                (void)engine.step(0.01);
+            }
+            values[rank] = full_parameters(engine);
+        });
+    return values;
+}
+
+} // namespace
+
+TEST_CASE("A gather that does not wait until the others have written their copies is found") {
+    auto const expected = run_hastily(0, 0);
+    for (std::uint64_t seed = 1; seed < 4; ++seed) {
+        CHECK((run_hastily(seed, 300) == expected));
+    }
+    if (has_thread_sanitizer) {
+        return; // it reports the race itself
+    }
+    is_fence_removed = true;
+    std::uint64_t attempts = 0;
+    unsigned delay = 300;
+    while (attempts < 60 && run_hastily(attempts + 4, delay) == expected) {
+        delay *= ++attempts % 15 == 0 ? 2 : 1; // a busy machine outlasts short delays
+    }
+    is_fence_removed = false;
+    CHECK(attempts < 60);
 }
 
 TEST_CASE("An exception of the model on one rank reaches the ranks that wait for its copy") {
