@@ -83,15 +83,15 @@ Values train(auto& communicator, std::function<void(typename Stage::Options&)> c
 
 /// Compares runs with and without copies. @tparam Policies of both
 template <class... Policies>
-void compare(std::function<void(
-                 typename ZeroStage<3, LoopbackCommunicator, Policies...>::Options&)> const& flat,
-             std::function<void(typename ZeroStage<3, Hosts, Policies...>::Options&)> const& ours) {
+void compare(
+    std::function<void(typename ZeroStage<3, LoopbackCommunicator, Policies...>::Options&)> const&
+        flat,
+    std::function<void(typename ZeroStage<3, Hosts, Policies...>::Options&)> const& ours) {
     auto const expected = on_ranks<Values>(static_cast<int>(world), [&](auto& all) {
         return train<ZeroStage<3, LoopbackCommunicator, Policies...>>(all, flat);
     });
-    CHECK((on_hosts<Values>([&](Hosts& hosts) {
-               return train<ZeroStage<3, Hosts, Policies...>>(hosts, ours);
-           })
+    CHECK((on_hosts<Values>(
+               [&](Hosts& hosts) { return train<ZeroStage<3, Hosts, Policies...>>(hosts, ours); })
            == expected));
 }
 
@@ -216,9 +216,8 @@ TEST_CASE("Copies change no bit of parameters in files, of a tree of micro-batch
     };
     compare<RoundRobinPartitioner>(gather, gather);
     using Named = Groups<Checked<LoopbackCommunicator>, Secondary>;
-    auto const expected = on_ranks<Values>(static_cast<int>(world), [](auto& all) {
-        return train<ZeroStage<3>>(all);
-    });
+    auto const expected = on_ranks<Values>(static_cast<int>(world),
+                                           [](auto& all) { return train<ZeroStage<3>>(all); });
     CHECK((on_ranks<Values>(static_cast<int>(world),
                             [](LoopbackCommunicator& all) {
                                 auto half = all.split(all.rank() % 2, -all.rank());
@@ -233,9 +232,8 @@ TEST_CASE("Copies change no bit of parameters in files, of a tree of micro-batch
 TEST_CASE("The ranks of one part of a model share secondary copies") {
     using Ranks = Groups<Hosts, ModelParallel>;
     static_assert(SecondaryCommunicator<Ranks> && ModelParallelCommunicator<Ranks>);
-    auto const expected = on_ranks<Values>(static_cast<int>(world), [](auto& all) {
-        return train<ZeroStage<3>>(all);
-    });
+    auto const expected = on_ranks<Values>(static_cast<int>(world),
+                                           [](auto& all) { return train<ZeroStage<3>>(all); });
     auto const seen = on_ranks<Values>(static_cast<int>(world), [](LoopbackCommunicator& all) {
         auto alone = all.split(all.rank(), 0);
         Hosts data(all, {.secondary = 2});
@@ -276,36 +274,34 @@ TEST_CASE("The formula of what is read from all ranks and inside is exact for un
         {}, {.persistence_threshold = 64}, {.max_reuse_distance = 0}, {.max_reuse_distance = 400}};
     for (GatherOptions const& gather : options) {
         for (std::size_t const micro_steps : {1U, 2U}) {
-            auto const counts =
-                on_hosts<std::array<std::uint64_t, 7>>([&](Hosts& hosts) {
-                    auto const rank = static_cast<std::size_t>(hosts.rank());
-                    Stage engine(hosts, registration<float>(toy_specs()), {.gather = gather});
-                    std::vector<std::size_t> units;
-                    for (std::size_t pass = 0; pass < micro_steps; ++pass) {
-                        for (std::size_t const unit : {0U, 1U, 2U, 3U, 4U, 4U, 3U, 2U, 1U, 0U}) {
-                            units.push_back(unit);
-                        }
+            auto const counts = on_hosts<std::array<std::uint64_t, 7>>([&](Hosts& hosts) {
+                auto const rank = static_cast<std::size_t>(hosts.rank());
+                Stage engine(hosts, registration<float>(toy_specs()), {.gather = gather});
+                std::vector<std::size_t> units;
+                for (std::size_t pass = 0; pass < micro_steps; ++pass) {
+                    for (std::size_t const unit : {0U, 1U, 2U, 3U, 4U, 4U, 3U, 2U, 1U, 0U}) {
+                        units.push_back(unit);
                     }
-                    (void)run_step(engine, rank, 0, micro_steps).report();
-                    hosts.everyone().reset_traffic();
-                    hosts.secondary().reset_traffic();
-                    (void)run_step(engine, rank, 1, micro_steps).report();
-                    auto const formula = step_traffic_with_secondary(
-                        engine.layout(), rank, 2, engine.schedule(), micro_steps, units, gather);
-                    auto const terms = count_step_communication(
-                        engine.layout(), rank, 3, engine.schedule(), micro_steps, units,
-                        {.sizes = {.parameter = 4}, .gather = gather, .secondary_ranks = 2});
-                    auto const all = hosts.everyone().traffic()[CollectiveKind::all_gather];
-                    auto const inside = hosts.secondary().traffic()[CollectiveKind::all_gather];
-                    return std::array<std::uint64_t, 7>{
-                        formula.everyone.all_gather - all.elements,
-                        formula.secondary - inside.elements,
-                        terms.gathers.bytes - 4 * all.elements,
-                        terms.secondary.bytes - 4 * inside.elements,
-                        terms.gathers.calls - all.calls,
-                        terms.secondary.calls - inside.calls,
-                        inside.elements};
-                });
+                }
+                (void)run_step(engine, rank, 0, micro_steps).report();
+                hosts.everyone().reset_traffic();
+                hosts.secondary().reset_traffic();
+                (void)run_step(engine, rank, 1, micro_steps).report();
+                auto const formula = step_traffic_with_secondary(
+                    engine.layout(), rank, 2, engine.schedule(), micro_steps, units, gather);
+                auto const terms = count_step_communication(
+                    engine.layout(), rank, 3, engine.schedule(), micro_steps, units,
+                    {.sizes = {.parameter = 4}, .gather = gather, .secondary_ranks = 2});
+                auto const all = hosts.everyone().traffic()[CollectiveKind::all_gather];
+                auto const inside = hosts.secondary().traffic()[CollectiveKind::all_gather];
+                return std::array<std::uint64_t, 7>{formula.everyone.all_gather - all.elements,
+                                                    formula.secondary - inside.elements,
+                                                    terms.gathers.bytes - 4 * all.elements,
+                                                    terms.secondary.bytes - 4 * inside.elements,
+                                                    terms.gathers.calls - all.calls,
+                                                    terms.secondary.calls - inside.calls,
+                                                    inside.elements};
+            });
             for (auto const& count : counts) {
                 std::array<std::uint64_t, 7> expected{};
                 expected[6] = count[6];
@@ -327,9 +323,9 @@ TEST_CASE("The cost model puts later gathers on the level of the ranks that shar
         StepCommunicationOptions const options{
             .sizes = {.parameter = 2, .gradient = 2, .communication = 2},
             .secondary_ranks = secondary};
-        return model.predict(4, count_step_communication(
-                                    layout, 0, 3, ReductionSchedule::every_micro_step, 1, units,
-                                    options));
+        return model.predict(4, count_step_communication(layout, 0, 3,
+                                                         ReductionSchedule::every_micro_step, 1,
+                                                         units, options));
     };
     double const bytes = elements * 2;
     CHECK(seconds(0).gathers == 2 * (bytes / 2 / 8 + bytes / 2));
@@ -401,9 +397,9 @@ Write observe(Engine& engine, LoopbackCommunicator& all, LoopbackCommunicator* p
 
 /// Checks that a write is read by an engine that has copies of the values before it.
 template <class... Policies, class Change>
-void check_write(char const* what, Change const& change, bool is_same = false,
-                 typename ZeroStage<3, LoopbackCommunicator, Policies...>::Options const& options =
-                     {}) {
+void check_write(
+    char const* what, Change const& change, bool is_same = false,
+    typename ZeroStage<3, LoopbackCommunicator, Policies...>::Options const& options = {}) {
     CAPTURE(what);
     using T = typename ZeroStage<3, LoopbackCommunicator, Policies...>::ParameterType;
     auto const parameters = registration<T>(toy_specs());
@@ -502,9 +498,12 @@ TEST_CASE("Copies are dropped by every write of parameters") {
     });
     ZeroStage<3>::Options rebuild;
     rebuild.rebuild_buckets = ZeroStage<3>::in_ready_order;
-    check_write("rebuild_buckets", [](auto& engine) {
-        (void)run_step(engine, rank_of(engine), 0, 1, 0.01, 0, {1, 3, 0, 2, 4}).report();
-    }, false, rebuild);
+    check_write(
+        "rebuild_buckets",
+        [](auto& engine) {
+            (void)run_step(engine, rank_of(engine), 0, 1, 0.01, 0, {1, 3, 0, 2, 4}).report();
+        },
+        false, rebuild);
 }
 
 TEST_CASE("Copies survive what writes no parameter, and a cancelled step drops them") {
@@ -606,10 +605,9 @@ std::vector<Values> run_hastily(std::uint64_t seed, unsigned longest_delay) {
             Marking part(half);
             Hasty hasty(all, part);
             host::DelayingQueue queue(seed * world + rank, longest_delay);
-            ZeroStage<3, Hasty> engine(hasty, registration<float>(even_specs()),
-                                       {.asynchronous = true,
-                                        .communication_queue = &queue,
-                                        .memory = &memory});
+            ZeroStage<3, Hasty> engine(
+                hasty, registration<float>(even_specs()),
+                {.asynchronous = true, .communication_queue = &queue, .memory = &memory});
             for (std::uint64_t step = 0; step < 3; ++step) {
                 engine.begin_step();
                 for (auto const micro_step : engine.micro_steps(1)) {

@@ -77,8 +77,8 @@ template <class Engine>
     return engine.has_one_micro_step() ? ", one micro-step per step" : "";
 }
 
-/// @brief Returns ", sharded over 8 ranks of each replica" and ", secondary copies over 4 ranks" for
-/// an engine on such groups; otherwise an empty text.
+/// @brief Returns ", sharded over 8 ranks of each replica" and ", secondary copies" for an engine
+/// on such groups; otherwise an empty text.
 template <class Engine>
 [[gnu::cold]] std::string describe_groups(Engine const& engine) {
     std::string groups;

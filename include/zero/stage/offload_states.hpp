@@ -305,9 +305,9 @@ namespace ZERO_NAMESPACE {
 ///
 /// Until `reload_states` every call that reads or writes states, or begins a step, throws
 /// OutOfOrder, whichever kinds are away. `acquire` and `for_each_full_parameter` need parameters,
-/// their leases and secondary copies only. The file has no name and ends with the reload. Staging memory of four
-/// chunks is used while states move. Waits for all commands of the engine and for states that move,
-/// and then, unless `blocking` is false, until the memory is free.
+/// their leases and secondary copies only. The file has no name and ends with the reload. Staging
+/// memory of four chunks is used while states move. Waits for all commands of the engine and for
+/// states that move, and then, unless `blocking` is false, until the memory is free.
 ///
 /// A failure of the disk or of the memory resource leaves the engine as it was. Without `blocking`
 /// it is thrown by the next call that moves states or waits for them.

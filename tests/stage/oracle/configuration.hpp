@@ -213,7 +213,7 @@ struct Configuration {
     std::size_t world = 1;
     std::size_t shard = 0;            ///< ranks of a shard group of `Groups`; 0: no groups
     bool sends_float_between = false; ///< `HybridInFloat`
-    std::size_t secondary = 0; ///< ranks that share a secondary copy; 0: there are none
+    std::size_t secondary = 0;        ///< ranks that share a secondary copy; 0: there are none
     std::size_t cap_elements = 64;    ///< capacity of a bucket
     std::vector<Shape> shapes;        ///< in registration order
     std::size_t units = 1;

@@ -102,17 +102,17 @@ void run_engine(Run const& run, typename Trainer<Engine>::Make make) {
                                                         body(communicator);
                                                     });
         } else {
-            if constexpr (GroupedCommunicator<Communicator> && SecondaryCommunicator<Communicator>) {
+            if constexpr (GroupedCommunicator<Communicator>
+                          && SecondaryCommunicator<Communicator>) {
                 using Shards = Groups<LoopbackCommunicator, Hybrid>;
-                run_ranks<Shards>(world, options, {.shard = run.configuration->shard},
-                                  [&](Shards& shards) {
-                                      Communicator all(shards,
-                                                       {.secondary = run.configuration->secondary});
-                                      run_rank(all, body);
-                                  });
+                run_ranks<Shards>(
+                    world, options, {.shard = run.configuration->shard}, [&](Shards& shards) {
+                        Communicator all(shards, {.secondary = run.configuration->secondary});
+                        run_rank(all, body);
+                    });
             } else if constexpr (SecondaryCommunicator<Communicator>) {
-                run_ranks<Communicator>(world, options,
-                                        {.secondary = run.configuration->secondary}, body);
+                run_ranks<Communicator>(world, options, {.secondary = run.configuration->secondary},
+                                        body);
             } else if constexpr (GroupedCommunicator<Communicator>) {
                 run_ranks<Communicator>(world, options, {.shard = run.configuration->shard}, body);
             } else {
@@ -202,7 +202,7 @@ void run_row(std::size_t part = 100) {
         if (plan.includes(index)) {
             Configuration const c = in_groups<Communicator>(make_configuration(plan.seed, index));
             History const history = compute_history(c);
-            if constexpr (!SecondaryCommunicator<Communicator>) {       // it is for stage 3
+            if constexpr (!SecondaryCommunicator<Communicator>) {   // it is for stage 3
                 if constexpr (!GroupedCommunicator<Communicator>) { // stage 0 has no groups
                     run_if_legal<0, R, Communicator, More...>(c, history, runs);
                     ++expected;

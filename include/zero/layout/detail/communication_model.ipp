@@ -349,8 +349,8 @@ ZERO_COLD_INLINE SecondaryTraffic step_traffic_with_secondary(
     FlatLayout const& layout, std::size_t rank, std::size_t secondary_ranks,
     ReductionSchedule schedule, std::size_t micro_steps,
     std::span<std::size_t const> acquired_units, GatherOptions const& gather) {
-    SecondaryTraffic traffic{step_traffic_of_rank(layout, rank, 3, schedule, micro_steps,
-                                                  acquired_units, gather)};
+    SecondaryTraffic traffic{
+        step_traffic_of_rank(layout, rank, 3, schedule, micro_steps, acquired_units, gather)};
     std::size_t const world = layout.world();
     if (secondary_ranks <= 1 || secondary_ranks == world || world % secondary_ranks != 0) {
         detail::throw_error<InvalidArgument>(

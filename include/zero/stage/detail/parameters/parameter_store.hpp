@@ -350,9 +350,8 @@ private:
           _storage(context.options->storage), _poison(context.options->poison),
           _has_copy_leases(context.row.reduced_gradients == Placement::sharded),
           _pool(leases, *context.memory, BufferKind::parameter_leases), _copies(context),
-          _offload(context.offload),
-          _full(context.parameters.size()), _cuts(_layout->world()), _backlog(context.queue),
-          _drain(context.queue) {
+          _offload(context.offload), _full(context.parameters.size()), _cuts(_layout->world()),
+          _backlog(context.queue), _drain(context.queue) {
         if constexpr (std::is_same_v<T, typename Config::Parameter>) { // a block holds one type
             _block = context.options->adopted_block.data();
         }
