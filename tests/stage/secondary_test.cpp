@@ -31,6 +31,7 @@
 #include <functional>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -534,6 +535,50 @@ TEST_CASE("Copies survive what writes no parameter, and a cancelled step drops t
         CHECK(bytes[1] == 0);
         CHECK(bytes[2] > 0);
     }
+}
+
+TEST_CASE("A persistent bucket that was freed for want of room is gathered from its owners again") {
+    std::vector<ParameterSpec> const specs{
+        {"large", 512, {0}}, {"other", 256, {1}}, {"small", 10, {2}}};
+    auto const right = on_hosts<std::size_t>([&](Hosts& hosts) {
+        ZeroStage<3, Hosts> engine(
+            hosts, registration<float>(specs),
+            {.gather = {.persistence_threshold = 64, .max_live_elements = 768}, .poison = true});
+        std::size_t equal = 0;
+        for (int pass = 0; pass < 2; ++pass) {
+            {
+                auto const weights = engine.acquire(2);
+                for (std::size_t i = 0; i < 10; ++i) {
+                    equal += weights[2][i] == noise(1, 2, i) ? 1 : 0;
+                }
+            }
+            auto const large = engine.acquire(0);
+            auto const other = engine.acquire(1); // in the place of the persistent bucket
+        }
+        return equal + 100 * (gathered(hosts.secondary().traffic()) / 4);
+    });
+    for (std::size_t const equal : right) { // both halves of the other two from the second pass
+        CHECK(equal == 20 + 100 * (512 + 256) / 2);
+    }
+}
+
+TEST_CASE("A rank that still holds a unit, which the others have released, gathers it again from "
+          "the copies like them") {
+    auto const right = on_hosts<std::size_t>([&](Hosts& hosts) {
+        ZeroStage<3, Hosts> engine(hosts, registration<float>(toy_specs()));
+        std::size_t equal = 0;
+        auto first = std::make_optional(engine.acquire(1));
+        hosts.everyone().reset_traffic();
+        if (hosts.rank() != 0) {
+            first.reset();
+        }
+        auto const again = engine.acquire(1);
+        for (std::size_t i = 0; i < 500; ++i) {
+            equal += again[1][i] == noise(1, 1, i) ? 1 : 0;
+        }
+        return equal + gathered(hosts.everyone().traffic());
+    });
+    CHECK(right == std::vector<std::size_t>(world, 500));
 }
 
 namespace {
