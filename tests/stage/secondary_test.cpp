@@ -512,12 +512,12 @@ TEST_CASE("Copies survive what writes no parameter, and a cancelled step drops t
     auto const read = on_hosts<std::array<std::uint64_t, 3>>([&](Hosts& hosts) {
         ZeroStage<3, Hosts> engine(hosts, registration<float>(toy_specs()));
         std::array<std::uint64_t, 3> bytes{};
-        auto const count = [&](std::uint64_t& read, auto const& between) {
+        auto const count = [&](std::uint64_t& all, auto const& between) {
             (void)full_parameters(engine);
             between();
             hosts.everyone().reset_traffic();
             (void)full_parameters(engine);
-            read = gathered(hosts.everyone().traffic());
+            all = gathered(hosts.everyone().traffic());
         };
         count(bytes[0], [&] { (void)gather(engine, {"first.bias"}); });
         count(bytes[1], [&] {
