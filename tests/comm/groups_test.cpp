@@ -363,4 +363,27 @@ TEST_CASE("A rank that throws releases the ranks that wait in the secondary part
     }
 }
 
+TEST_CASE("A failure reaches the ranks that wait in a given secondary part, which shares no other "
+          "group") {
+    std::vector<LoopbackCommunicator> parts[] = {
+        LoopbackCommunicator::make_group(2, test_time_out),
+        LoopbackCommunicator::make_group(2, test_time_out)};
+    for (Outcome const& outcome :
+         run_and_observe(4, [&](LoopbackCommunicator& everyone) {
+             auto const rank = static_cast<std::size_t>(everyone.rank());
+             Shared shared(everyone, parts[rank / 2][rank % 2]);
+             run_rank(shared, [&](Shared& groups) {
+                 if (rank == 3) {
+                     throw std::runtime_error("the data of rank 3 ended");
+                 }
+                 host::InlineQueue queue;
+                 std::int64_t value = 1;
+                 auto& part = rank == 2 ? groups.secondary() : groups.everyone();
+                 part.all_reduce_integers(&value, 1, IntegerReduction::min, &queue);
+             });
+         }).ranks) {
+        CHECK_THAT(outcome.message, contains_text("the data of rank 3 ended"));
+    }
+}
+
 } // namespace zero::test::groups_test
