@@ -509,9 +509,9 @@ TEST_CASE("Copies are dropped by every write of parameters") {
 
 TEST_CASE("Copies survive what writes no parameter, and a cancelled step drops them") {
     TemporaryFolder const folder;
-    auto const read = on_hosts<std::array<std::uint64_t, 3>>([&](Hosts& hosts) {
+    auto const read = on_hosts<std::array<std::uint64_t, 4>>([&](Hosts& hosts) {
         ZeroStage<3, Hosts> engine(hosts, registration<float>(toy_specs()));
-        std::array<std::uint64_t, 3> bytes{};
+        std::array<std::uint64_t, 4> bytes{};
         auto const count = [&](std::uint64_t& all, auto const& between) {
             (void)full_parameters(engine);
             between();
@@ -522,6 +522,7 @@ TEST_CASE("Copies survive what writes no parameter, and a cancelled step drops t
         count(bytes[0], [&] { (void)gather(engine, {"first.bias"}); });
         count(bytes[1], [&] {
             offload_states(engine, {.path = folder.path().string(), .allow_page_cache = true});
+            bytes[3] = where(engine, BufferKind::secondary_copies) == StatesPlace::file ? 1 : 0;
             reload_states(engine);
         });
         count(bytes[2], [&] {
@@ -534,6 +535,7 @@ TEST_CASE("Copies survive what writes no parameter, and a cancelled step drops t
         CHECK(bytes[0] == 0);
         CHECK(bytes[1] == 0);
         CHECK(bytes[2] > 0);
+        CHECK(bytes[3] == 1);
     }
 }
 
