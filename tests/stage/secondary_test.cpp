@@ -611,6 +611,8 @@ private:
 };
 
 thread_local bool is_gathering_copies = false;
+thread_local bool is_in_collective = false;
+thread_local std::size_t copies = 0; ///< that this rank enqueued outside of collectives
 std::atomic<bool> is_fence_removed{false};
 
 /// Does not wait for the data of peers in gathers of secondary copies, if that is chosen.
@@ -619,6 +621,10 @@ struct HastyBackend : HostBackend {
         if (!is_fence_removed || !is_gathering_copies || fence != Fence::peers_ready) {
             HostBackend::wait(queue, event, fence);
         }
+    }
+    static void copy_bytes(Queue queue, void* to, void const* from, std::size_t bytes) {
+        copies += is_in_collective ? 0 : 1;
+        HostBackend::copy_bytes(queue, to, from, bytes);
     }
 };
 
@@ -633,7 +639,9 @@ private:
     template <class T, class Forward>
     void around(zero::detail::DecoratedCall const& call, Queue /*queue*/, Forward const& forward) {
         is_gathering_copies = std::string_view(call.tag.what) == "secondary copy of bucket";
+        is_in_collective = true;
         forward();
+        is_in_collective = false;
         is_gathering_copies = false;
     }
 };
@@ -655,9 +663,10 @@ std::vector<Values> run_hastily(std::uint64_t seed, unsigned longest_delay) {
             ZeroStage<3, Hasty> engine(
                 hasty, registration<float>(even_specs()),
                 {.asynchronous = true, .communication_queue = &queue, .memory = &memory});
+            copies = 0;
             for (std::uint64_t step = 0; step < 3; ++step) {
                 engine.begin_step();
-                for (auto const micro_step : engine.micro_steps(1)) {
+                for (auto const micro_step : engine.micro_steps(2)) {
                     for (std::size_t unit = 0; unit < engine.layout().units(); ++unit) {
                         auto const weights = engine.acquire(unit);
                     }
@@ -675,6 +684,9 @@ std::vector<Values> run_hastily(std::uint64_t seed, unsigned longest_delay) {
                     }
                 }
                 (void)engine.step(0.01);
+            }
+            if (copies != 3 * 2) { // of each bucket once in a step
+                throw std::logic_error(std::to_string(copies) + " copies");
             }
             values[rank] = full_parameters(engine);
         });

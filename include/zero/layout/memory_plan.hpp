@@ -75,8 +75,9 @@ struct MemoryRow {
 ///
 /// With `rebuild_buckets` the engine follows one plan until the end of the first step and another
 /// one after it. The peak in between is the larger of two sums: the whole new plan, the old master
-/// weights, states and scratch memory, and one whole parameter; or the parameters and leases of
-/// both plans, the old states, and one whole parameter (docs/design/leases_and_gathers.md).
+/// weights, states and scratch memory, and one whole parameter; or the parameters, leases and
+/// secondary copies of both plans, the old states, and one whole parameter
+/// (docs/design/leases_and_gathers.md).
 struct MemoryPlan {
     std::array<MemoryRow, buffer_kinds> rows{}; ///< indexed by `BufferKind`
     std::uint64_t tier_bytes = 0; ///< size of the file that holds the states that are offloaded,
