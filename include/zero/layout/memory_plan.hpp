@@ -1,10 +1,12 @@
 #pragma once
 
+#include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/memory_resource.hpp"
 #include "element_sizes.hpp"
 #include "flat_layout.hpp"
 #include "gather_options.hpp"
+#include "padding.hpp"
 #include "parameter_spec.hpp"
 #include "piece.hpp"
 #include "placement.hpp"
@@ -175,8 +177,15 @@ constexpr MemoryPlan plan_memory(StageRow const& row, LayoutTotals const& totals
 /// @brief Returns the part of a gathered bucket that rank `part` of `parts` keeps with
 /// `Groups<C, Secondary>`: equal parts but for the end of the bucket, at multiples of
 /// `granularity`. Empty for a persistent bucket, which stays gathered.
-Range secondary_range(FlatLayout const& layout, std::size_t bucket, std::size_t part,
-                      std::size_t parts);
+inline Range secondary_range(FlatLayout const& layout, std::size_t bucket, std::size_t part,
+                             std::size_t parts) noexcept {
+    if (layout.bucket(bucket).is_persistent) {
+        return {};
+    }
+    std::size_t const elements = layout.elements(bucket);
+    std::size_t const most = even_extent(elements, parts);
+    return {detail::smaller(most * part, elements), detail::smaller(most * (part + 1), elements)};
+}
 
 /// @brief Returns the row `secondary_copies` of an engine of stage 3 on `Groups<C, Secondary>`.
 /// @param part this rank's number among those that share a copy, below `parts`

@@ -6,7 +6,6 @@
 #include "../gradient_source.hpp"
 #include "../lease_plan.hpp"
 #include "../memory_plan.hpp"
-#include "../padding.hpp"
 #include "../parameter_spec.hpp"
 #include "../piece.hpp"
 #include "count_blocks.hpp"
@@ -79,16 +78,6 @@ ZERO_COLD_INLINE LayoutTotals count_layout(FlatLayout const& layout, std::size_t
                               type, gather)
             .elements;
     return totals;
-}
-
-ZERO_COLD_INLINE Range secondary_range(FlatLayout const& layout, std::size_t bucket,
-                                       std::size_t part, std::size_t parts) {
-    if (layout.bucket(bucket).is_persistent) {
-        return {};
-    }
-    std::size_t const elements = layout.elements(bucket);
-    std::size_t const most = even_extent(elements, parts);
-    return {detail::smaller(most * part, elements), detail::smaller(most * (part + 1), elements)};
 }
 
 ZERO_COLD_INLINE MemoryRow plan_secondary_copies(FlatLayout const& layout, std::size_t part,

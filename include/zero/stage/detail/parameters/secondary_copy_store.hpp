@@ -110,20 +110,9 @@ private:
     std::vector<char> _is_kept;       ///< by bucket
 };
 
-template <class Config, class Types, bool HasCopies>
-struct SecondaryCopies {
-    using type = NoSecondaryCopies;
-};
-
-template <class Config, class Types>
-struct SecondaryCopies<Config, Types, true> {
-    using type = SecondaryCopyStore<Config, Types>;
-};
-
 /// @brief The secondary copies of an engine, or nothing.
 template <class Config, class Types>
-using SecondaryCopiesOf =
-    typename SecondaryCopies<Config, Types,
-                             SecondaryCommunicator<typename Config::Communicator>>::type;
+using SecondaryCopiesOf = std::conditional_t<SecondaryCommunicator<typename Config::Communicator>,
+                                             SecondaryCopyStore<Config, Types>, NoSecondaryCopies>;
 
 } // namespace ZERO_NAMESPACE::detail
