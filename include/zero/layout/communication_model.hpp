@@ -62,7 +62,7 @@ struct StepCommunication {
     /// call, and its bytes are the payload.
     CommunicationTerm control;
 
-    CommunicationTerm secondary;     ///< gathers from secondary copies (stage 3)
+    CommunicationTerm secondary{};   ///< gathers from secondary copies (stage 3)
     std::size_t secondary_ranks = 0; ///< k, the ranks among which these are; 0: there are none
 
     friend bool operator==(StepCommunication const&, StepCommunication const&) = default;
