@@ -106,10 +106,9 @@ using OnHost =
 
 Summary train(Settings settings, Text const& text, std::optional<CudaCommunicator>& process) {
     if (settings.offload == "file" || settings.delayed || settings.memory_limit != 0
-        || settings.inner_ranks != 1 || settings.shard != 0) {
-        throw std::invalid_argument(
-            "--offload file, --delayed, --memory-limit, --inner-ranks and --shard are options of "
-            "train_gpt");
+        || settings.inner_ranks != 1 || settings.shard != 0 || settings.secondary != 0) {
+        throw std::invalid_argument("--offload file, --delayed, --memory-limit, --inner-ranks, "
+                                    "--shard and --secondary are options of train_gpt");
     }
     if (settings.is_in_tree() && settings.offload != "none") {
         throw std::invalid_argument("--micro-batches needs states in the memory of the device: "

@@ -69,7 +69,7 @@ int main(int count, char** arguments) try {
     auto const of_stage = [&](int stage) {
         return planner::plan(model, ranks, static_cast<std::size_t>(settings.accumulate_bytes),
                              stage, static_cast<std::size_t>(settings.micro_steps), file,
-                             settings.in_tree != 0);
+                             settings.in_tree != 0, static_cast<std::size_t>(settings.secondary));
     };
     auto const of_stages = [&] {
         return Table{of_stage(0), of_stage(1), of_stage(2), of_stage(3)};
@@ -101,6 +101,9 @@ int main(int count, char** arguments) try {
     if (settings.in_tree != 0) {
         print("held sums", stages, content(zero::BufferKind::held_sums));
     }
+    if (settings.secondary != 0) {
+        print("secondary copies", stages, content(zero::BufferKind::secondary_copies));
+    }
     if (file.ratio != 0) {
         print("staging", stages, content(zero::BufferKind::staging));
     }
@@ -109,7 +112,8 @@ int main(int count, char** arguments) try {
     print("leases, padding, wire", stages, [](Column const& stage) {
         return stage.memory.engine_bytes() - stage.memory.model_state_bytes()
                - stage.memory[zero::BufferKind::staging].bytes()
-               - stage.memory[zero::BufferKind::held_sums].content_bytes;
+               - stage.memory[zero::BufferKind::held_sums].content_bytes
+               - stage.memory[zero::BufferKind::secondary_copies].content_bytes;
     });
     print("all", stages, all);
     print("all, in one unit", in_one_unit, all);
@@ -118,6 +122,10 @@ int main(int count, char** arguments) try {
     }
     std::printf("\n");
     print("read in a step", stages, [](Column const& stage) { return stage.read_bytes(); });
+    if (settings.secondary != 0) {
+        print("of it from copies", stages,
+              [](Column const& stage) { return stage.step.secondary.bytes; });
+    }
     if (network) print(*network, ranks, stages);
     std::printf("\nstages 0 to 2\n%s\nstage 3\n%s", stages[2].leases.c_str(),
                 stages[3].leases.c_str());

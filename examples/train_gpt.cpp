@@ -12,6 +12,7 @@
 
 #include <zero/comm/groups.hpp>
 #include <zero/comm/run_ranks.hpp>
+#include <zero/comm/secondary.hpp>
 #include <zero/comm/timed.hpp>
 #include <zero/core/host_memory_resource.hpp>
 #include <zero/host/inline_queue.hpp>
@@ -77,17 +78,17 @@ private:
     zero::HostMemoryResource _memory;
 };
 
-/// The traffic of the parts in which --shard divides the ranks.
+/// The traffic of the parts in which --shard or --secondary divides the ranks.
 class CountedParts {
 public:
-    CountedParts(HostCommunicator& everyone, HostCommunicator& shard, HostCommunicator& replicas)
-        : _everyone(&everyone), _shard(&shard), _replicas(&replicas) {}
+    CountedParts(HostCommunicator& everyone, std::vector<HostCommunicator*> parts)
+        : _everyone(&everyone), _parts(std::move(parts)) {}
 
     [[nodiscard]] int rank() const { return _everyone->rank(); }
     [[nodiscard]] int size() const { return _everyone->size(); }
     [[nodiscard]] zero::TrafficCount traffic() const {
         zero::TrafficCount all = _everyone->traffic();
-        for (HostCommunicator const* part : {_shard, _replicas}) {
+        for (HostCommunicator const* part : _parts) {
             zero::TrafficCount const own = part->traffic();
             for (std::size_t kind = 0; kind < zero::collective_kinds; ++kind) {
                 all.kinds[kind].calls += own.kinds[kind].calls;
@@ -99,14 +100,14 @@ public:
     }
     void reset_traffic() {
         _everyone->reset_traffic();
-        _shard->reset_traffic();
-        _replicas->reset_traffic();
+        for (HostCommunicator* const part : _parts) {
+            part->reset_traffic();
+        }
     }
 
 private:
     HostCommunicator* _everyone;
-    HostCommunicator* _shard;
-    HostCommunicator* _replicas;
+    std::vector<HostCommunicator*> _parts;
 };
 
 /// Divides the ranks into groups of `size`, and calls `body(groups, counted)`.
@@ -124,9 +125,25 @@ void in_groups(HostCommunicator& everyone, zero::Timed<HostCommunicator>& timed,
             zero::Timed<HostCommunicator> timed_shard(shard, timed.timeline());
             zero::Timed<HostCommunicator> timed_replicas(replicas, timed.timeline());
             Groups groups(timed, timed_shard, timed_replicas);
-            CountedParts counted(everyone, shard, replicas);
+            CountedParts counted(everyone, {&shard, &replicas});
             zero::run_rank(groups, [&](Groups& parts) { body(parts, counted); });
         });
+    });
+}
+
+/// Lets `size` consecutive ranks share secondary copies, and calls `body(groups, counted)`.
+template <class Groups, class Body>
+void with_copies(HostCommunicator& everyone, zero::Timed<HostCommunicator>& timed, std::size_t size,
+                 Body const& body) {
+    int const rank = everyone.rank();
+    if (static_cast<std::size_t>(everyone.size()) % size != 0) {
+        throw std::invalid_argument("--secondary must divide the number of ranks");
+    }
+    everyone.with_part(rank / static_cast<int>(size), rank, [&](HostCommunicator& part) {
+        zero::Timed<HostCommunicator> timed_part(part, timed.timeline());
+        Groups groups(timed, timed_part);
+        CountedParts counted(everyone, {&part});
+        zero::run_rank(groups, [&](Groups& all) { body(all, counted); });
     });
 }
 
@@ -159,6 +176,9 @@ Summary train_stage(Settings const& settings, Text const& text, HostCommunicator
         };
         if constexpr (zero::GroupedCommunicator<typename Stage::Communicator>) {
             in_groups<typename Stage::Communicator>(communicator, timed, settings.shard, train_on);
+        } else if constexpr (zero::SecondaryCommunicator<typename Stage::Communicator>) {
+            with_copies<typename Stage::Communicator>(communicator, timed, settings.secondary,
+                                                      train_on);
         } else {
             train_on(timed, communicator);
         }
@@ -212,6 +232,19 @@ Summary train(Settings settings, Text const& text, HostCommunicator* process) {
             settings, [&]<int N, class P, class Partitioner>() {
                 return train_with.template operator()<zero::Groups<Flat, zero::Hybrid>>()
                     .template operator()<(N == 0 ? 1 : N), P, Partitioner>();
+            });
+    }
+    if (settings.secondary != 0) {
+        if (settings.offload != "none" || settings.dtype != "bfloat16"
+            || settings.micro_batches != 0 || settings.inner_ranks != 1 || settings.stage != 3
+            || settings.shard != 0) {
+            throw std::invalid_argument("--secondary needs --dtype bfloat16, stage 3, and no "
+                                        "--offload, --micro-batches, --inner-ranks or --shard");
+        }
+        return with_chosen_types<zero::bfloat16>(
+            settings, [&]<int N, class P, class Partitioner>() {
+                return train_with.template operator()<zero::Groups<Flat, zero::Secondary>>()
+                    .template operator()<3, P, Partitioner>();
             });
     }
     if (settings.is_in_tree()) {

@@ -6,3 +6,4 @@
 #include <zero/comm/detail/model_parallel.ipp>
 #include <zero/comm/detail/rendezvous.ipp>
 #include <zero/comm/detail/run_threads.ipp>
+#include <zero/comm/detail/secondary.ipp>

@@ -178,6 +178,10 @@ int run_program(int argc, char** argv, char const* name, char const* description
                    "ranks over which states are sharded, such as those of a host; other groups of "
                    "as many hold replicas (stages 1 to 3, with --dtype bfloat16)")
         ->check(CLI::PositiveNumber);
+    app.add_option("--secondary", settings.secondary,
+                   "ranks, such as those of a host, that share a copy of what stage 3 gathers, so "
+                   "that the backward pass reads from them only (with --dtype bfloat16)")
+        ->check(CLI::PositiveNumber);
     app.add_option("--schedule", settings.schedule,
                    "when gradients are reduced (default: that of the stage)")
         ->check(CLI::IsMember({"boundary", "every-micro-step"}));

@@ -274,6 +274,13 @@ std::uint64_t train_rank(Engine& engine, Device device, Communicator& communicat
             return zero::Traffic{levels.inside.reduce_scatter + levels.between.reduce_scatter,
                                  levels.inside.all_gather + levels.between.all_gather};
         }
+        if (settings.secondary != 0) {
+            auto const traffic = zero::step_traffic_with_secondary(
+                engine.layout(), rank, settings.secondary, engine.schedule(), micro_steps,
+                acquired_units(config, micro_steps), gather);
+            return zero::Traffic{traffic.everyone.reduce_scatter,
+                                 traffic.everyone.all_gather + traffic.secondary};
+        }
         return zero::step_traffic_of_rank(
             engine.layout(), rank % group, engine.stage_number(), engine.schedule(), micro_steps,
             acquired_units(config, micro_steps), gather, settings.is_in_tree());

@@ -23,7 +23,8 @@ struct Column {
 
     /// Returns the bytes that a rank reads from the others in a step.
     [[nodiscard]] std::uint64_t read_bytes() const {
-        return step.gathers.bytes + step.reductions.bytes + step.publishes.bytes;
+        return step.gathers.bytes + step.secondary.bytes + step.reductions.bytes
+               + step.publishes.bytes;
     }
 };
 
@@ -77,9 +78,10 @@ inline zero::MemoryRow held_sums(zero::LayoutTotals const& totals, std::size_t a
 /// @param accumulate_bytes bytes per accumulated gradient
 /// @param micro_steps micro-steps of a step; in stage 3 each acquires every unit twice
 /// @param in_tree whether zero::TreeReduction adds gradients
+/// @param secondary ranks that share a copy of what stage 3 gathers; 0: there are none
 inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ranks,
                    std::size_t accumulate_bytes, int stage, std::size_t micro_steps = 1,
-                   InFile const& file = {}, bool in_tree = false) {
+                   InFile const& file = {}, bool in_tree = false, std::size_t secondary = 0) {
     zero::LayoutOptions const options{
         .world = ranks, .element_bytes = 2, .buckets_inside_units = stage == 3};
     auto const layout =
@@ -120,12 +122,17 @@ inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ra
             has_wire ? zero::GradientReductionOptions{}.wire_bytes / sizes.communication : 0,
         .control_calls = 1,
         .control_bytes = sizeof(std::int64_t) * (zero::ops::Inspection::count + minima),
-        .in_tree = in_tree};
+        .in_tree = in_tree,
+        .secondary_ranks = secondary};
     auto const step =
         zero::count_step_communication(layout, 0, stage, schedule, micro_steps, acquired, calls);
     zero::MemoryPlan all = with_states_in_file(memory, layout, row, 0, file);
     if (in_tree) {
         all[zero::BufferKind::held_sums] = held_sums(totals, accumulate_bytes, micro_steps);
+    }
+    if (stage == 3 && secondary != 0) {
+        all[zero::BufferKind::secondary_copies] =
+            zero::plan_secondary_copies(layout, 0, secondary, sizes.parameter);
     }
     return {all, step, leases};
 }

@@ -33,6 +33,10 @@ reductions send floats between hosts:
 
   --in-tree 1
 
+With Groups<C, Secondary>, the copies of stage 3 that so many ranks share:
+
+  --secondary 8
+
 With Offload<To<FileTier, ...>> of optimizer states and master weights, and in stage 3 of
 parameters, the bytes of the file of a rank, and of staging memory:
 
@@ -47,7 +51,8 @@ struct Settings {
     double accumulate_bytes = 2; ///< per gradient; the default of the library is 4, a float
     double micro_steps = 1;
 
-    double in_tree = 0; ///< 1: TreeReduction
+    double in_tree = 0;   ///< 1: TreeReduction
+    double secondary = 0; ///< ranks that share a secondary copy; 0: there are none
 
     double offload_ratio = 0; ///< part of the states in a file
     double offload_chunk_bytes = 32 << 20;
@@ -79,6 +84,7 @@ inline constexpr NumberOption number_options[] = {
     {"--accumulate-bytes", &Settings::accumulate_bytes, 1, 8, true},
     {"--micro-steps", &Settings::micro_steps, 1, 1e3, true},
     {"--in-tree", &Settings::in_tree, 0, 1, true},
+    {"--secondary", &Settings::secondary, 2, 1e5, true},
     {"--offload-ratio", &Settings::offload_ratio, 0, 1, false},
     {"--offload-chunk-bytes", &Settings::offload_chunk_bytes, 4096, 1e15, true},
     {"--offload-depth", &Settings::offload_depth, 1, 1e3, true},

@@ -2,9 +2,11 @@
 #include "support/catch.hpp"
 
 #include <zero/checkpoint/checkpoint_saver.hpp>
+#include <zero/checkpoint/load_parameters.hpp>
 #include <zero/checkpoint/save_parameters.hpp>
 #include <zero/comm/groups.hpp>
 #include <zero/comm/model_parallel.hpp>
+#include <zero/comm/secondary.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/stage/zero_stage.hpp>
 
@@ -181,6 +183,48 @@ TEST_CASE("Each part of a model is saved in a folder of its own, and one folder 
     CHECK(!std::filesystem::exists(folder / "all"));
     CHECK(!std::filesystem::exists(folder / "all.safetensors"));
     CHECK(files_in(folder.path()) == 4);
+}
+
+TEST_CASE("A load drops secondary copies: an engine that read its parameters before reads what was "
+          "loaded, and continues with the bits of the flat run") {
+    using Shared = Groups<LoopbackCommunicator, Secondary>;
+    TemporaryFolder const folder;
+    auto const expected = on_ranks<Bits>(4, [&](LoopbackCommunicator& communicator) {
+        Toy<ZeroStage<3>> toy(communicator, same_schedule<ZeroStage<3>>());
+        train(*toy.engine, communicator, 0, 2);
+        save_checkpoint(*toy.engine, folder / "checkpoint");
+        save_parameters(*toy.engine, folder / "all.safetensors");
+        train(*toy.engine, communicator, 2, 4);
+        return state_of(*toy.engine);
+    });
+    struct Seen {
+        std::vector<std::vector<float>> saved, before, loaded, parameters;
+        Bits state;
+    };
+    std::vector<Seen> seen(4);
+    run_ranks<Shared>(4, test_time_out, {.secondary = 2}, [&](Shared& shared) {
+        using Stage = ZeroStage<3, Shared>;
+        Toy<Stage> first(shared, same_schedule<Stage>());
+        Toy<Stage> toy(shared, same_schedule<Stage>());
+        Toy<Stage> other(shared, same_schedule<Stage>());
+        Seen& own = seen[static_cast<std::size_t>(shared.rank())];
+        train(*first.engine, shared, 0, 2);
+        own.saved = full_parameters(*first.engine);
+        own.before = full_parameters(*toy.engine); // leaves copies
+        (void)full_parameters(*other.engine);
+        load_checkpoint(*toy.engine, folder / "checkpoint");
+        own.loaded = full_parameters(*toy.engine);
+        load_parameters(*other.engine, folder / "all.safetensors");
+        own.parameters = full_parameters(*other.engine);
+        train(*toy.engine, shared, 2, 4);
+        own.state = state_of(*toy.engine);
+    });
+    for (Seen const& own : seen) {
+        CHECK(own.before != own.saved); // so that stale copies would be noticed
+        CHECK(own.loaded == own.saved);
+        CHECK(own.parameters == own.saved);
+        CHECK(own.state == expected[0]);
+    }
 }
 
 } // namespace zero::test::replicas_test

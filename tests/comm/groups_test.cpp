@@ -5,6 +5,7 @@
 #include <zero/comm/checked.hpp>
 #include <zero/comm/groups.hpp>
 #include <zero/comm/run_ranks.hpp>
+#include <zero/comm/secondary.hpp>
 
 #include <array>
 #include <chrono>
@@ -23,6 +24,10 @@ using Hosts = Groups<LoopbackCommunicator, Hybrid>;
 static_assert(GroupedCommunicator<Hosts>);
 static_assert(GroupedCommunicator<Groups<Checked<LoopbackCommunicator>, HybridInFloat>>);
 static_assert(!GroupedCommunicator<Checked<LoopbackCommunicator>>);
+
+using Shared = Groups<LoopbackCommunicator, Secondary>;
+static_assert(SecondaryCommunicator<Shared>);
+static_assert(!SecondaryCommunicator<Hosts>);
 
 /// Groups as a communicator of all ranks.
 struct GroupsFixture {
@@ -234,6 +239,146 @@ TEST_CASE("A failure reaches the ranks that wait in given parts, which share no 
                  std::int64_t value = 1;
                  auto& waits = rank == 2 ? groups.shard() : groups.replicas();
                  auto& part = rank == 0 ? groups.everyone() : waits;
+                 part.all_reduce_integers(&value, 1, IntegerReduction::min, &queue);
+             });
+         }).ranks) {
+        CHECK_THAT(outcome.message, contains_text("the data of rank 3 ended"));
+    }
+}
+
+TEST_CASE("Consecutive ranks share a secondary copy, in each replica if there are several") {
+    using Place2 = std::array<int, 3>; // rank and size of the part, and its first rank
+    auto const place = [](auto const& shared, LoopbackCommunicator const& all) {
+        return Place2{shared.secondary().rank(), shared.secondary().size(),
+                      all.rank() - shared.secondary().rank()};
+    };
+    CHECK(on_ranks<Place2>(6,
+                           [&](LoopbackCommunicator& everyone) {
+                               Shared const shared(everyone, {.secondary = 3});
+                               return place(shared, everyone);
+                           })
+          == std::vector<Place2>{{0, 3, 0}, {1, 3, 0}, {2, 3, 0}, {0, 3, 3}, {1, 3, 3}, {2, 3, 3}});
+    auto const replicas = on_ranks<Place2>(8, [&](LoopbackCommunicator& everyone) {
+        Hosts hosts(everyone, {.shard = 4});
+        Groups<Hosts, Secondary> const shared(hosts, {.secondary = 2});
+        if (shared.shard().size() != 4 || shared.replicas().size() != 2
+            || shared.replica() != hosts.replica() || shared.replica_of(7) != 1) {
+            throw std::logic_error("other roles");
+        }
+        return place(shared, everyone);
+    });
+    for (int rank = 0; rank < 8; ++rank) {
+        CHECK(replicas[static_cast<std::size_t>(rank)] == Place2{rank % 2, 2, rank / 2 * 2});
+    }
+}
+
+TEST_CASE("Secondary copies of a number of ranks that cannot share one are refused on every rank") {
+    auto const outcomes = [](int world, auto const& secondary) {
+        return run_and_observe(world,
+                               [&](LoopbackCommunicator& everyone) {
+                                   Shared const shared(everyone,
+                                                       {.secondary = secondary(everyone.rank())});
+                               })
+            .ranks;
+    };
+    for (std::size_t const ranks : {0U, 1U, 3U, 4U, 8U}) {
+        check_all(outcomes(4, [&](int) { return ranks; }), "InvalidArgument",
+                  ("zero: Groups: .secondary is " + std::to_string(ranks)
+                   + ", and states are cut over 4 ranks; give the number of ranks that share a "
+                     "copy, a divisor of 4 that is neither 1 nor 4, or leave zero::Secondary out.")
+                      .c_str());
+    }
+    for (int const world : {1, 2, 3}) { // none is possible
+        check_all(outcomes(world, [](int) { return std::size_t{2}; }), "InvalidArgument",
+                  ".secondary is 2, and states are cut over");
+    }
+    check_all(outcomes(4, [](int rank) { return std::size_t(rank == 3 ? 4 : 2); }),
+              "LayoutMismatch", ".secondary is 2 on rank 0 and 4 on rank 3");
+    // in replicas the ranks of one are divided
+    check_all(run_and_observe(4,
+                              [](LoopbackCommunicator& everyone) {
+                                  Hosts hosts(everyone, {.shard = 2});
+                                  Groups<Hosts, Secondary> const shared(hosts, {.secondary = 2});
+                              })
+                  .ranks,
+              "InvalidArgument", ".secondary is 2, and states are cut over 2 ranks");
+}
+
+TEST_CASE("A given part for secondary copies has the same size everywhere, and lies in one "
+          "replica") {
+    auto const outcomes = [](auto const& color) {
+        return run_and_observe(4,
+                               [&](LoopbackCommunicator& everyone) {
+                                   auto part = everyone.split(color(everyone.rank()), 0);
+                                   Shared const shared(everyone, part);
+                                   if (shared.secondary().size() != 2) {
+                                       throw std::logic_error("another part");
+                                   }
+                               })
+            .ranks;
+    };
+    check_all(outcomes([](int rank) { return rank % 2; }), "returned", "");
+    check_all(outcomes([](int rank) { return rank == 3 ? 1 : 0; }), "LayoutMismatch",
+              "the size of the secondary part is 3 on rank 0 and 1 on rank 3");
+    check_all(outcomes([](int) { return 0; }), "InvalidArgument",
+              "the size of the secondary part is 4, and states are cut over 4 ranks");
+    auto const in_replicas = [](auto const& color) {
+        return run_and_observe(8,
+                               [&](LoopbackCommunicator& everyone) {
+                                   Hosts hosts(everyone, {.shard = 4});
+                                   auto part = everyone.split(color(everyone.rank()), 0);
+                                   Groups<Hosts, Secondary> const shared(hosts, part);
+                               })
+            .ranks;
+    };
+    check_all(in_replicas([](int rank) { return rank / 2; }), "returned", "");
+    check_all(in_replicas([](int rank) { return rank % 4; }), "InvalidArgument",
+              "on rank 0 the secondary part holds ranks of two replicas; split the shard group");
+}
+
+TEST_CASE("A rank that throws releases the ranks that wait in the secondary part of another") {
+    std::vector<Outcome> outcomes(4);
+    CHECK_THROWS_WITH(
+        run_ranks<Shared>(4, test_time_out, {.secondary = 2},
+                          [&](Shared& shared) {
+                              auto& outcome = outcomes[static_cast<std::size_t>(shared.rank())];
+                              outcome = outcome_of([&] {
+                                  if (shared.rank() == 3) {
+                                      throw std::runtime_error("the data of rank 3 ended");
+                                  }
+                                  host::InlineQueue queue;
+                                  std::int64_t value = 1;
+                                  for (;;) { // ends with the failure
+                                      shared.secondary().all_reduce_integers(
+                                          &value, 1, IntegerReduction::min, &queue);
+                                      shared.everyone().all_reduce_integers(
+                                          &value, 1, IntegerReduction::min, &queue);
+                                  }
+                              });
+                              throw std::runtime_error(outcome.message);
+                          }),
+        contains_text("the data of rank 3 ended"));
+    for (Outcome const& outcome : outcomes) {
+        CHECK_THAT(outcome.message, contains_text("the data of rank 3 ended"));
+    }
+}
+
+TEST_CASE("A failure reaches the ranks that wait in a given secondary part, which shares no other "
+          "group") {
+    std::vector<LoopbackCommunicator> parts[] = {
+        LoopbackCommunicator::make_group(2, test_time_out),
+        LoopbackCommunicator::make_group(2, test_time_out)};
+    for (Outcome const& outcome :
+         run_and_observe(4, [&](LoopbackCommunicator& everyone) {
+             auto const rank = static_cast<std::size_t>(everyone.rank());
+             Shared shared(everyone, parts[rank / 2][rank % 2]);
+             run_rank(shared, [&](Shared& groups) {
+                 if (rank == 3) {
+                     throw std::runtime_error("the data of rank 3 ended");
+                 }
+                 host::InlineQueue queue;
+                 std::int64_t value = 1;
+                 auto& part = rank == 2 ? groups.secondary() : groups.everyone();
                  part.all_reduce_integers(&value, 1, IntegerReduction::min, &queue);
              });
          }).ranks) {

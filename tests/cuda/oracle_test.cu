@@ -1,6 +1,7 @@
 #include "cuda/device.hpp"
 #include "cuda/oracle_side.cuh"
 
+#include <zero/comm/secondary.hpp>
 #include <zero/stage/update_on_host.hpp>
 
 // Random configurations of the engine on a device, with ranks as threads, against the oracle of the
@@ -94,6 +95,15 @@ TEST_CASE("Random configurations whose states lie on the host, which updates the
     using States = To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>;
     run_row<25, DeviceLoopback, Offload<States>>(part); // two types, one is its own master
     run_row<22, DeviceLoopback, Offload<States>>(part);
+}
+
+TEST_CASE("Random configurations whose ranks share secondary copies on a device give the bits of "
+          "the oracle in stage 3",
+          "[cuda][oracle]") {
+    if (skips_without_shared_memory()) {
+        return;
+    }
+    run_row<10, Groups<DeviceLoopback, Secondary>>(part);
 }
 
 #endif

@@ -8,6 +8,7 @@
 #include "support/temporary_folder.hpp"
 #include <zero/stage/offload.hpp>
 #endif
+#include <zero/comm/secondary.hpp>
 #include <zero/zero.hpp>
 
 #include <cstddef>
@@ -167,6 +168,31 @@ TEMPLATE_TEST_CASE_SIG("The planner's bytes of states in a file are those of an 
     }
 }
 #endif
+
+TEST_CASE("The planner's bytes of secondary copies are those of an engine") {
+    using Hosts = Groups<LoopbackCommunicator, Secondary>;
+    auto const model = planner::gpt2(2, 64);
+    MemoryPlan plan;
+    run_ranks<Hosts>(6, test_time_out, {.secondary = 3}, [&](Hosts& hosts) {
+        std::vector<Parameter<bfloat16>> parameters;
+        for (ParameterSpec const& spec : model) {
+            parameters.push_back(
+                {.name = spec.name, .elements = spec.elements, .units = spec.units});
+        }
+        ZeroStage<3, AdamW, Parameters<bfloat16>, Hosts> const engine(hosts, parameters);
+        if (hosts.rank() == 0) {
+            plan = engine.memory_plan();
+        }
+    });
+    auto const column = planner::plan(model, 6, 4, 3, 1, {}, false, 3);
+    for (BufferKind const kind : {BufferKind::parameters, BufferKind::parameter_leases,
+                                  BufferKind::secondary_copies, BufferKind::optimizer_state}) {
+        CHECK((column.memory[kind] == plan[kind]));
+    }
+    CHECK(plan[BufferKind::secondary_copies].content_bytes > 0);
+    CHECK(planner::plan(model, 6, 4, 2, 1, {}, false, 3).memory.engine_bytes()
+          == planner::plan(model, 6, 4, 2).memory.engine_bytes());
+}
 
 TEST_CASE("The planner knows three models by all of their parameters") {
     CHECK(elements_of(planner::model_named("gpt2")) == 124'439'808);

@@ -80,6 +80,19 @@ TEST_CASE("Runs of train_gpt in groups print one hash in stages 1 to 3, another 
     CHECK(refused.contains("--shard must divide the number of ranks"));
 }
 
+TEST_CASE("A run of train_gpt with secondary copies prints the hash of the flat run",
+          "[train_gpt]") {
+    std::string const label = "\nparameters: ";
+    std::string const common = "--world 4 --steps 4 --dtype bfloat16 --accumulate 2 --stage 3 ";
+    CHECK(train_gpt(common + "--secondary 2").after(label) == train_gpt(common).after(label));
+    auto const refused = train_gpt(common + "--secondary 3");
+    CHECK(refused.status != 0);
+    CHECK(refused.contains("--secondary must divide the number of ranks"));
+    auto const below = train_gpt("--world 4 --steps 4 --dtype bfloat16 --stage 2 --secondary 2");
+    CHECK(below.status != 0);
+    CHECK(below.contains("--secondary needs --dtype bfloat16, stage 3"));
+}
+
 TEST_CASE("The example train_gpt shows progress, the losses to beat, memory and traffic",
           "[train_gpt]") {
     auto const outcome = train_gpt("--world 2 --steps 3");

@@ -67,6 +67,18 @@ concept ModelParallelCommunicator = Communicator<C> && requires(C const& communi
                           typename C::Backend>;
 };
 
+/// @brief A communicator whose ranks keep copies of gathered parameters in parts. `secondary()` are
+/// the k ranks of this rank's part, with the same backend.
+///
+/// An engine of stage 3 gathers a bucket over `secondary()` while its copy there is valid. `abort`
+/// reaches the ranks that wait in it. `Groups<C, Secondary>` models this concept.
+template <class C>
+concept SecondaryCommunicator = Communicator<C> && requires(C const& communicator) {
+    requires Communicator<std::remove_cvref_t<decltype(communicator.secondary())>>;
+    requires std::same_as<typename std::remove_cvref_t<decltype(communicator.secondary())>::Backend,
+                          typename C::Backend>;
+};
+
 } // namespace ZERO_NAMESPACE
 
 /// The roles of a communicator in an engine. A plain one plays them all, at no cost.

@@ -120,8 +120,8 @@ namespace ZERO_NAMESPACE {
 /// @tparam C a `SplittableCommunicator`, or one whose parts are given
 /// @tparam Role `Hybrid` or `HybridInFloat`
 template <class C, class Role>
-class Groups : public detail::CommunicatorDecorator<Groups<C, Role>, C> {
-    using Base = detail::CommunicatorDecorator<Groups, C>;
+class Groups : public detail::RoleDecorator<Groups<C, Role>, C, false> {
+    using Base = detail::RoleDecorator<Groups, C, false>;
     friend Base;
 
     static_assert(detail::IsHybrid<Role>,
@@ -185,13 +185,10 @@ public:
             detail::check_found(detail::as_span(of_ranks));
         } catch (CommunicatorError const&) { // ranks may wait in any part
             detail::report_failure(static_cast<std::size_t>(this->rank()),
-                                   [this](std::string_view cause) { abort(cause); });
+                                   [this](std::string_view cause) { this->abort(cause); });
             throw;
         }
     }
-
-    Groups(Groups&&) = delete;
-    Groups& operator=(Groups&&) = delete;
 
     /// @brief Returns the G ranks over which states are sharded.
     [[nodiscard]] C& shard() const noexcept { return *_shard; }
@@ -223,78 +220,16 @@ public:
         return hash.value();
     }
 
-    /// @brief See `Communicator`. Includes the scratch memory of all parts.
-    [[nodiscard]] std::size_t scratch_bytes(std::size_t largest_bucket_bytes) const noexcept {
-        std::size_t bytes = 0;
-        for_parts([&](C& part) { bytes += detail::scratch_bytes_of(part, largest_bucket_bytes); });
-        return bytes;
-    }
-
-    /// @brief Releases the ranks that wait in any part.
-    void abort(std::string_view cause, bool is_provisional = false) noexcept {
-        for_parts([&](C& part) { part.abort(cause, is_provisional); });
-    }
-
-    /// @brief See `Communicator`.
-    void rethrow_failure()
-        requires requires(C& part) { part.rethrow_failure(); }
-    {
-        for_parts([](C& part) { part.rethrow_failure(); });
-    }
-
-    /// @brief See `Communicator`.
-    void synchronise()
-        requires requires(C& part) { part.synchronise(); }
-    {
-        for_parts([](C& part) { part.synchronise(); });
-    }
-
-    /// @brief See `Communicator`.
-    void forget_events() noexcept
-        requires requires(C& part) { part.forget_events(); }
-    {
-        for_parts([](C& part) { part.forget_events(); });
-    }
-
-    /// @brief Marks the beginning and the end of a body of `run_rank`, which calls them.
-    void begin_run() noexcept
-        requires requires(C& part) { part.begin_run(); }
-    {
-        for_parts([](C& part) { part.begin_run(); });
-    }
-
-    /// @copydoc begin_run
-    void end_run() noexcept
-        requires requires(C& part) { part.end_run(); }
-    {
-        for_parts([](C& part) { part.end_run(); });
-    }
-
-    /// @brief Returns the timeline of a `Timed` communicator.
-    [[nodiscard]] auto* timeline() const noexcept
-        requires requires(C const& part) { part.timeline(); }
-    {
-        return everyone().timeline();
-    }
-
 private:
     struct Parts {
         C shard;
         C replicas;
     };
 
-    template <class T, class Forward>
-    void around(detail::DecoratedCall const& /*call*/, Queue /*queue*/, Forward const& forward) {
-        forward();
-    }
-
     /// Calls once for a communicator that plays several roles.
     template <class Call>
     void for_parts(Call const& call) const {
-        call(everyone());
-        if (_shard != &everyone()) {
-            call(*_shard);
-        }
+        this->for_inner_and(*_shard, call);
         if (_replicas != &everyone() && _replicas != _shard) {
             call(*_replicas);
         }

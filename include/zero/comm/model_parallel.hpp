@@ -47,18 +47,6 @@ inline constexpr std::size_t words_of_model_parts = 2;
 /// @throws InvalidArgument on every rank of the part
 void check_model_parts(std::span<std::uint64_t const> given, char const* what);
 
-/// @brief The roles of data ranks that are grouped themselves.
-template <class C>
-struct DataRoles {
-    using Part = C;
-};
-
-template <GroupedCommunicator C>
-struct DataRoles<C> {
-    using Part = typename C::Part;
-    static constexpr bool sends_float_between = C::sends_float_between;
-};
-
 } // namespace ZERO_NAMESPACE::detail
 
 namespace ZERO_NAMESPACE {
@@ -79,14 +67,12 @@ namespace ZERO_NAMESPACE {
 /// @tparam C a `SplittableCommunicator`, or one whose parts are given; `Groups<C, Hybrid>` to shard
 /// each part in a few data ranks only
 template <class C>
-class Groups<C, ModelParallel>
-    : public detail::CommunicatorDecorator<Groups<C, ModelParallel>, C, typename C::Backend, true>,
-      public detail::DataRoles<C> {
-    using Base = detail::CommunicatorDecorator<Groups, C, typename C::Backend, true>;
+class Groups<C, ModelParallel> : public detail::RoleDecorator<Groups<C, ModelParallel>, C> {
+    using Base = detail::RoleDecorator<Groups, C>;
     friend Base;
 
 public:
-    using Part = typename detail::DataRoles<C>::Part; ///< the type of the model ranks
+    using Part = typename Base::Part; ///< the type of the model ranks
     using Queue = typename Base::Queue;
     using Options = ModelParallelOptions; ///< of a constructor
 
@@ -107,99 +93,13 @@ public:
             check(data, words(model), "data ranks");
             check(model, words(data), "model ranks");
         } catch (InvalidArgument const& error) {
-            abort(error.what());
+            this->abort(error.what());
             throw;
         }
     }
 
-    Groups(Groups&&) = delete;
-    Groups& operator=(Groups&&) = delete;
-
     /// @brief Returns the M ranks that hold the parts of this copy of the model.
     [[nodiscard]] Part& model() const noexcept { return *_model; }
-
-    /// @brief See `GroupedCommunicator`, of data ranks that are grouped themselves.
-    [[nodiscard]] Part& shard() const noexcept
-        requires GroupedCommunicator<C>
-    {
-        return this->inner().shard();
-    }
-
-    /// @copydoc shard
-    [[nodiscard]] Part& replicas() const noexcept
-        requires GroupedCommunicator<C>
-    {
-        return this->inner().replicas();
-    }
-
-    /// @copydoc shard
-    [[nodiscard]] std::size_t replica() const noexcept
-        requires GroupedCommunicator<C>
-    {
-        return this->inner().replica();
-    }
-
-    /// @copydoc shard
-    [[nodiscard]] std::size_t replica_of(std::size_t rank) const noexcept
-        requires GroupedCommunicator<C>
-    {
-        return this->inner().replica_of(rank);
-    }
-
-    /// @brief See `Communicator`. Includes the scratch memory of the model ranks.
-    [[nodiscard]] std::size_t scratch_bytes(std::size_t largest_bucket_bytes) const noexcept {
-        std::size_t bytes = 0;
-        for_parts(
-            [&](auto& part) { bytes += detail::scratch_bytes_of(part, largest_bucket_bytes); });
-        return bytes;
-    }
-
-    /// @brief Releases the ranks that wait in either part.
-    void abort(std::string_view cause, bool is_provisional = false) noexcept {
-        for_parts([&](auto& part) { part.abort(cause, is_provisional); });
-    }
-
-    /// @brief See `Communicator`.
-    void rethrow_failure()
-        requires requires(C& part) { part.rethrow_failure(); }
-    {
-        for_parts([](auto& part) { part.rethrow_failure(); });
-    }
-
-    /// @brief See `Communicator`.
-    void synchronise()
-        requires requires(C& part) { part.synchronise(); }
-    {
-        for_parts([](auto& part) { part.synchronise(); });
-    }
-
-    /// @brief See `Communicator`.
-    void forget_events() noexcept
-        requires requires(C& part) { part.forget_events(); }
-    {
-        for_parts([](auto& part) { part.forget_events(); });
-    }
-
-    /// @brief Marks the beginning and the end of a body of `run_rank`, which calls them.
-    void begin_run() noexcept
-        requires requires(C& part) { part.begin_run(); }
-    {
-        for_parts([](auto& part) { part.begin_run(); });
-    }
-
-    /// @copydoc begin_run
-    void end_run() noexcept
-        requires requires(C& part) { part.end_run(); }
-    {
-        for_parts([](auto& part) { part.end_run(); });
-    }
-
-    /// @brief Returns the timeline of `Timed` data ranks.
-    [[nodiscard]] auto* timeline() const noexcept
-        requires requires(C const& part) { part.timeline(); }
-    {
-        return this->inner().timeline();
-    }
 
 private:
     struct Parts {
@@ -231,18 +131,9 @@ private:
             detail::as_span(detail::gather_groups(part, "a part of zero::Groups", own)), what);
     }
 
-    /// Calls once for a communicator that plays both roles.
     template <class Call>
     void for_parts(Call const& call) const {
-        call(this->inner());
-        if (static_cast<void const*>(_model) != &this->inner()) {
-            call(*_model);
-        }
-    }
-
-    template <class T, class Forward>
-    void around(detail::DecoratedCall const& /*call*/, Queue /*queue*/, Forward const& forward) {
-        forward();
+        this->for_inner_and(*_model, call);
     }
 
     std::unique_ptr<Parts> _split; ///< null if the parts were given

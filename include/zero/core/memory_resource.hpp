@@ -24,18 +24,19 @@ enum class BufferKind : std::uint8_t {
     commands,         ///< ring of the queue that an engine on a host creates for communication,
                       ///< and those of the queues of a tier
     staging,          ///< memory through which offloaded states pass, and what the host updates
-    held_sums         ///< sums that `TreeReduction` holds beside the accumulation buffer
+    held_sums,        ///< sums that `TreeReduction` holds beside the accumulation buffer
+    secondary_copies  ///< this rank's parts of gathered units, with `Groups<C, Secondary>`
 };
 
 /// @brief Number of enumerators of `BufferKind`.
-inline constexpr std::size_t buffer_kinds = 13;
+inline constexpr std::size_t buffer_kinds = 14;
 
 /// @brief The name of a kind, for reports and messages.
 constexpr char const* name_of(BufferKind kind) noexcept {
     constexpr std::array<char const*, buffer_kinds> names{
         "parameters",       "gradients", "master weights", "optimizer state", "gradient leases",
         "parameter leases", "wire",      "control",        "scratch",         "communicator",
-        "commands",         "staging",   "held sums"};
+        "commands",         "staging",   "held sums",      "secondary copies"};
     return names[static_cast<std::size_t>(kind)];
 }
 

@@ -62,6 +62,9 @@ struct StepCommunication {
     /// call, and its bytes are the payload.
     CommunicationTerm control;
 
+    CommunicationTerm secondary{};   ///< gathers from secondary copies (stage 3)
+    std::size_t secondary_ranks = 0; ///< k, the ranks among which these are; 0: there are none
+
     friend bool operator==(StepCommunication const&, StepCommunication const&) = default;
 };
 
@@ -80,6 +83,9 @@ struct StepCommunicationOptions {
                                                       ///< 24 that compare the order of units
     GatherOptions gather{};                           ///< as for `step_traffic_of_rank`
     bool in_tree = false;                             ///< the same
+
+    /// @brief k, for an engine of stage 3 on `Groups<C, Secondary>`; 0 without
+    std::size_t secondary_ranks = 0;
 };
 
 /// @brief Counts the collectives of one optimizer step and the bytes that a rank reads in them:
@@ -120,7 +126,7 @@ constexpr char const* name_of(CollectiveAlgorithm algorithm) noexcept {
 /// @brief The predicted seconds that the collectives of a step take one after another.
 /// `StepCommunication` explains the terms.
 struct CommunicationSeconds {
-    double gathers = 0;    ///< parameters of acquired units (stage 3)
+    double gathers = 0;    ///< parameters of acquired units, secondary copies included (stage 3)
     double reductions = 0; ///< gradients
     double publishes = 0;  ///< updated parameters (stages 1 and 2)
     double control = 0;    ///< all-reduces of a few integers
@@ -266,6 +272,23 @@ Traffic step_traffic_of_rank(FlatLayout const& layout, std::size_t rank, int sta
 /// @throws InvalidArgument if there is no such rank or replica
 std::uint64_t replica_traffic_of_rank(FlatLayout const& layout, std::size_t rank,
                                       std::size_t replica, std::size_t replicas);
+
+/// @brief The traffic of one rank of an engine on `Groups<C, Secondary>`.
+struct SecondaryTraffic {
+    Traffic everyone;            ///< from all ranks over which states are cut
+    std::uint64_t secondary = 0; ///< from the ranks that share a copy: all-gathers
+};
+
+/// @brief Returns the elements of `step_traffic_of_rank` in stage 3 on `Groups<C, Secondary>`. The
+/// first gather of a bucket in a step reads from all ranks, P' (W - 1) / W elements of P', and each
+/// later one from the k ranks that share a copy, P' (k - 1) / k, if all shares are equal.
+/// @param secondary_ranks k; k consecutive ranks share a copy
+/// @throws InvalidArgument if there is no such rank, or k is 1, W, or does not divide W
+SecondaryTraffic step_traffic_with_secondary(FlatLayout const& layout, std::size_t rank,
+                                             std::size_t secondary_ranks,
+                                             ReductionSchedule schedule, std::size_t micro_steps,
+                                             std::span<std::size_t const> acquired_units,
+                                             GatherOptions const& gather = {});
 
 /// @brief Returns the sum of `step_traffic_of_rank` over all ranks.
 Traffic step_traffic(FlatLayout const& layout, int stage, ReductionSchedule schedule,

@@ -1,11 +1,14 @@
 #pragma once
 
+#include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/memory_resource.hpp"
 #include "element_sizes.hpp"
 #include "flat_layout.hpp"
 #include "gather_options.hpp"
+#include "padding.hpp"
 #include "parameter_spec.hpp"
+#include "piece.hpp"
 #include "placement.hpp"
 #include "wire_chunk.hpp"
 
@@ -74,8 +77,9 @@ struct MemoryRow {
 ///
 /// With `rebuild_buckets` the engine follows one plan until the end of the first step and another
 /// one after it. The peak in between is the larger of two sums: the whole new plan, the old master
-/// weights, states and scratch memory, and one whole parameter; or the parameters and leases of
-/// both plans, the old states, and one whole parameter (docs/design/leases_and_gathers.md).
+/// weights, states and scratch memory, and one whole parameter; or the parameters, leases and
+/// secondary copies of both plans, the old states, and one whole parameter
+/// (docs/design/leases_and_gathers.md).
 struct MemoryPlan {
     std::array<MemoryRow, buffer_kinds> rows{}; ///< indexed by `BufferKind`
     std::uint64_t tier_bytes = 0; ///< size of the file that holds the states that are offloaded,
@@ -169,6 +173,26 @@ constexpr MemoryPlan plan_memory(StageRow const& row, LayoutTotals const& totals
     plan[BufferKind::control] = {control_bytes, 0, false};
     return plan;
 }
+
+/// @brief Returns the part of a gathered bucket that rank `part` of `parts` keeps with
+/// `Groups<C, Secondary>`: equal parts but for the end of the bucket, at multiples of
+/// `granularity`. Empty for a persistent bucket, which stays gathered.
+inline Range secondary_range(FlatLayout const& layout, std::size_t bucket, std::size_t part,
+                             std::size_t parts) noexcept {
+    if (layout.bucket(bucket).is_persistent) {
+        return {};
+    }
+    std::size_t const elements = layout.elements(bucket);
+    std::size_t const most = even_extent(elements, parts);
+    return {detail::smaller(most * part, elements), detail::smaller(most * (part + 1), elements)};
+}
+
+/// @brief Returns the row `secondary_copies` of an engine of stage 3 on `Groups<C, Secondary>`.
+/// @param part this rank's number among those that share a copy, below `parts`
+/// @param parts k
+/// @param element_bytes bytes of a parameter
+MemoryRow plan_secondary_copies(FlatLayout const& layout, std::size_t part, std::size_t parts,
+                                std::size_t element_bytes, std::size_t type = 0);
 
 } // namespace ZERO_NAMESPACE
 

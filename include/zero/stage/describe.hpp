@@ -80,15 +80,18 @@ template <class Engine>
     return engine.has_one_micro_step() ? ", one micro-step per step" : "";
 }
 
-/// @brief Returns ", sharded over 8 ranks of each replica" for an engine on groups; otherwise an
-/// empty text.
+/// @brief Returns ", sharded over 8 ranks of each replica" and ", secondary copies" for an engine
+/// on such groups; otherwise an empty text.
 template <class Engine>
 [[gnu::cold]] std::string describe_groups(Engine const& engine) {
+    std::string groups;
     if constexpr (GroupedCommunicator<typename Engine::Communicator>) {
-        return text({", sharded over ", engine.layout().world(), " ranks of each replica"});
-    } else {
-        return {};
+        groups = text({", sharded over ", engine.layout().world(), " ranks of each replica"});
     }
+    if constexpr (SecondaryCommunicator<typename Engine::Communicator>) {
+        groups += text({", secondary copies"});
+    }
+    return groups;
 }
 
 /// @brief Returns a line with the parameters that the optimizer updates as matrices, and the

@@ -210,8 +210,8 @@ public:
 private:
     /// Returns the kinds that are enough for a call that only reads parameters.
     static constexpr KindSet read_kinds() noexcept {
-        return KindSet::of(std::initializer_list<BufferKind>{BufferKind::parameters,
-                                                             BufferKind::parameter_leases});
+        return KindSet::of(std::initializer_list<BufferKind>{
+            BufferKind::parameters, BufferKind::parameter_leases, BufferKind::secondary_copies});
     }
 
     static constexpr std::uint64_t least_chunk_bytes = 4096; ///< a sector or a page
@@ -267,8 +267,8 @@ private:
             throw_error<InvalidArgument>(
                 {"zero: ", _access.protocol().rank_text(), ": ", name_of(kind),
                  " cannot be offloaded; name parameters, gradients, master_weights, "
-                 "optimizer_state, gradient_leases, parameter_leases or held_sums of "
-                 "BufferKind."});
+                 "optimizer_state, gradient_leases, parameter_leases, held_sums or "
+                 "secondary_copies of BufferKind."});
         }
     }
 
@@ -304,16 +304,16 @@ namespace ZERO_NAMESPACE {
 /// Between two steps, with no handle held. Not collective: each rank calls it for itself.
 ///
 /// Until `reload_states` every call that reads or writes states, or begins a step, throws
-/// OutOfOrder, whichever kinds are away. `acquire` and `for_each_full_parameter` need parameters
-/// and parameter leases only. The file has no name and ends with the reload. Staging memory of four
-/// chunks is used while states move. Waits for all commands of the engine and for states that move,
-/// and then, unless `blocking` is false, until the memory is free.
+/// OutOfOrder, whichever kinds are away. `acquire` and `for_each_full_parameter` need parameters,
+/// their leases and secondary copies only. The file has no name and ends with the reload. Staging
+/// memory of four chunks is used while states move. Waits for all commands of the engine and for
+/// states that move, and then, unless `blocking` is false, until the memory is free.
 ///
 /// A failure of the disk or of the memory resource leaves the engine as it was. Without `blocking`
 /// it is thrown by the next call that moves states or waits for them.
 /// @param kinds of parameters, gradients, master_weights, optimizer_state, gradient_leases,
-/// parameter_leases and held_sums; empty for all of them. Kinds that are away, or of which the
-/// engine has no buffer, are left out.
+/// parameter_leases, held_sums and secondary_copies; empty for all of them. Kinds that are away, or
+/// of which the engine has no buffer, are left out.
 /// @throws InvalidArgument for another kind, for one that is the caller's memory, for a memory
 /// resource that cannot give back pages, and for a folder that cannot be used; TierError if the
 /// disk is full or fails; OutOfOrder in a step, in a visitor or with a handle held; std::bad_alloc;

@@ -213,6 +213,7 @@ struct Configuration {
     std::size_t world = 1;
     std::size_t shard = 0;            ///< ranks of a shard group of `Groups`; 0: no groups
     bool sends_float_between = false; ///< `HybridInFloat`
+    std::size_t secondary = 0;        ///< ranks that share a secondary copy; 0: there are none
     std::size_t cap_elements = 64;    ///< capacity of a bucket
     std::vector<Shape> shapes;        ///< in registration order
     std::size_t units = 1;
@@ -411,6 +412,7 @@ inline std::string describe(Configuration const& c) {
                        + std::to_string(c.seed) + ": [" + c.types().name
                        + "] W=" + std::to_string(c.world)
                        + (c.shard == 0 ? "" : " G=" + std::to_string(c.shard))
+                       + (c.secondary == 0 ? "" : " k=" + std::to_string(c.secondary))
                        + " cap=" + std::to_string(c.cap_elements) + " parameters=";
     for (auto const& shape : c.shapes) {
         text += std::to_string(shape.elements) + (shape.trainable ? "" : "f")

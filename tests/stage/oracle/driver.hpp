@@ -9,8 +9,10 @@
 #include "trainer.hpp"
 
 #include <zero/comm/grouped_communicator.hpp>
+#include <zero/comm/groups.hpp>
 #include <zero/comm/run_ranks.hpp>
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -100,7 +102,18 @@ void run_engine(Run const& run, typename Trainer<Engine>::Make make) {
                                                         body(communicator);
                                                     });
         } else {
-            if constexpr (GroupedCommunicator<Communicator>) {
+            if constexpr (GroupedCommunicator<Communicator>
+                          && SecondaryCommunicator<Communicator>) {
+                using Shards = Groups<LoopbackCommunicator, Hybrid>;
+                run_ranks<Shards>(
+                    world, options, {.shard = run.configuration->shard}, [&](Shards& shards) {
+                        Communicator all(shards, {.secondary = run.configuration->secondary});
+                        run_rank(all, body);
+                    });
+            } else if constexpr (SecondaryCommunicator<Communicator>) {
+                run_ranks<Communicator>(world, options, {.secondary = run.configuration->secondary},
+                                        body);
+            } else if constexpr (GroupedCommunicator<Communicator>) {
                 run_ranks<Communicator>(world, options, {.shard = run.configuration->shard}, body);
             } else {
                 run_ranks<Communicator>(world, options, body);
@@ -157,6 +170,20 @@ Configuration in_groups(Configuration c) {
         }
         c.shard = sizes[(choice >> 8U) % sizes.size()];
     }
+    if constexpr (SecondaryCommunicator<Communicator>) {
+        constexpr std::array<std::size_t, 5> worlds{4, 4, 6, 6, 8};
+        std::uint64_t const choice = keyed(c.seed, c.index, 78);
+        std::size_t const shard = worlds[choice % worlds.size()];
+        c.secondary = shard % 3 == 0 && (choice >> 8U) % 2 == 0 ? 3
+                      : shard == 8 && (choice >> 8U) % 2 == 0   ? 4
+                                                                : 2;
+        c.world = shard;
+        if constexpr (GroupedCommunicator<Communicator>) {
+            c.world = 8;
+            c.shard = 4;
+            c.secondary = 2;
+        }
+    }
     return c;
 }
 
@@ -175,14 +202,17 @@ void run_row(std::size_t part = 100) {
         if (plan.includes(index)) {
             Configuration const c = in_groups<Communicator>(make_configuration(plan.seed, index));
             History const history = compute_history(c);
-            if constexpr (!GroupedCommunicator<Communicator>) { // stage 0 has no groups
-                run_if_legal<0, R, Communicator, More...>(c, history, runs);
-                ++expected;
+            if constexpr (!SecondaryCommunicator<Communicator>) {   // it is for stage 3
+                if constexpr (!GroupedCommunicator<Communicator>) { // stage 0 has no groups
+                    run_if_legal<0, R, Communicator, More...>(c, history, runs);
+                    ++expected;
+                }
+                run_if_legal<1, R, Communicator, More...>(c, history, runs);
+                run_if_legal<2, R, Communicator, More...>(c, history, runs);
+                expected += 2;
             }
-            run_if_legal<1, R, Communicator, More...>(c, history, runs);
-            run_if_legal<2, R, Communicator, More...>(c, history, runs);
             run_if_legal<3, R, Communicator, More...>(c, history, runs);
-            expected += 2 + (is_legal(3, c) ? 1 : 0);
+            expected += is_legal(3, c) ? 1 : 0;
             ++configurations;
         }
     }

@@ -35,7 +35,9 @@ struct DecoratedCall {
 /// @tparam KeepsRoles whether it passes on the roles of `C` as well
 template <class Decorator, class C, class B = typename C::Backend, bool KeepsRoles = false>
 class CommunicatorDecorator {
-    static_assert(KeepsRoles || (!GroupedCommunicator<C> && !ModelParallelCommunicator<C>),
+    static_assert(KeepsRoles
+                      || (!GroupedCommunicator<C> && !ModelParallelCommunicator<C>
+                          && !SecondaryCommunicator<C>),
                   "zero: a decorator hides the parts of zero::Groups, so an engine on it would run "
                   "flat; decorate the parts, and give them to zero::Groups.");
 
@@ -197,6 +199,154 @@ private:
     }
 
     C* _inner;
+};
+
+/// @brief The roles that a communicator adds its own one to.
+template <class C>
+struct InnerRoles {
+    using Part = C; ///< the type of a part
+};
+
+template <HasPart C>
+struct InnerRoles<C> {
+    using Part = typename C::Part;
+};
+
+template <GroupedCommunicator C>
+struct InnerRoles<C> {
+    using Part = typename C::Part;
+    static constexpr bool sends_float_between = C::sends_float_between;
+};
+
+/// @brief The base of `Groups`: passes on the roles of the other communicator, and what reaches all
+/// parts.
+/// @tparam Derived its `for_parts(call)` calls `call(part)` once for each communicator
+/// @tparam KeepsRoles false for a role that must be the innermost one
+template <class Derived, class C, bool KeepsRoles = true>
+class RoleDecorator : public CommunicatorDecorator<Derived, C, typename C::Backend, KeepsRoles>,
+                      public InnerRoles<C> {
+    using Base = CommunicatorDecorator<Derived, C, typename C::Backend, KeepsRoles>;
+    friend Base;
+
+public:
+    using Part = typename InnerRoles<C>::Part;
+
+    RoleDecorator(RoleDecorator&&) = delete;
+    RoleDecorator& operator=(RoleDecorator&&) = delete;
+    ~RoleDecorator() = default;
+
+    /// @brief See `GroupedCommunicator`, of ranks that are grouped themselves.
+    [[nodiscard]] Part& shard() const noexcept
+        requires GroupedCommunicator<C>
+    {
+        return this->inner().shard();
+    }
+
+    /// @copydoc shard
+    [[nodiscard]] Part& replicas() const noexcept
+        requires GroupedCommunicator<C>
+    {
+        return this->inner().replicas();
+    }
+
+    /// @copydoc shard
+    [[nodiscard]] std::size_t replica() const noexcept
+        requires GroupedCommunicator<C>
+    {
+        return this->inner().replica();
+    }
+
+    /// @copydoc shard
+    [[nodiscard]] std::size_t replica_of(std::size_t rank) const noexcept
+        requires GroupedCommunicator<C>
+    {
+        return this->inner().replica_of(rank);
+    }
+
+    /// @brief See `SecondaryCommunicator`, of ranks that have this role themselves.
+    [[nodiscard]] Part& secondary() const noexcept
+        requires SecondaryCommunicator<C>
+    {
+        return this->inner().secondary();
+    }
+
+    /// @brief See `Communicator`. Includes the scratch memory of all parts.
+    [[nodiscard]] std::size_t scratch_bytes(std::size_t largest_bucket_bytes) const noexcept {
+        std::size_t bytes = 0;
+        each([&](auto& part) { bytes += scratch_bytes_of(part, largest_bucket_bytes); });
+        return bytes;
+    }
+
+    /// @brief Releases the ranks that wait in any part.
+    void abort(std::string_view cause, bool is_provisional = false) noexcept {
+        each([&](auto& part) { part.abort(cause, is_provisional); });
+    }
+
+    /// @brief See `Communicator`.
+    void rethrow_failure()
+        requires requires(C& part) { part.rethrow_failure(); }
+    {
+        each([](auto& part) { part.rethrow_failure(); });
+    }
+
+    /// @brief See `Communicator`.
+    void synchronise()
+        requires requires(C& part) { part.synchronise(); }
+    {
+        each([](auto& part) { part.synchronise(); });
+    }
+
+    /// @brief See `Communicator`.
+    void forget_events() noexcept
+        requires requires(C& part) { part.forget_events(); }
+    {
+        each([](auto& part) { part.forget_events(); });
+    }
+
+    /// @brief Marks the beginning and the end of a body of `run_rank`, which calls them.
+    void begin_run() noexcept
+        requires requires(C& part) { part.begin_run(); }
+    {
+        each([](auto& part) { part.begin_run(); });
+    }
+
+    /// @copydoc begin_run
+    void end_run() noexcept
+        requires requires(C& part) { part.end_run(); }
+    {
+        each([](auto& part) { part.end_run(); });
+    }
+
+    /// @brief Returns the timeline of a `Timed` communicator.
+    [[nodiscard]] auto* timeline() const noexcept
+        requires requires(C const& part) { part.timeline(); }
+    {
+        return this->inner().timeline();
+    }
+
+protected:
+    explicit RoleDecorator(C& inner) noexcept : Base(inner) {}
+
+    /// @brief Calls for the other communicator, and for a part unless it plays that role as well.
+    template <class P, class Call>
+    void for_inner_and(P& part, Call const& call) const {
+        call(this->inner());
+        if (static_cast<void const*>(&part) != &this->inner()) {
+            call(part);
+        }
+    }
+
+private:
+    template <class T, class Forward>
+    void around(DecoratedCall const& /*call*/, typename Base::Queue /*queue*/,
+                Forward const& forward) {
+        forward();
+    }
+
+    template <class Call>
+    void each(Call const& call) const {
+        static_cast<Derived const*>(this)->for_parts(call);
+    }
 };
 
 } // namespace ZERO_NAMESPACE::detail

@@ -4,6 +4,7 @@
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../communication_model.hpp"
+#include "../memory_plan.hpp"
 #include "../wire_chunk.hpp"
 #include "gather_order.hpp"
 
@@ -134,7 +135,9 @@ ZERO_COLD_INLINE double CommunicationModel::control_seconds(std::size_t world,
 
 ZERO_COLD_INLINE CommunicationSeconds
 CommunicationModel::predict(std::size_t world, StepCommunication const& step) const {
-    return {.gathers = collective_seconds(world, step.gathers),
+    double const secondary =
+        step.secondary_ranks == 0 ? 0 : collective_seconds(step.secondary_ranks, step.secondary);
+    return {.gathers = collective_seconds(world, step.gathers) + secondary,
             .reductions = collective_seconds(world, step.reductions),
             .publishes = collective_seconds(world, step.publishes),
             .control = control_seconds(world, step.control)};
@@ -224,6 +227,18 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
             step.gathers.calls += layout.elements(bucket) == 0 ? 0 : counts[bucket];
         }
         step.gathers.bytes = sizes.parameter * traffic.all_gather;
+        if (options.secondary_ranks != 0) {
+            auto const divided =
+                step_traffic_with_secondary(layout, rank, options.secondary_ranks, schedule,
+                                            micro_steps, acquired_units, options.gather);
+            std::uint64_t first = 0; // gathers of a bucket that has no copy yet
+            for (std::size_t bucket = 0; bucket < counts.size(); ++bucket) {
+                first += layout.elements(bucket) == 0 || counts[bucket] == 0 ? 0 : 1;
+            }
+            step.secondary = {step.gathers.calls - first, sizes.parameter * divided.secondary};
+            step.secondary_ranks = options.secondary_ranks;
+            step.gathers = {first, sizes.parameter * divided.everyone.all_gather};
+        }
     } else {
         step.publishes = {buckets, sizes.parameter * traffic.all_gather};
     }
@@ -328,6 +343,35 @@ ZERO_COLD_INLINE std::uint64_t replica_traffic_of_rank(FlatLayout const& layout,
         elements += summed * (replicas - 1) + (own - summed);
     }
     return elements;
+}
+
+ZERO_COLD_INLINE SecondaryTraffic step_traffic_with_secondary(
+    FlatLayout const& layout, std::size_t rank, std::size_t secondary_ranks,
+    ReductionSchedule schedule, std::size_t micro_steps,
+    std::span<std::size_t const> acquired_units, GatherOptions const& gather) {
+    SecondaryTraffic traffic{
+        step_traffic_of_rank(layout, rank, 3, schedule, micro_steps, acquired_units, gather)};
+    std::size_t const world = layout.world();
+    if (secondary_ranks <= 1 || secondary_ranks == world || world % secondary_ranks != 0) {
+        detail::throw_error<InvalidArgument>(
+            {"zero: of ", world, " ranks, ", secondary_ranks,
+             " cannot share a secondary copy; give a divisor of the ranks that is neither 1 nor "
+             "all of them."});
+    }
+    auto const counts = detail::count_gathers(layout, micro_steps, acquired_units, gather);
+    for (std::size_t bucket = 0; bucket < counts.size(); ++bucket) {
+        if (counts[bucket] > 1) {
+            std::size_t const elements = layout.elements(bucket);
+            std::uint64_t const later = counts[bucket] - 1;
+            traffic.everyone.all_gather -= later * (elements - layout.extent(bucket, rank).size());
+            traffic.secondary +=
+                later
+                * (elements
+                   - secondary_range(layout, bucket, rank % secondary_ranks, secondary_ranks)
+                         .size());
+        }
+    }
+    return traffic;
 }
 
 ZERO_COLD_INLINE Traffic step_traffic(FlatLayout const& layout, int stage,

@@ -83,4 +83,19 @@ ZERO_COLD_INLINE LayoutTotals count_layout(FlatLayout const& layout, std::size_t
     return totals;
 }
 
+ZERO_COLD_INLINE MemoryRow plan_secondary_copies(FlatLayout const& layout, std::size_t part,
+                                                 std::size_t parts, std::size_t element_bytes,
+                                                 std::size_t type) {
+    MemoryRow row;
+    for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
+        if (layout.bucket(bucket).type == type) {
+            Range const own = secondary_range(layout, bucket, part, parts);
+            std::size_t const content = layout.content(bucket, own);
+            row.content_bytes += content * element_bytes;
+            row.padding_bytes += (own.size() - content) * element_bytes;
+        }
+    }
+    return row;
+}
+
 } // namespace ZERO_NAMESPACE

@@ -42,6 +42,8 @@ enum class Conflict {
     groups_without_shards,
     /// Groups that send floats between replicas, where all communication types are float.
     groups_in_float_anyway,
+    /// Copies of what is gathered, and a stage that gathers nothing in a step.
+    secondary_without_gathers,
     /// A tree of micro-batches, and groups, which add in two levels.
     tree_over_groups,
     /// A tree of micro-batches, and a communication type that rounds them.
@@ -81,6 +83,7 @@ struct Composition {
     bool is_on_device = false;                      ///< the backend's memory is not on the host
     bool is_stored_by_block = false;                ///< BlockScaledState or StochasticRounding
     bool has_groups = false;                        ///< the communicator has replicas
+    bool has_secondary = false;                     ///< it has parts for secondary copies
     bool sends_float_between = false;               ///< as floats
     bool sends_float = false;                       ///< every communication type is float
     bool adds_in_tree = false;                      ///< TreeReduction
@@ -123,6 +126,9 @@ constexpr Conflict conflict_of(Composition const& composition) noexcept {
     }
     if (composition.has_groups && composition.stage == 0) {
         return Conflict::groups_without_shards;
+    }
+    if (composition.has_secondary && composition.stage != 3) {
+        return Conflict::secondary_without_gathers;
     }
     if (composition.has_groups && composition.adds_in_tree) {
         return Conflict::tree_over_groups;

@@ -104,6 +104,10 @@ consteval bool diagnose_stage() {
                       "zero::ZeroStage: gradients are communicated as float, so sums are sent "
                       "between replicas as float anyway; write zero::Hybrid instead of "
                       "zero::HybridInFloat.");
+        static_assert(conflict != Conflict::secondary_without_gathers,
+                      "zero::ZeroStage: zero::Secondary copies what the forward pass gathers, and "
+                      "below stage 3 nothing is gathered; use stage 3, or the communicator without "
+                      "zero::Secondary.");
         static_assert(conflict != Conflict::tree_over_groups,
                       "zero::ZeroStage: zero::Groups adds inside a group and then between groups, "
                       "and TreeReduction adds all micro-batches in one tree; use the communicator "

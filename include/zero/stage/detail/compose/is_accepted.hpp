@@ -115,6 +115,7 @@ consteval Conflict conflict_in() {
         .is_on_device = is_on_device,
         .is_stored_by_block = Config::OptimizerStates::is_block_scaled || rounds,
         .has_groups = GroupedCommunicator<typename Config::Communicator>,
+        .has_secondary = SecondaryCommunicator<typename Config::Communicator>,
         .sends_float_between = sends_float_between<typename Config::Communicator>(),
         .sends_float = sends_float(sets),
         .adds_in_tree = adds_in_tree<typename Config::Reduction>,

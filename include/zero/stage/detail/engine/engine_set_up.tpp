@@ -229,6 +229,10 @@ template <class Config>
                 own[BufferKind::wire].content_bytes +=
                     Replicas::buffer_elements(all, type) * sizeof(typename Replicas::Payload);
             }
+            if constexpr (SecondaryCommunicator<Communicator>) {
+                own[BufferKind::secondary_copies] =
+                    detail::SecondaryCopyStore<Config, Types>::row(all, type);
+            }
             plan += own;
         });
     }

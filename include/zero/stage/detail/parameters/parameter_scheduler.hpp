@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../../backend/fence.hpp"
+#include "../../../comm/grouped_communicator.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
 #include "../../../layout/flat_layout.hpp"
@@ -293,10 +294,13 @@ public:
     [[nodiscard]] GatherSchedule& schedule() noexcept { return _schedule; }
     [[nodiscard]] GatherSchedule const& schedule() const noexcept { return _schedule; }
 
-    /// @brief Frees every gathered bucket that is not in use: the parameters are about to change,
-    /// or a step is cancelled.
+    /// @brief Frees every gathered bucket that is not in use, and drops secondary copies: the
+    /// parameters are about to change, or a step is cancelled. Call it on every rank.
     void drop_prefetched() {
         _schedule.for_idle([&](std::size_t bucket) { close_idle(bucket); });
+        if constexpr (SecondaryCommunicator<typename Config::Communicator>) {
+            _stores.each([](auto& store) { store.drop_copies(); });
+        }
     }
 
 private:
@@ -399,6 +403,10 @@ private:
     void gather(std::size_t bucket, char const* context) {
         _stores.of_bucket(bucket, [&](auto& store) { store.gather(bucket, context); });
         _published[bucket] = Backend::record(_queue);
+        if constexpr (SecondaryCommunicator<typename Config::Communicator>) {
+            // Readers do not wait for the copy. What writes to the lease next is on this queue.
+            _stores.of_bucket(bucket, [&](auto& store) { store.keep_copy(bucket); });
+        }
     }
 
     void broadcast_full() {

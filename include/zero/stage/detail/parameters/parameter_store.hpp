@@ -2,6 +2,7 @@
 
 #include "../../../backend/fence.hpp"
 #include "../../../comm/communicator.hpp"
+#include "../../../comm/grouped_communicator.hpp"
 #include "../../../core/convert.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
@@ -23,6 +24,7 @@
 #include "../memory/bucket_pool.hpp"
 #include "../memory/offloaded_states.hpp"
 #include "../memory/placed_buffer.hpp"
+#include "secondary_copy_store.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -224,6 +226,9 @@ public:
     void gather(std::size_t bucket, char const* context = "") {
         [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
         T* const lease = open(bucket);
+        if (gather_copies(lease, bucket, context)) {
+            return;
+        }
         if constexpr (is_offloaded) {
             _offload.states->read_parameters(bucket, _queue, reinterpret_cast<std::byte*>(lease),
                                              sizeof(T));
@@ -236,7 +241,23 @@ public:
     /// @brief Gathers an open bucket once more, on several ranks. Collective.
     void gather_again(std::size_t bucket, char const* context) {
         [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
-        gather_into(_pool.at(bucket), bucket, context);
+        if (!gather_copies(_pool.at(bucket), bucket, context)) {
+            gather_into(_pool.at(bucket), bucket, context);
+        }
+    }
+
+    /// @brief Keeps this rank's part of a gathered bucket as its secondary copy.
+    void keep_copy([[maybe_unused]] std::size_t bucket) {
+        if constexpr (has_copies) {
+            _copies.keep(bucket, _pool.at(bucket));
+        }
+    }
+
+    /// @brief Drops all secondary copies: parameters are about to change.
+    void drop_copies() noexcept {
+        if constexpr (has_copies) {
+            _copies.drop_all();
+        }
     }
 
     /// @brief Makes the communication queue wait for the last use of every released lease.
@@ -283,6 +304,22 @@ public:
 
 private:
     static constexpr bool is_offloaded = Config::Offload::offloads(BufferKind::parameters);
+    static constexpr bool has_copies = SecondaryCommunicator<Communicator>;
+
+    /// Gathers a bucket from its secondary copies. @return false if there are none
+    bool gather_copies([[maybe_unused]] T* lease, [[maybe_unused]] std::size_t bucket,
+                       [[maybe_unused]] char const* context) {
+        if constexpr (has_copies) {
+            if (_copies.has(bucket)) {
+                CollectiveTag tag = bucket_tag(CollectivePurpose::gather,
+                                               "secondary copy of bucket", *_layout, bucket);
+                tag.context = context;
+                _copies.gather(bucket, lease, tag);
+                return true;
+            }
+        }
+        return false;
+    }
 
     void gather_into(T* lease, std::size_t bucket, char const* context) {
         auto const cuts = _cuts.of(_layout->cuts(bucket));
@@ -312,9 +349,9 @@ private:
           _is_sharded(context.row.shards_parameters()), _is_in_place(reads_in_place(context)),
           _storage(context.options->storage), _poison(context.options->poison),
           _has_copy_leases(context.row.reduced_gradients == Placement::sharded),
-          _pool(leases, *context.memory, BufferKind::parameter_leases), _offload(context.offload),
-          _full(context.parameters.size()), _cuts(_layout->world()), _backlog(context.queue),
-          _drain(context.queue) {
+          _pool(leases, *context.memory, BufferKind::parameter_leases), _copies(context),
+          _offload(context.offload), _full(context.parameters.size()), _cuts(_layout->world()),
+          _backlog(context.queue), _drain(context.queue) {
         if constexpr (std::is_same_v<T, typename Config::Parameter>) { // a block holds one type
             _block = context.options->adopted_block.data();
         }
@@ -459,6 +496,7 @@ private:
     bool _has_copy_leases; ///< buckets of scattered parameters have leases
     T* _block = nullptr;
     BucketPool<T, Backend> _pool;
+    [[no_unique_address]] SecondaryCopiesOf<Config, Types> _copies;
     UpdatedArray<T, Config, BufferKind::parameters> _placed;
     [[no_unique_address]] OffloadRef<Config> _offload;
     List<T*> _full; ///< per parameter: replicated values

@@ -1,0 +1,12 @@
+// expect: zero::Groups: zero::Secondary is given twice, and states have one secondary copy; leave one of them out.
+#include "stage.hpp"
+
+#include <zero/comm/secondary.hpp>
+
+using Hosts = zero::Groups<zero::LoopbackCommunicator, zero::Secondary>;
+
+int main() {
+    auto ranks = zero::LoopbackCommunicator::make_group(1);
+    Hosts hosts(ranks.front(), {.secondary = 2});
+    zero::Groups<Hosts, zero::Secondary> again(hosts, {.secondary = 2});
+}
