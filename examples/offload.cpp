@@ -72,8 +72,7 @@ int main() {
             for (auto const* weights : {&found, &late}) {
                 for (std::size_t i = 0; i < expected.size(); ++i) {
                     auto const& weight = (*weights)[i];
-                    differences +=
-                        std::memcmp(&weight, &expected[i], sizeof(weight)) != 0 ? 1 : 0;
+                    differences += std::memcmp(&weight, &expected[i], sizeof(weight)) != 0 ? 1 : 0;
                 }
             }
         }

@@ -4,6 +4,7 @@
 // the parameters before the last update.
 
 #include "support/caller_memory.hpp"
+#include "support/catch.hpp"
 #include "support/ranks.hpp"
 #include "support/toy_model.hpp"
 #include "support/trained.hpp"
