@@ -28,6 +28,7 @@ struct DelayedTraining {
     std::uint64_t seed = 1;      ///< of the pauses, infinities and cancelled steps
     bool has_infinities = false; ///< gradients of some steps are infinite
     bool settles = true;         ///< some steps begin with all updates
+    bool rebuilds = false;       ///< buckets are rebuilt after the first step, which is not delayed
     std::vector<ParameterSpec> specs = toy_specs();
 };
 
@@ -140,8 +141,8 @@ std::vector<DelayedRun> delayed_runs(int world, typename Stage::Options const& o
             run.norms.push_back(report.gradient_norm);
             run.scales.push_back(report.next_loss_scale);
             run.skipped.push_back(report.is_skipped);
-            is_pending = applied > training.warm_up
-                         || (training.warm_up == 0 && applied == 0); // nothing is counted then
+            is_pending = applied > training.warm_up || (training.warm_up == 0 && applied == 0);
+            is_pending = is_pending && !(training.rebuilds && step == 0); // nothing is counted then
             run.pending.push_back(is_reference ? is_pending : engine.is_update_pending());
             before = current;
         }

@@ -71,6 +71,17 @@ void compare(std::mt19937_64& random, char const* name) {
     delayed.offload.ratio = ratios[random() % 4];
     delayed.offload.calls = &files;
     delayed.offload.warm_up_steps = training.warm_up;
+
+    if constexpr (InMemory::stage < 3 && requires { delayed.bucketer.bucket_bytes; }) {
+        in_memory.bucketer.bucket_bytes = 1024;
+        delayed.bucketer.bucket_bytes = 1024;
+        training.rebuilds = random() % 2 == 0;
+        if (training.rebuilds) {
+            in_memory.extra_leases = 8;
+            delayed.rebuild_buckets = Delayed::in_ready_order;
+            delayed.leases_until_rebuild = 8;
+        }
+    }
     INFO(name << ", stage " << InMemory::stage << ", W = " << world << ", warm-up "
               << training.warm_up << ", micro-steps " << training.micro_steps << ", depth "
               << delayed.offload.depth << ", ratio " << delayed.offload.ratio);
