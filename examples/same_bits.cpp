@@ -34,7 +34,8 @@ std::uint32_t train(int world) {
             engine.begin_step();
             for (auto const micro_step : engine.micro_steps()) { // 8 / W of them
                 std::size_t const number = engine.micro_batch(micro_step);
-                auto const dropout = zero::ops::random_key(seed, step * micro_batches + number);
+                std::size_t const first = step * engine.micro_batches(); // of this step
+                auto const dropout = zero::ops::random_key(seed, first + number);
                 auto const weight = engine.gradients(0)[0];
                 for (std::size_t i = 0; i < elements; ++i) {
                     if (zero::ops::uniform(dropout, i) >= 0.1F) {

@@ -31,6 +31,8 @@ using DeviceLoopback = Loopback<cuda::Backend>;
 
 using AllStates = Offload<To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>>;
 using OwnMasters = Offload<To<HostMemory, BufferKind::optimizer_state>>;
+using Delayed =
+    Offload<To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>, DelayedUpdate>;
 
 /// Trains with the states on the host, in every stage and several worlds, and compares with the
 /// engine of the host.
@@ -104,9 +106,9 @@ struct LateBackend : cuda::Backend {
     }
 };
 
-template <int N>
+template <int N, class States = AllStates>
 using LateStage =
-    ZeroStage<N, Parameters<bfloat16>, SizeCappedBucketer, Loopback<LateBackend>, AllStates>;
+    ZeroStage<N, Parameters<bfloat16>, SizeCappedBucketer, Loopback<LateBackend>, States>;
 
 } // namespace
 
@@ -253,9 +255,7 @@ TEST_CASE("With states on the host the memory plan equals what an engine allocat
     if (skips_without_device()) {
         return;
     }
-    in_every_stage([&]<int N>() {
-        using Stage = ZeroStage<N, Parameters<bfloat16>, BlockScaledState<float16>,
-                                Loopback<CountingBackend>, AllStates>;
+    auto const compare = []<class Stage>(Stage*) {
         auto const wrong = on_ranks<int, Loopback<CountingBackend>>(1, [&](auto& communicator) {
             CountedPages& pages = CountingBackend::pages;
             cuda::OwnedStream const stream;
@@ -286,6 +286,12 @@ TEST_CASE("With states on the host the memory plan equals what an engine allocat
              {BufferKind::optimizer_state, BufferKind::master_weights, BufferKind::staging}) {
             CHECK(CountingBackend::pages.of(kind) == 0);
         }
+    };
+    in_every_stage([&]<int N>() {
+        using Stage = ZeroStage<N, Parameters<bfloat16>, BlockScaledState<float16>,
+                                Loopback<CountingBackend>>;
+        compare(static_cast<typename Stage::template with<AllStates>*>(nullptr));
+        compare(static_cast<typename Stage::template with<Delayed>*>(nullptr));
     });
 }
 
@@ -296,11 +302,15 @@ TEST_CASE("Updates of the host that are late change no bit in any stage", "[cuda
     Trained const expected = trained<ZeroStage<2, Parameters<bfloat16>>>(2);
     for (int round = 0; round < 3; ++round) {
         in_every_stage([&]<int N>() {
-            typename LateStage<N>::Options options;
-            options.bucketer.bucket_bytes = 64;
-            std::size_t const before = LateBackend::calls;
-            CHECK(trained_on_device<LateStage<N>>(2, options) == expected);
-            CHECK(LateBackend::calls - before >= 4 * 2 * 3); // a step has three buckets at least
+            auto const compare = [&]<class Stage>(Stage*) {
+                typename Stage::Options options;
+                options.bucketer.bucket_bytes = 64;
+                std::size_t const before = LateBackend::calls;
+                CHECK(trained_on_device<Stage>(2, options) == expected);
+                CHECK(LateBackend::calls - before >= 4 * 2 * 3); // three buckets a step at least
+            };
+            compare(static_cast<LateStage<N>*>(nullptr));
+            compare(static_cast<LateStage<N, Delayed>*>(nullptr)); // no gradient reads parameters
         });
     }
 }
@@ -312,18 +322,51 @@ TEST_CASE("An update of the host that does not wait for its gradients, or is not
         return;
     }
     Trained const expected = trained<ZeroStage<2, Parameters<bfloat16>>>(2);
-    for (Fence const fence : {Fence::chunk_read, Fence::chunk_updated}) {
+    auto const find = [&]<class Stage>(Stage*, Fence fence) {
         LateBackend::left_out = static_cast<int>(fence);
         bool is_found = false;
         for (int round = 0; round < 20 && !is_found; ++round) {
-            LateStage<2>::Options options;
+            typename Stage::Options options;
             options.bucketer.bucket_bytes = 64;
-            is_found = !(trained_on_device<LateStage<2>>(2, options) == expected);
+            is_found = !(trained_on_device<Stage>(2, options) == expected);
         }
         LateBackend::left_out = -1;
         INFO(name_of(fence));
         CHECK(is_found);
+    };
+    for (Fence const fence : {Fence::chunk_read, Fence::chunk_updated}) {
+        find(static_cast<LateStage<2>*>(nullptr), fence);
+        find(static_cast<LateStage<2, Delayed>*>(nullptr), fence);
     }
+}
+
+TEST_CASE("A step whose update is delayed cannot be captured in a graph", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    auto const messages = on_ranks<std::string, DeviceLoopback>(1, [](auto& communicator) {
+        using Stage = ZeroStage<2, Parameters<bfloat16>, DeviceLoopback, Delayed>;
+        cuda::OwnedStream const stream;
+        Stage::Options options;
+        options.compute_queue = stream.get();
+        Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
+        std::string message;
+        cuda::detail::check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal),
+                            "cudaStreamBeginCapture");
+        try {
+            engine.begin_step();
+        } catch (OutOfOrder const& error) {
+            message = error.what();
+        }
+        cudaGraph_t graph = nullptr;
+        cuda::detail::check(cudaStreamEndCapture(stream.get(), &graph), "cudaStreamEndCapture");
+        cuda::detail::check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+        (void)run_device_step(engine, stream.get(), 0, 0, 1, 0.01, 8); // the engine goes on
+        engine.settle();
+        return message;
+    });
+    CHECK(messages[0].find("leave zero::DelayedUpdate out of Offload (rank 0)")
+          != std::string::npos);
 }
 
 TEST_CASE("Values that are written between steps are what the host updates next", "[cuda]") {

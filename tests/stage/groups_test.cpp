@@ -277,12 +277,13 @@ TEST_CASE(
     std::string described;
     run_ranks<Hosts>(6, test_time_out, {.shard = 3}, [&](Hosts& hosts) {
         ZeroStage<2, Hosts> const engine(hosts, registration<float>(toy_specs()));
-        numbers[static_cast<std::size_t>(hosts.rank())] = engine.micro_batch(1);
+        numbers[static_cast<std::size_t>(hosts.rank())] =
+            engine.micro_batch(1) + engine.micro_batches();
         if (hosts.rank() == 0) {
             described = describe(engine);
         }
     });
-    CHECK(numbers == std::vector<std::size_t>{6, 7, 8, 9, 10, 11});
+    CHECK(numbers == std::vector<std::size_t>{6, 7, 8, 9, 10, 11}); // and 0 micro-batches
     CHECK_THAT(described, contains_text(", sharded over 3 ranks of each replica"));
 }
 

@@ -435,4 +435,27 @@ TEST_CASE("Steps that throw for infinite gradients delay the others") {
     CHECK(ranks[1] == ranks[0]);
 }
 
+TEST_CASE("Numbers of updates that are set for single parameters reach the updates that follow") {
+    in_every_stage([&]<int N>() {
+        TemporaryFolder const folder;
+        auto const run = [&]<class Stage>() {
+            return on_ranks<std::vector<std::vector<float>>>(
+                2, [&](LoopbackCommunicator& communicator) {
+                    auto options = in_folder<Stage>(folder);
+                    Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
+                    auto const rank = static_cast<std::uint64_t>(communicator.rank());
+                    for (std::uint64_t step = 0; step < 5; ++step) {
+                        if (step == 2) {
+                            engine.settle();
+                            TrainingState(engine).set_updates(3, 900);
+                        }
+                        (void)run_step(engine, rank, step);
+                    }
+                    return full_parameters(engine);
+                })[0];
+        };
+        CHECK(run.template operator()<Late<N>>() == run.template operator()<InMemory<N>>());
+    });
+}
+
 } // namespace zero::test::offload_delayed_test

@@ -385,6 +385,9 @@ TEST_CASE("A tree allocates what is planned, and its plan counts the sums that a
                     Stage const engine(communicator,
                                        registration<typename Stage::ParameterType>(toy_specs()),
                                        options);
+                    if (engine.micro_batches() != micro_batches) {
+                        throw std::logic_error("the engine tells another V");
+                    }
                     auto const plan = engine.memory_plan();
                     for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
                         auto const row = plan.rows[kind];

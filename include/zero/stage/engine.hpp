@@ -141,6 +141,8 @@ public:
     /// rank, or its position in levels. Data and random numbers chosen by it, and not by the rank,
     /// train the same model on any number of ranks, with `TreeReduction` to the same bits.
     [[nodiscard]] std::size_t micro_batch(std::size_t micro_step) const noexcept;
+    /// @brief Returns V, the micro-batches of all ranks in a step of `TreeReduction`; otherwise 0.
+    [[nodiscard]] std::size_t micro_batches() const noexcept;
 
     /// @brief Makes a unit's parameters readable for commands on `reader` (default: the compute
     /// queue). May be called outside of steps. Collective in stage 3. @throws OutOfOrder if stage 3
@@ -483,7 +485,6 @@ private:
     [[nodiscard]] std::span<typename Config::template TypesOf<T>::Gradient>
     gradient_of(std::size_t unit, std::size_t parameter, std::uint64_t micro_step) const;
 
-    /// The registration index of a unit's parameter, for `at` of the handles.
     [[nodiscard]] std::size_t parameter_at(std::size_t unit, std::size_t position) const {
         return _protocol.parameter_at(unit, position);
     }

@@ -20,6 +20,11 @@ std::size_t Engine<Config>::micro_batch(std::size_t micro_step) const noexcept {
 }
 
 template <class Config>
+std::size_t Engine<Config>::micro_batches() const noexcept {
+    return Config::adds_in_tree ? _options.reduction.micro_batches : 0;
+}
+
+template <class Config>
 bool Engine<Config>::has_one_micro_step() const {
     return _options.reduction.one_micro_step
            || (_schedule == ReductionSchedule::boundary && has_gradient_block(_layout));
