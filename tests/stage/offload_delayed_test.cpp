@@ -282,7 +282,7 @@ TEST_CASE("The warm-up is equal on all ranks, and the description names the dela
     });
     for (auto const& outcome : outcomes.ranks) {
         CHECK(outcome.type == "LayoutMismatch");
-        CHECK_THAT(outcome.message, contains_text("'offload.warm_up_steps'"));
+        CHECK_THAT(outcome.message, contains_text("'offload.warm_up_steps' (0 and 1)"));
     }
 }
 
