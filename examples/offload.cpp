@@ -66,7 +66,7 @@ int main() {
         options.offload.chunk_bytes = 100'000;   // 32 MiB without this line
         options.offload.allow_page_cache = true; // a temporary folder may have no direct access
         auto const found = train<InFiles>(communicator, options, false);
-        auto const late = train<Late>(communicator, {.offload = {options.offload}}, false);
+        auto const late = train<Late>(communicator, {.offload = options.offload}, false);
         auto const expected = train<InMemory>(communicator, {}, true);
         if (communicator.rank() == 0) {
             for (auto const* weights : {&found, &late}) {

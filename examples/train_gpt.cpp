@@ -220,6 +220,9 @@ Summary train(Settings settings, Text const& text, HostCommunicator* process) {
     if (settings.offload == "host") {
         throw std::invalid_argument("--offload host is for the states of a device: cuda_train_gpt");
     }
+    if (settings.delayed && settings.offload != "file") {
+        throw std::invalid_argument("--delayed needs --offload file");
+    }
     using Flat = zero::Timed<HostCommunicator>;
     // Groups and files for one type only: each takes the compiler a further engine.
     if (settings.shard != 0) {
@@ -255,9 +258,6 @@ Summary train(Settings settings, Text const& text, HostCommunicator* process) {
         }
         return with_chosen_types<float, zero::bfloat16, zero::float16>(
             settings, train_with.template operator()<Flat, zero::TreeReduction<>>());
-    }
-    if (settings.delayed && settings.offload != "file") {
-        throw std::invalid_argument("--delayed needs --offload file");
     }
     if (settings.offload == "none") {
         return with_chosen_types<float, zero::bfloat16, zero::float16>(

@@ -111,6 +111,7 @@ private:
 /// The part of a run that one rank owns and sees; the rest of `Trained` stays zero.
 template <class Engine>
 void collect(Engine& engine, std::vector<ParameterSpec> const& specs, Trained& result) {
+    engine.settle();
     engine.for_each_full_parameter([&](std::size_t, auto parameter) {
         result.parameters.emplace_back();
         for (auto const value : on_host(parameter)) {

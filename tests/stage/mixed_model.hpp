@@ -100,6 +100,7 @@ using ByName = std::map<std::string, std::vector<float>>;
 template <class Engine>
 ByName values_by_name(Engine& engine) {
     ByName values;
+    engine.settle();
     engine.for_each_full_parameter([&](std::size_t parameter, auto span) {
         auto& list = values[engine.layout().parameter(parameter).name];
         for (auto const value : span) {

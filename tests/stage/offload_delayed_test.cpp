@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <limits>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -110,6 +111,21 @@ typename Stage::Options in_folder(TemporaryFolder const& folder, FileCalls* call
         options.offload.calls = calls;
     }
     return options;
+}
+
+/// Returns what two ranks hold after some steps.
+template <class Stage>
+std::vector<Trained> trained_parts(std::uint64_t steps) {
+    return on_ranks<Trained>(2, [&](LoopbackCommunicator& communicator) {
+        Stage engine(communicator, registration<typename Stage::ParameterType>(toy_specs()), {});
+        for (std::uint64_t step = 0; step < steps; ++step) {
+            (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step);
+        }
+        Trained result;
+        result.resize(toy_specs());
+        engine.for_each_owned_slice([&](auto const& slice) { result.add(slice); });
+        return result;
+    });
 }
 
 /// Returns the message of the error that a call throws, with its type.
@@ -234,7 +250,8 @@ TEST_CASE("While an update is pending, calls of one rank are refused with the re
                 CHECK_THAT(refusal(call), contains_text(std::string("OutOfOrder: zero: ") + name));
                 CHECK_THAT(refusal(call), contains_text("while the update of the last step is "
                                                         "pending (zero::DelayedUpdate); call "
-                                                        "engine.settle() on every rank first"));
+                                                        "engine.settle() on every rank first, "
+                                                        "between two steps"));
             };
             require_refusal("access to states", visit);
             require_refusal("acquire()", acquire);
@@ -243,7 +260,21 @@ TEST_CASE("While an update is pending, calls of one rank are refused with the re
             require_refusal("set_local_fp32_parameter()", set);
             require_refusal("access to states", read);
             require_refusal("join()", join);
+            auto const visit_full = [&] {
+                engine.for_each_full_parameter([](std::size_t, auto) {});
+            };
+            require_refusal("for_each_full_parameter()", visit_full);
             CHECK(engine.is_update_pending());
+            engine.begin_step();
+            require_refusal("access to states", visit); // the update may run now
+            {
+                auto const weights = engine.acquire(0);
+                engine.cancel_step();
+                CHECK_THAT(refusal([&] { engine.settle(); }), contains_text("settle()"));
+                CHECK_THAT(refusal([&] { (void)state.full_fp32_parameter(0); }),
+                           contains_text("reading a full state"));
+                CHECK(engine.is_update_pending());
+            }
             engine.settle();
             CHECK_FALSE(engine.is_update_pending());
             visit();
@@ -259,6 +290,59 @@ TEST_CASE("While an update is pending, calls of one rank are refused with the re
             CHECK_FALSE(engine.is_update_pending());
             return 0;
         });
+    });
+}
+
+TEST_CASE("A warm-up without a delay would be ignored, and is counted again after a load") {
+    TemporaryFolder const folder;
+    auto group = LoopbackCommunicator::make_group(1);
+    auto prompt = in_folder<Prompt<2>>(folder);
+    prompt.offload.warm_up_steps = 1;
+    CHECK_THROWS_AS(Prompt<2>(group.front(), registration<bfloat16>(toy_specs()), prompt),
+                    InvalidArgument);
+    auto options = in_folder<Late<2>>(folder);
+    options.offload.warm_up_steps = 2;
+    Late<2> engine(group.front(), registration<bfloat16>(toy_specs()), options);
+    std::vector<bool> pending;
+    for (std::uint64_t step = 0; step < 6; ++step) {
+        if (step == 4) {
+            engine.settle();
+            engine.set_step_count(1);
+        }
+        (void)run_step(engine, 0, step);
+        pending.push_back(engine.is_update_pending());
+    }
+    CHECK(pending == std::vector<bool>{false, false, true, true, false, true});
+    engine.settle();
+}
+
+TEST_CASE("What a rank holds after a failure has the last update in all of its parts") {
+    in_every_stage([&]<int N>() {
+        using Float = ZeroStage<N, StatesOnly>;
+        TemporaryFolder const folder;
+        Trained found;
+        auto const outcomes = run_and_observe(2, [&](LoopbackCommunicator& communicator) {
+            auto const rank = static_cast<std::uint64_t>(communicator.rank());
+            Float engine(communicator, registration<float>(toy_specs()), in_folder<Float>(folder));
+            for (std::uint64_t step = 0; step < 3; ++step) {
+                (void)run_step(engine, rank, step).report();
+            }
+            if (rank == 1) {
+                throw std::runtime_error("the model fails");
+            }
+            try {
+                for (std::uint64_t step = 3; step < 9; ++step) {
+                    (void)run_step(engine, rank, step).report();
+                }
+            } catch (Error const&) { // the engine is broken, and its state can be read
+                found.resize(toy_specs());
+                engine.for_each_owned_slice([&](auto const& slice) { found.add(slice); });
+                throw;
+            }
+        });
+        CHECK(outcomes.ranks[0].type == "Aborted");
+        auto const expected = trained_parts<ZeroStage<N>>(3)[0];
+        CHECK((found == expected));
     });
 }
 

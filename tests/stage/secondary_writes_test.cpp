@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -330,6 +331,32 @@ TEST_CASE("A gather that does not wait until the others have written their copie
     }
     is_fence_removed = false;
     CHECK(attempts < 60);
+}
+
+TEST_CASE("A rank that holds a unit over a cancelled step keeps the copies that the others keep") {
+    using Ranks = Groups<LoopbackCommunicator, Secondary>;
+    std::vector<std::vector<std::vector<float>>> values(4);
+    run_ranks<Ranks>(4, test_time_out, {.secondary = 2}, [&](Ranks& ranks) {
+        ZeroStage<3, Ranks> engine(ranks, registration<float>(toy_specs()));
+        engine.begin_step();
+        engine.begin_micro_step();
+        {
+            std::optional held(engine.acquire(1));
+            if (ranks.rank() != 0) {
+                held.reset();
+            }
+            engine.cancel_step(); // drops all copies
+            engine.begin_step();
+            engine.begin_micro_step();
+            (void)engine.acquire(1); // on three ranks a gather, on one again
+        }
+        (void)engine.acquire(2);
+        (void)engine.acquire(1); // from copies on every rank
+        engine.cancel_step();
+        values[static_cast<std::size_t>(ranks.rank())] = full_parameters(engine);
+    });
+    CHECK(values[0] == values[1]);
+    CHECK(values[0] == values[3]);
 }
 
 } // namespace zero::test::secondary_writes_test

@@ -6,6 +6,7 @@
 #include "offload.hpp"
 
 #include <cstddef>
+#include <cstdint>
 
 namespace ZERO_NAMESPACE {
 
@@ -13,7 +14,8 @@ namespace ZERO_NAMESPACE {
 /// optimizer states and master weights lie there, and the host updates them (ZeRO-Offload).
 struct HostMemory {};
 
-/// @brief Options of states in `HostMemory`. They change no bit, and may differ between ranks.
+/// @brief Options of states in `HostMemory`. All but the last change no bit, and may differ
+/// between ranks.
 struct HostMemoryOptions {
     /// Threads of this rank that update at once; the first is the driver's. 0: as many as the
     /// process may run at once, but at most 8.
@@ -21,6 +23,9 @@ struct HostMemoryOptions {
     /// The gradients and parameters that pass through page-locked memory at once. There are two
     /// such places.
     std::size_t chunk_bytes = std::size_t{32} << 20U;
+    /// With `DelayedUpdate`: the first updates of a training, which are not delayed; skipped steps
+    /// do not count. Equal on all ranks.
+    std::uint64_t warm_up_steps = 0;
 };
 
 /// @brief The host updates: reduced gradients go down to it, and parameters go down and come up.

@@ -8,7 +8,6 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
 
 namespace ZERO_NAMESPACE {
 
@@ -81,18 +80,9 @@ struct Offload<Target> {
 /// copy of the gradients and parameters that the rank updates.
 struct DelayedUpdate {};
 
-/// @brief Options of a tier whose states are updated late.
-template <class TierOptions>
-struct DelayedOptions : TierOptions {
-    /// Updates at the beginning of a training that are not delayed; skipped steps do not count.
-    /// Equal on all ranks.
-    std::uint64_t warm_up_steps = 0;
-};
-
 /// @brief The states of an engine that lie in one tier, updated one step late.
 template <class Target>
 struct Offload<Target, DelayedUpdate> : Offload<Target> {
-    using Options = DelayedOptions<typename Offload<Target>::Options>;
     static constexpr bool delays_update = true; ///< see `DelayedUpdate`
 };
 

@@ -237,9 +237,9 @@ public:
     /// On a host backend it waits if the engine uses memory of the caller, unless
     /// `StageOptions::asynchronous`: nothing touches that memory afterwards. Otherwise it
     /// waits on the host only under NonFinite::throw_error, AtMinimumScale::throw_error or
-    /// AtMinimumScale::call_back, in the one step that rebuilds buckets, and on a rank that
-    /// reported no gradient. A rank without data need not report any, as long as
-    /// another rank does.
+    /// AtMinimumScale::call_back, in the one step that rebuilds buckets, in those of a warm-up
+    /// (`DelayedUpdate`, which publishes the update of the step before), and on a rank that
+    /// reported no gradient. A rank without data need not report any, as long as another rank does.
     /// @param learning_rate finite as a float, not negative; multiplied by each group's factor,
     ///     which must leave it finite as a float
     /// @param weight for ReductionKind::weighted_mean only: the number of tokens or samples over
@@ -290,9 +290,9 @@ public:
     /// Waits where `step` waits for memory of the caller.
     void cancel_step();
 
-    /// @brief Publishes the update that `DelayedUpdate` has left pending; otherwise it does
-    /// nothing. Collective, between two steps. Other collective calls there do it themselves; calls
-    /// for one rank, and `acquire`, throw OutOfOrder until it was called.
+    /// @brief Publishes the update that `DelayedUpdate` left pending; otherwise it does nothing.
+    /// Collective, between steps, with no handle held; waits. Checkpoints, loads and collective
+    /// access to states do it themselves. All else there but `begin_step` throws OutOfOrder.
     void settle();
 
     /// @brief Returns whether the parameters lack the update of the last step. Between two steps.
@@ -509,10 +509,10 @@ private:
     void publish_all(Update const& update);
     template <class Update>
     void publish_updates(Update const& update);
-    void settle_pending();
+    void settle_pending(char const* call);
     void begin_updates();
     void finish_updates();
-    void leave_step() noexcept;
+    void end_updates();
     StepTicket<Engine> end_step();
     void compare_call(char const* call);
     template <class Visitor>

@@ -218,7 +218,7 @@ private:
     }
 
     void require_valid() const {
-        _access.settle();
+        _access.settle("gather()");
         _access.protocol().require_idle("gather()");
         FlatLayout const& layout = _access.layout();
         for (std::size_t i = 0; i < _parameters.size(); ++i) {

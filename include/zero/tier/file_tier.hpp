@@ -39,6 +39,9 @@ struct FileTierOptions {
     /// Whether a file system without direct access (O_DIRECT) is used through the page cache, whose
     /// memory the plan does not contain.
     bool allow_page_cache = false;
+    /// With `DelayedUpdate`: the first updates of a training, which are not delayed; skipped steps
+    /// do not count. Equal on all ranks.
+    std::uint64_t warm_up_steps = 0;
     FileCalls* calls = nullptr; ///< replaces the calls of the system, for tests of failures
 };
 

@@ -3,6 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
+#include "../stage/detail/common/engine_config.hpp"
 #include "../stage/step_report.hpp"
 #include "detail/gradient_hooks.hpp"
 #include "detail/module_state.hpp"
@@ -57,6 +58,10 @@ namespace ZERO_NAMESPACE::torch {
 template <class Zero>
 class Replicated final : private detail::GradientReceiver {
     static_assert(detail::is_supported<Zero>());
+    static_assert(!ZERO_NAMESPACE::detail::delays_update<ZERO_NAMESPACE::detail::config_of_t<Zero>>,
+                  "zero::torch::Replicated: the module's tensors hold the parameters of the last "
+                  "update, so it cannot be delayed; leave zero::DelayedUpdate out of Offload, or "
+                  "use zero::torch::Sharded.");
     using T = typename Zero::ParameterType;
     using Backend = typename Zero::Backend;
     using Device = DeviceOf<typename Zero::Backend>;

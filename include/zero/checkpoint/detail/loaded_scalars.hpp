@@ -106,7 +106,7 @@ public:
     }
 
     void set(StateAccess<Config> const& access) const {
-        access.control().set_step_count(_step_count);
+        access.set_step_count(_step_count);
         access.set_updates(as_span(_updates));
         access.control().set_skipped_in_a_row(_skipped_in_a_row);
         access.control().set_scaler_state(_scaler);

@@ -99,7 +99,6 @@ void Engine<Config>::for_each_full_parameter(Visitor&& visit) {
 template <class Config>
 template <class Visitor>
 void Engine<Config>::visit_full(char const* call, Visitor&& visit) {
-    settle_pending();
     _protocol.require_idle_to_read(call);
     if constexpr (!detail::compares_calls<Communicator>) {
         if (context({}).row.shards_parameters()) { // otherwise one rank may visit alone
@@ -122,7 +121,7 @@ void Engine<Config>::visit_full(char const* call, Visitor&& visit) {
 template <class Config>
 void Engine<Config>::require_same_replicas() {
     if constexpr (ModelParallelCommunicator<Communicator>) {
-        settle_pending();
+        settle_pending("require_same_replicas()");
         _protocol.require_idle_to_read("require_same_replicas()");
         std::vector<std::uint64_t> rows;
         std::optional<Weights<Engine>> weights; // as in `visit_full`
@@ -190,6 +189,13 @@ void Engine<Config>::wait_for_owned_slices() {
     _protocol.require_states_here("access to states");
     _parameters.wait_for_readers();
     Backend::synchronise(Backend::record(_queue));
+    if constexpr (detail::delays_update<Config>) {
+        if (_protocol.is_broken()) { // this rank alone completes what it has begun
+            bool const is_pending = _protocol.is_update_pending();
+            _protocol.set_update_pending(false);
+            _optimizer.each([=](auto const& store) { store.finish_alone(is_pending); });
+        }
+    }
     require_finished_collectives();
 }
 
@@ -239,7 +245,7 @@ template <class Config>
 
 template <class Config>
 [[gnu::cold]] void Engine<Config>::parameters_changed() {
-    settle_pending();
+    settle_pending("parameters_changed()");
     _protocol.require_idle("parameters_changed()");
     _protocol.require_nothing_held("parameters_changed()");
     compare_call("parameters_changed()");
@@ -310,7 +316,7 @@ void Engine<Config>::set_step_count(std::uint64_t count) {
     detail::require_steps(count, "step count");
     require_healthy();
     if constexpr (detail::delays_update<Config>) {
-        _pending.is_warm = false;
+        _pending.is_warm = false; // counted again
     }
     try {
         _control.set_step_count(count);

@@ -208,9 +208,6 @@ auto Engine<Config>::step(double learning_rate, std::optional<std::int64_t> weig
     try {
         if constexpr (detail::delays_update<Config>) {
             begin_updates();
-            if (!_pending.is_any) {
-                finish_updates();
-            }
         } else {
             auto const update = [&](std::size_t bucket) {
                 _optimizer.of_bucket(bucket, [&](auto const& store) {
@@ -284,7 +281,7 @@ void Engine<Config>::decide(double learning_rate, std::optional<std::int64_t> we
         _parameters.wait_for_readers();
         _parameters.drop_prefetched();
         if constexpr (detail::delays_update<Config>) {
-            if (_pending.is_any) { // that of the step before
+            if (_protocol.is_update_pending()) { // that of the step before
                 finish_updates();
             }
         }
@@ -355,7 +352,7 @@ template <class Config>
 
 template <class Config>
 auto Engine<Config>::end_step() -> StepTicket<Engine> {
-    leave_step();
+    _protocol.end_step();
     Event const done = Backend::record(_queue);
     remember(done);
     _gradients.end_step(_compute, done);
@@ -386,7 +383,7 @@ void Engine<Config>::cancel_step() {
     } catch (...) {
         fail();
     }
-    leave_step();
+    _protocol.end_step();
     if (_waits_for_callers) {
         leave_callers_memory(Backend::record(_queue));
     }

@@ -24,7 +24,8 @@ void Engine<Config>::publish_all(Update const& update) {
     }
 }
 
-/// Begins the update of this step, and notes whether the next one publishes it.
+/// Begins the update of this step, and publishes it if the next step shall not. In a step that is
+/// not delayed the caller waits.
 template <class Config>
 void Engine<Config>::begin_updates() {
     _optimizer.each(
@@ -32,21 +33,31 @@ void Engine<Config>::begin_updates() {
     for (std::size_t bucket = _layout.trainable_buckets(); bucket-- > 0;) {
         _optimizer.of_bucket(bucket, [&](auto const& store) { store.begin_update(bucket); });
     }
+    _protocol.set_update_pending(true);
     if (!_pending.is_warm && _options.offload.warm_up_steps != 0) {
         detail::wait_for_collectives(*_communicator, _queue);
         _pending.is_warm = _control.settled().step_count > _options.offload.warm_up_steps;
     }
     bool const is_late = _pending.is_warm || _options.offload.warm_up_steps == 0;
-    _pending.is_any = is_late && !_ready_order.is_wanted(); // a rebuild moves all states
+    if (!is_late || _ready_order.is_wanted()) { // a rebuild moves all states
+        end_updates();
+    }
 }
 
-/// Publishes an update that was begun.
+/// Enqueues the publication of an update that was begun.
 template <class Config>
 void Engine<Config>::finish_updates() {
-    _pending.is_any = false;
     publish_updates([&](std::size_t bucket) {
         _optimizer.of_bucket(bucket, [&](auto const& store) { store.finish_update(bucket); });
     });
+}
+
+/// Publishes an update that was begun, and waits: until then a failure leaves it pending.
+template <class Config>
+void Engine<Config>::end_updates() {
+    finish_updates();
+    detail::wait_for_collectives(*_communicator, _queue);
+    _protocol.set_update_pending(false);
 }
 
 /// Calls `update` for each bucket, in order of use by the next forward pass, and publishes.
@@ -65,36 +76,30 @@ void Engine<Config>::publish_updates(Update const& update) {
 
 template <class Config>
 void Engine<Config>::settle() {
-    settle_pending();
+    settle_pending("settle()");
     _protocol.require_between_steps("settle()");
 }
 
 /// The same inside of a collective call, which checks the phase itself.
 template <class Config>
-void Engine<Config>::settle_pending() {
+void Engine<Config>::settle_pending([[maybe_unused]] char const* call) {
     if constexpr (detail::delays_update<Config>) {
-        if (!_protocol.is_update_pending()) {
+        if (!_protocol.may_settle()) {
             return;
         }
-        compare_call("settle()");
+        _protocol.require_nothing_held(call);
+        if (_options.current_memory) { // it may have been replaced since the step
+            check_current_memory();
+        }
+        compare_call("settle(), alone or in another call");
         require_healthy();
         try {
             _parameters.wait_for_readers();
             _parameters.drop_prefetched();
-            finish_updates();
+            end_updates();
         } catch (...) {
             fail();
         }
-        _protocol.end_step();
-        leave_callers_memory(Backend::record(_queue));
-    }
-}
-
-template <class Config>
-void Engine<Config>::leave_step() noexcept {
-    if constexpr (detail::delays_update<Config>) {
-        _protocol.end_step(_pending.is_any);
-    } else {
         _protocol.end_step();
     }
 }

@@ -87,14 +87,15 @@ public:
     /// @brief Forbids further micro-steps in this step.
     void end_accumulation() noexcept { _is_announced = true; }
 
-    void end_step(bool is_update_pending = false) noexcept {
-        _phase = is_update_pending ? Phase::update_pending : Phase::idle;
-    }
+    void end_step() noexcept { _phase = _lacks_update ? Phase::update_pending : Phase::idle; }
 
-    /// @brief Between two steps.
-    [[nodiscard]] bool is_update_pending() const noexcept {
-        return _phase == Phase::update_pending;
-    }
+    /// @brief Sets whether the parameters lack the update of the last step. Inside a step, or
+    /// before `end_step`.
+    void set_update_pending(bool is_pending) noexcept { _lacks_update = is_pending; }
+    [[nodiscard]] bool is_update_pending() const noexcept { return _lacks_update; }
+
+    /// @brief The same between two steps, where `settle` is allowed.
+    [[nodiscard]] bool may_settle() const noexcept { return _phase == Phase::update_pending; }
 
     /// @brief Enters the phase `broken`: `require_alive` throws from now on.
     void break_down(char const* cause) noexcept;
@@ -175,8 +176,8 @@ public:
         }
     }
 
-    /// @brief Requires that all states are in memory, and no update is pending. Allowed in a broken
-    /// engine.
+    /// @brief Requires that all states are in memory, and no update is pending, also inside a step.
+    /// Allowed in a broken engine.
     void require_states_here(char const* call) const {
         if (_parked != nullptr) {
             _parked->require_here(call, false);
@@ -277,6 +278,7 @@ private:
 
     void require(bool holds, char const* call, char const* why) const;
 
+    /// @throws OutOfOrder if an update is pending, unless the engine is broken
     void require_settled(char const* call) const;
 
     [[nodiscard]] bool is_away() const noexcept {
@@ -294,6 +296,7 @@ private:
     std::size_t _micro_steps = 0;
     std::uint64_t _steps_begun = 0;
     bool _is_announced = false;
+    bool _lacks_update = false; ///< `DelayedUpdate`: the update of the last step is not published
     std::uint64_t _micro_step_serial = 0;
     std::vector<std::size_t> _held;    ///< per unit: handles of its weights
     std::size_t _handles = 0;          ///< handles of weights, and gathers for writing

@@ -34,7 +34,7 @@ ZERO_INLINE void Protocol::require_idle(char const* call) const {
 }
 
 ZERO_INLINE void Protocol::require_may_begin_step() const {
-    if (!is_update_pending()) {
+    if (!may_settle()) {
         require_idle("begin_step()");
     }
 }
@@ -50,10 +50,10 @@ ZERO_INLINE void Protocol::require_may_acquire() const {
 }
 
 ZERO_COLD_INLINE void Protocol::require_settled(char const* call) const {
-    if (is_update_pending()) { // asked in a broken engine as well, which `require` refuses
-        require(false, call,
+    if (_phase != Phase::broken) { // which `require` refuses
+        require(!is_update_pending(), call,
                 " while the update of the last step is pending (zero::DelayedUpdate); call "
-                "engine.settle() on every rank first");
+                "engine.settle() on every rank first, between two steps");
     }
 }
 

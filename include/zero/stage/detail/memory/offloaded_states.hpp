@@ -70,7 +70,6 @@ struct PendingUpdate {};
 
 template <class Config>
 struct PendingUpdate<Config, true> {
-    bool is_any = false;  ///< the parameters lack the update of the last step
     bool is_warm = false; ///< updates were counted, and are more than `warm_up_steps`
 };
 

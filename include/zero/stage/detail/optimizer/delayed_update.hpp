@@ -122,14 +122,19 @@ public:
     void finish(std::size_t bucket, OffloadedStates<Config> const& states) {
         Copies const& copies = *_copies;
         Backend::wait(_queue, _updated[bucket], Fence::chunk_updated);
-        Backend::run(_queue, [&states, &copies, begin = copies.first[bucket],
-                              end = copies.first[bucket + 1]] {
+        Backend::run(_queue, [&states, &copies, bucket] {
             states.rethrow_failure();
-            for (std::size_t range = begin; range < end; ++range) {
-                MovedRange const& moved = copies.parameters[range];
-                std::copy_n(moved.copy, moved.bytes, moved.own);
-            }
+            copies.write_back(copies.first[bucket], copies.first[bucket + 1]);
         });
+    }
+
+    /// @brief Waits for the updates that were begun, and may copy the parameters of this rank back
+    /// on the host: in a broken engine, whose queue may skip commands.
+    [[gnu::cold]] void finish_alone(bool copies_back) const {
+        Backend::synchronise(Backend::record(_copies->updates));
+        if (copies_back) {
+            _copies->write_back(0, _copies->parameters.size());
+        }
     }
 
     /// @brief Makes slices name parameters. No pending command may use them.
@@ -158,6 +163,13 @@ private:
         Copies(Copies const&) = delete;
         Copies& operator=(Copies const&) = delete;
         ~Copies() { drain<Backend>(updates); }
+
+        void write_back(std::size_t begin, std::size_t end) const {
+            for (std::size_t range = begin; range < end; ++range) {
+                MovedRange const& moved = parameters[range];
+                std::copy_n(moved.copy, moved.bytes, moved.own);
+            }
+        }
     };
 
     Queue _queue{};

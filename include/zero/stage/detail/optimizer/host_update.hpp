@@ -127,6 +127,9 @@ public:
         finish(bucket);
     }
 
+    /// @brief Waits for all updates that were begun.
+    [[gnu::cold]] void wait() const { drain<Backend>(Backend::handle(_stream->own)); }
+
     /// @brief Makes slices name parameters. No pending command may use them.
     /// @param slices those of the device, which do so already
     [[gnu::cold]] void count_by_parameter(List<Slice> const& slices) {

@@ -231,6 +231,20 @@ public:
             _delayed.finish(bucket, *_offload.states);
         }
     }
+
+    /// @brief Waits for the updates that were begun, in a broken engine.
+    /// @param is_pending whether to write the updated parameters, those of this rank alone
+    void finish_alone(bool is_pending) const {
+        if constexpr (updates_on_host<Config>) {
+            for (std::size_t bucket = _first_slice.size() - 1; is_pending && bucket-- > 0;) {
+                _on_host.finish(bucket);
+            }
+            _on_host.wait();
+            Backend::synchronise(Backend::record(_queue));
+        } else {
+            _delayed.finish_alone(is_pending);
+        }
+    }
     /// @}
 
     /// @brief Updates all slices of this rank, by one command for each tile

@@ -351,6 +351,7 @@ private:
         for (Holder const& holder : _holders) {
             Backend::wait(holder.queue, _published[bucket], Fence::weights_gathered);
         }
+        keep_copy(bucket); // as the ranks that do not hold it
         _schedule.note_gather_again(bucket);
     }
 
@@ -399,12 +400,16 @@ private:
         return is_gathered;
     }
 
-    /// The only place where a bucket is gathered for use: by the store, from its owners.
+    /// The only place where a bucket is gathered for use, by its store.
     void gather(std::size_t bucket, char const* context) {
         _stores.of_bucket(bucket, [&](auto& store) { store.gather(bucket, context); });
         _published[bucket] = Backend::record(_queue);
+        keep_copy(bucket);
+    }
+
+    /// Readers do not wait for the copy. What writes to the lease next is on this queue.
+    void keep_copy([[maybe_unused]] std::size_t bucket) {
         if constexpr (SecondaryCommunicator<typename Config::Communicator>) {
-            // Readers do not wait for the copy. What writes to the lease next is on this queue.
             _stores.of_bucket(bucket, [&](auto& store) { store.keep_copy(bucket); });
         }
     }

@@ -9,6 +9,7 @@
 #include "../../../policy/has_compared_options.hpp"
 #include "../../parameter.hpp"
 #include "../../stage_options.hpp"
+#include "../common/engine_config.hpp"
 
 #include <cstddef>
 #include <optional>
@@ -59,6 +60,7 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @param skips_overflow whether the loss scaler skips steps with non-finite gradients
 [[gnu::cold]] void check_non_finite(NonFinite non_finite, bool skips_overflow);
+[[gnu::cold]] void check_warm_up(std::uint64_t warm_up_steps, bool is_delayed);
 
 /// @param is_default whether `options.optimizer` has the default values
 [[gnu::cold]] void check_optimizer_is_used(std::size_t groups, bool is_default);
@@ -151,6 +153,9 @@ template <class Config>
     Config::LossScaler::validate(options.loss_scaler);
     if constexpr (requires { Config::Offload::updates_on_host; }) {
         check_update_on_host(options.offload.chunk_bytes, options.offload.threads);
+    }
+    if constexpr (requires { options.offload.warm_up_steps; }) {
+        check_warm_up(options.offload.warm_up_steps, delays_update<Config>);
     }
     check_non_finite(options.non_finite, Config::LossScaler::skips_overflow);
     Functor::validate(options.optimizer);

@@ -164,6 +164,14 @@ ZERO_COLD_INLINE void check_non_finite(NonFinite non_finite, bool skips_overflow
     }
 }
 
+ZERO_COLD_INLINE void check_warm_up(std::uint64_t warm_up_steps, bool is_delayed) {
+    if (warm_up_steps != 0 && !is_delayed) {
+        throw_error<InvalidArgument>(
+            {"zero: offload.warm_up_steps would be ignored, because no update is delayed; leave it "
+             "out, or write zero::Offload<zero::To<...>, zero::DelayedUpdate>."});
+    }
+}
+
 ZERO_COLD_INLINE void check_optimizer_is_used(std::size_t groups, bool is_default) {
     if (groups != 0 && !is_default) {
         throw_error<InvalidArgument>(

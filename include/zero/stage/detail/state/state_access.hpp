@@ -163,8 +163,17 @@ public:
                                                  _engine->predivide());
     }
 
+    /// @brief Sets the number of steps that were not skipped.
+    void set_step_count(std::uint64_t count) const {
+        if constexpr (delays_update<Config>) {
+            _engine->_pending.is_warm = false; // counted again
+        }
+        control().set_step_count(count);
+    }
+
     /// @brief Publishes an update that is pending. Call it on every rank.
-    void settle() const { _engine->settle_pending(); }
+    /// @param call the public function, for messages
+    void settle(char const* call) const { _engine->settle_pending(call); }
 
     /// @brief Waits until the host may read what this rank holds. Allowed in a broken engine.
     void wait_to_read() const { _engine->wait_for_owned_slices(); }
@@ -172,7 +181,7 @@ public:
     /// @brief Waits until the host may write what this rank holds, and drops what was gathered in
     /// advance. Call it on every rank.
     void wait_to_write(char const* call) const {
-        settle();
+        settle(call);
         _engine->_protocol.require_idle(call);
         _engine->_protocol.require_nothing_held(call);
         guard([&] {
