@@ -34,13 +34,15 @@ void Engine<Config>::begin_updates() {
         _optimizer.of_bucket(bucket, [&](auto const& store) { store.begin_update(bucket); });
     }
     _protocol.set_update_pending(true);
-    if (!_pending.is_warm && _options.offload.warm_up_steps != 0) {
-        detail::wait_for_collectives(*_communicator, _queue);
-        _pending.is_warm = _control.settled().step_count > _options.offload.warm_up_steps;
-    }
-    bool const is_late = _pending.is_warm || _options.offload.warm_up_steps == 0;
-    if (!is_late || _ready_order.is_wanted()) { // a rebuild moves all states
-        end_updates();
+    if constexpr (detail::delays_update<Config>) { // `extern template` instantiates it for all
+        if (!_pending.is_warm && _options.offload.warm_up_steps != 0) {
+            detail::wait_for_collectives(*_communicator, _queue);
+            _pending.is_warm = _control.settled().step_count > _options.offload.warm_up_steps;
+        }
+        bool const is_late = _pending.is_warm || _options.offload.warm_up_steps == 0;
+        if (!is_late || _ready_order.is_wanted()) { // a rebuild moves all states
+            end_updates();
+        }
     }
 }
 

@@ -206,17 +206,18 @@ public:
     /// @{
 
     /// @brief Copies what the updates of this step read.
-    void begin_updates(GroupState<Optimizer> const* groups, UpdateDecision const* decision) const {
+    void begin_updates([[maybe_unused]] GroupState<Optimizer> const* groups,
+                       [[maybe_unused]] UpdateDecision const* decision) const {
         if constexpr (updates_on_host<Config>) {
             _on_host.begin(groups, decision); // and updates
-        } else {
+        } else if constexpr (delays_update<Config>) {
             _delayed.begin(groups, decision);
         }
     }
 
     /// @brief Begins the update of one bucket. They come in descending order.
     void begin_update([[maybe_unused]] std::size_t bucket) const {
-        if constexpr (!updates_on_host<Config>) {
+        if constexpr (delays_update<Config> && !updates_on_host<Config>) {
             update_chunks(bucket, _offload.states->update_queue(), _delayed.slices(),
                           _delayed.rows(), _delayed.decision());
             _delayed.end(bucket);
@@ -224,24 +225,24 @@ public:
     }
 
     /// @brief Writes the updated parameters of one bucket. They come in descending order.
-    void finish_update(std::size_t bucket) const {
+    void finish_update([[maybe_unused]] std::size_t bucket) const {
         if constexpr (updates_on_host<Config>) {
             _on_host.finish(bucket);
-        } else {
+        } else if constexpr (delays_update<Config>) {
             _delayed.finish(bucket, *_offload.states);
         }
     }
 
     /// @brief Waits for the updates that were begun, in a broken engine.
     /// @param is_pending whether to write the updated parameters, those of this rank alone
-    void finish_alone(bool is_pending) const {
+    void finish_alone([[maybe_unused]] bool is_pending) const {
         if constexpr (updates_on_host<Config>) {
             for (std::size_t bucket = _first_slice.size() - 1; is_pending && bucket-- > 0;) {
                 _on_host.finish(bucket);
             }
             _on_host.wait();
             Backend::synchronise(Backend::record(_queue));
-        } else {
+        } else if constexpr (delays_update<Config>) {
             _delayed.finish_alone(is_pending);
         }
     }
@@ -412,17 +413,21 @@ private:
     }
 
     /// Enqueues the update of a bucket's chunks. @param slices those of this store, or copies
-    void update_chunks(std::size_t bucket, Queue queue, UpdateTable const& slices,
-                       GroupState<Optimizer> const* groups, UpdateDecision const* decision) const {
-        auto& states = *_offload.states;
-        for (std::size_t chunk = states.plan().first_chunk(bucket);
-             chunk < states.plan().end_chunk(bucket); ++chunk) {
-            Range const own = slices_of(chunk);
-            auto const enqueue = [&] {
-                Backend::template update<Optimizer>(
-                    queue, slices.range(own.begin, own.end - own.begin), groups, decision);
-            };
-            states.update(chunk, queue, enqueue, &decision->skip);
+    void update_chunks([[maybe_unused]] std::size_t bucket, [[maybe_unused]] Queue queue,
+                       [[maybe_unused]] UpdateTable const& slices,
+                       [[maybe_unused]] GroupState<Optimizer> const* groups,
+                       [[maybe_unused]] UpdateDecision const* decision) const {
+        if constexpr (is_offloaded) {
+            auto& states = *_offload.states;
+            for (std::size_t chunk = states.plan().first_chunk(bucket);
+                 chunk < states.plan().end_chunk(bucket); ++chunk) {
+                Range const own = slices_of(chunk);
+                auto const enqueue = [&] {
+                    Backend::template update<Optimizer>(
+                        queue, slices.range(own.begin, own.end - own.begin), groups, decision);
+                };
+                states.update(chunk, queue, enqueue, &decision->skip);
+            }
         }
     }
 
