@@ -58,7 +58,7 @@ namespace ZERO_NAMESPACE::torch {
 template <class Zero>
 class Replicated final : private detail::GradientReceiver {
     static_assert(detail::is_supported<Zero>());
-    static_assert(!ZERO_NAMESPACE::detail::delays_update<ZERO_NAMESPACE::detail::config_of_t<Zero>>,
+    static_assert(!zero::detail::delays_update<zero::detail::config_of_t<Zero>>,
                   "zero::torch::Replicated: the module's tensors hold the parameters of the last "
                   "update, so it cannot be delayed; leave zero::DelayedUpdate out of Offload, or "
                   "use zero::torch::Sharded.");
