@@ -3,7 +3,5 @@
 #include <zero/comm/detail/groups.ipp>
 #include <zero/comm/detail/instantiations.ipp>
 #include <zero/comm/detail/loopback_group.ipp>
-#include <zero/comm/detail/model_parallel.ipp>
 #include <zero/comm/detail/rendezvous.ipp>
 #include <zero/comm/detail/run_threads.ipp>
-#include <zero/comm/detail/secondary.ipp>

@@ -6,6 +6,8 @@
 
 using Hosts = zero::Groups<zero::LoopbackCommunicator, zero::Secondary>;
 
+template class zero::Engine<zero::detail::config_of_t<zero::ZeroStage<3, Hosts>>>;
+
 void run(Hosts& hosts) {
     train<zero::ZeroStage<3, Hosts>>(hosts);
 }

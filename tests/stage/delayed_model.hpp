@@ -32,7 +32,7 @@ struct DelayedTraining {
     std::vector<ParameterSpec> specs = toy_specs();
 };
 
-/// What a rank saw in a step, and all its states in the end.
+/// The observations of a rank in every step, and its states in the end.
 struct DelayedRun {
     std::vector<std::vector<std::vector<float>>> seen{}; ///< parameters, by step
     std::vector<double> norms{};
@@ -93,12 +93,7 @@ std::vector<DelayedRun> delayed_runs(int world, typename Stage::Options const& o
     return on_ranks<DelayedRun, Communicator>(world, [&](Communicator& communicator) {
         auto parameters = registration<T, G>(training.specs);
         auto own_options = options;
-        std::optional<CallerMemory<T, G>> memory;
-        if (options.storage != Storage::owned) {
-            memory.emplace(parameters);
-            own_options.adopted_block =
-                options.storage == Storage::adopted ? std::span<T>(memory->block) : std::span<T>();
-        }
+        auto const memory = provide_memory(parameters, own_options);
         Stage engine(communicator, parameters, own_options);
         auto const rank = static_cast<std::uint64_t>(communicator.rank());
         DelayedRun run;

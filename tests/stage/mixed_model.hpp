@@ -143,6 +143,15 @@ ByName owned_by_name(Engine& engine) {
     return owned;
 }
 
+/// Compares also what each rank owns, for runs with the same shards.
+inline bool are_equal(std::vector<TrainedByName> const& a, std::vector<TrainedByName> const& b) {
+    bool is_equal = a == b;
+    for (std::size_t rank = 0; is_equal && rank < a.size(); ++rank) {
+        is_equal = a[rank].owned == b[rank].owned;
+    }
+    return is_equal;
+}
+
 /// Returns the owned state of all ranks together.
 inline ByName owned_by_all(std::vector<TrainedByName> const& ranks) {
     ByName all = ranks[0].owned;

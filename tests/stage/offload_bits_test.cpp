@@ -152,40 +152,27 @@ TEST_CASE("An optimizer that leaves a parameter as it is leaves it so in a file"
 TEST_CASE("A model of two types with states in files trains to the bits of states in memory") {
     for (std::size_t const depth : {std::size_t{1}, std::size_t{3}}) {
         in_every_stage([&]<int N>() {
-            auto const run = [&]<class Stage>(typename Stage::Options const& options) {
-                return on_ranks<mixed::ByName>(mixed::world, [&](auto& communicator) {
-                    auto const parameters =
-                        mixed::mixed_registration<AnyParameter>([](std::size_t) { return true; });
-                    Stage engine(communicator, parameters, options);
-                    (void)mixed::train<bfloat16, float>(
-                        engine, static_cast<std::uint64_t>(communicator.rank()));
-                    auto values = mixed::values_by_name(engine);
-                    for (auto const& [name, owned] : mixed::owned_by_name(engine)) {
-                        values["owned " + name] = owned;
-                    }
-                    return values;
-                });
-            };
             DelayedFiles files(depth);
             TemporaryFolder const folder;
-            auto const expected = run.template operator()<mixed::Mixed<N>>({});
-            CHECK(run.template operator()<mixed::Mixed<N, Both>>({.offload = {.path = folder.path(),
-                                                                              .chunk_bytes = 1500,
+            auto const expected = mixed::train_all<mixed::Mixed<N>>({});
+            CHECK(mixed::are_equal(
+                mixed::train_all<mixed::Mixed<N, Both>>({.offload = {.path = folder.path(),
+                                                                     .chunk_bytes = 1500,
+                                                                     .depth = depth,
+                                                                     .calls = &files}}),
+                expected));
+            CHECK(mixed::are_equal(
+                mixed::train_all<mixed::Mixed<N, OffloadAll<N>>>({.offload = {.path = folder.path(),
+                                                                              .chunk_bytes = 1800,
                                                                               .depth = depth,
-                                                                              .calls = &files}})
-                  == expected);
-            CHECK(run.template operator()<mixed::Mixed<N, OffloadAll<N>>>(
-                      {.offload = {.path = folder.path(),
-                                   .chunk_bytes = 1800,
-                                   .depth = depth,
-                                   .calls = &files}})
-                  == expected);
-            CHECK(run.template operator()<mixed::Mixed<N, MastersOnly>>(
-                      {.offload = {.path = folder.path(),
-                                   .chunk_bytes = 1500,
-                                   .depth = depth,
-                                   .calls = &files}})
-                  == expected);
+                                                                              .calls = &files}}),
+                expected));
+            CHECK(mixed::are_equal(
+                mixed::train_all<mixed::Mixed<N, MastersOnly>>({.offload = {.path = folder.path(),
+                                                                            .chunk_bytes = 1500,
+                                                                            .depth = depth,
+                                                                            .calls = &files}}),
+                expected));
         });
     }
 }

@@ -181,24 +181,10 @@ TEST_CASE("Models of two types, replicas and rebuilt buckets end with the bits o
           "memory, if gradients do not depend on parameters") {
     in_every_stage([&]<int N>() {
         TemporaryFolder const folder;
-        auto const run = [&]<class Stage>(typename Stage::Options const& options) {
-            return on_ranks<mixed::ByName>(mixed::world, [&](auto& communicator) {
-                auto const parameters =
-                    mixed::mixed_registration<AnyParameter>([](std::size_t) { return true; });
-                Stage engine(communicator, parameters, options);
-                (void)mixed::train<bfloat16, float>(
-                    engine, static_cast<std::uint64_t>(communicator.rank()));
-                auto values = mixed::values_by_name(engine);
-                for (auto const& [name, owned] : mixed::owned_by_name(engine)) {
-                    values["owned " + name] = owned;
-                }
-                return values;
-            });
-        };
         using Mixed = mixed::Mixed<N, Both>;
         DelayedFiles files(N);
-        CHECK(run.template operator()<Mixed>(in_folder<Mixed>(folder, &files))
-              == run.template operator()<mixed::Mixed<N>>({}));
+        CHECK(mixed::are_equal(mixed::train_all<Mixed>(in_folder<Mixed>(folder, &files)),
+                               mixed::train_all<mixed::Mixed<N>>({})));
         using Capped = ZeroStage<N, Parameters<bfloat16>, SizeCappedBucketer>;
         using LateCapped = typename Capped::template with<Both>;
         Training const training{.order = {1, 3, 0, 2, 4}};

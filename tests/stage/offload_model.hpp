@@ -151,13 +151,7 @@ std::vector<Trained> history(int world, typename Stage::Options const& options,
         on_ranks<std::vector<Trained>, Communicator>(world, [&](Communicator& communicator) {
             auto parameters = registration<T, G>(training.specs);
             auto own_options = options;
-            std::optional<CallerMemory<T, G>> memory;
-            if (options.storage != Storage::owned) {
-                memory.emplace(parameters);
-                own_options.adopted_block = options.storage == Storage::adopted
-                                                ? std::span<T>(memory->block)
-                                                : std::span<T>();
-            }
+            auto const memory = provide_memory(parameters, own_options);
             Stage engine(communicator, parameters, own_options);
             std::vector<Trained> states;
             for (std::uint64_t step = 0; step < training.steps; ++step) {

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <zero/layout/placement.hpp>
 #include <zero/stage/parameter.hpp>
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -35,5 +37,19 @@ struct CallerMemory {
     std::vector<T> block;
     std::vector<G> gradients;
 };
+
+/// Provides memory if the options name a caller-owned storage, and tells them the block of an
+/// adopted one.
+template <class T, class G, class Options>
+std::optional<CallerMemory<T, G>> provide_memory(std::vector<Parameter<T, G>>& parameters,
+                                                 Options& options) {
+    std::optional<CallerMemory<T, G>> memory;
+    if (options.storage != Storage::owned) {
+        memory.emplace(parameters);
+        options.adopted_block =
+            options.storage == Storage::adopted ? std::span<T>(memory->block) : std::span<T>();
+    }
+    return memory;
+}
 
 } // namespace zero::test

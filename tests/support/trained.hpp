@@ -116,12 +116,7 @@ Trained trained(int world, typename Stage::Options const& options = {},
         auto own_options = options;
         own_options.reduction.schedule =
             options.reduction.schedule.value_or(ReductionSchedule::boundary);
-        std::optional<CallerMemory<T, G>> memory;
-        if (options.storage != Storage::owned) {
-            memory.emplace(parameters);
-            own_options.adopted_block =
-                options.storage == Storage::adopted ? std::span<T>(memory->block) : std::span<T>();
-        }
+        auto const memory = provide_memory(parameters, own_options);
         Stage engine(communicator, parameters, own_options);
         for (std::uint64_t step = 0; step < training.steps; ++step) {
             (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), step, 2,

@@ -73,8 +73,7 @@ public:
     /// Collective, between two steps; waits for the copy.
     /// @throws CheckpointError as `save_checkpoint`, and for the previous checkpoint
     void start(SaveOptions const& options = {}) {
-        _access.settle("CheckpointSaver::start()");
-        _access.protocol().require_idle("CheckpointSaver::start()");
+        _access.require_idle("CheckpointSaver::start()");
         wait();
         _access.guard([&] { _access.wait_to_read(); });
         detail::SavePlan plan(_access, describe(*_stage), options);

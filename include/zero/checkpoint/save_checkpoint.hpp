@@ -37,8 +37,7 @@ template <class Stage>
 std::string save_checkpoint(Stage& stage, std::filesystem::path const& directory,
                             SaveOptions const& options = {}) {
     auto const access = detail::access_to(stage);
-    access.settle("save_checkpoint()");
-    access.protocol().require_idle("save_checkpoint()");
+    access.require_idle("save_checkpoint()");
     access.guard([&] { access.wait_to_read(); });
     detail::SavePlan plan(access, describe(stage), options);
     std::string const& name = plan.name;

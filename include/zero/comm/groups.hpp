@@ -55,6 +55,10 @@ namespace ZERO_NAMESPACE::detail {
 template <class Role>
 concept IsHybrid = std::same_as<Role, Hybrid> || std::same_as<Role, HybridInFloat>;
 
+/// @brief Requires that the first word of each rank is the same. @param words of a rank
+/// @param what where it is from, for the message. @throws LayoutMismatch on every rank
+void require_same_number(std::span<std::uint64_t const> asked, std::size_t words, char const* what);
+
 /// @brief The words of `GroupsOptions` that ranks exchange: `shard`, whether there is a `group`,
 /// and its number.
 inline constexpr std::size_t words_of_options = 3;

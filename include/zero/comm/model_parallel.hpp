@@ -37,7 +37,15 @@ struct ModelParallelOptions {
 namespace ZERO_NAMESPACE::detail {
 
 /// @throws LayoutMismatch, InvalidArgument: on every rank. @param asked M of all ranks
-void require_model_ranks(std::span<std::uint64_t const> asked);
+[[gnu::cold]] inline void require_model_ranks(std::span<std::uint64_t const> asked) {
+    require_same_number(asked, 1, ".model");
+    if (std::uint64_t const model = asked[0]; model == 0 || asked.size() % model != 0) {
+        throw_error<InvalidArgument>(
+            {"zero: Groups: .model is ", model, ", and there are ", asked.size(),
+             " ranks; give the number of ranks that hold one copy of the model, a divisor of ",
+             asked.size(), "."});
+    }
+}
 
 /// @brief The words of given parts that ranks exchange: size and rank of the other part.
 inline constexpr std::size_t words_of_model_parts = 2;
@@ -45,7 +53,20 @@ inline constexpr std::size_t words_of_model_parts = 2;
 /// @brief Requires that all ranks of a part are the same part of the others. @param given the
 /// words of its ranks, @param what of which part, for the message
 /// @throws InvalidArgument on every rank of the part
-void check_model_parts(std::span<std::uint64_t const> given, char const* what);
+[[gnu::cold]] inline void check_model_parts(std::span<std::uint64_t const> given,
+                                            char const* what) {
+    for (std::size_t rank = 1; rank * words_of_model_parts < given.size(); ++rank) {
+        std::uint64_t const* const own = given.data() + rank * words_of_model_parts;
+        if (own[0] != given[0] || own[1] != given[1]) {
+            throw_error<InvalidArgument>(
+                {"zero: Groups: the parts do not form a grid: of the ", what, ", rank 0 is number ",
+                 given[1], " of ", given[0], " in its other part, and rank ", rank, " is number ",
+                 own[1], " of ", own[0],
+                 "; split all ranks once by the part of the model and once by its copy, with the "
+                 "rank as the key."});
+        }
+    }
+}
 
 } // namespace ZERO_NAMESPACE::detail
 
@@ -141,7 +162,3 @@ private:
 };
 
 } // namespace ZERO_NAMESPACE
-
-#if !defined(ZERO_COMPILED)
-#include "detail/model_parallel.ipp"
-#endif

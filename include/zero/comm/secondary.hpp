@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 #include "../core/hash.hpp"
 #include "../core/set_by_name.hpp"
@@ -38,12 +39,29 @@ namespace ZERO_NAMESPACE::detail {
 /// @brief Requires a k of which each of `shard` ranks can have one copy. @param asked k of all
 /// ranks, @param what where it is from, for the message
 /// @throws LayoutMismatch, InvalidArgument: on every rank
-void require_secondary_ranks(std::span<std::uint64_t const> asked, std::size_t shard,
-                             char const* what);
+[[gnu::cold]] inline void require_secondary_ranks(std::span<std::uint64_t const> asked,
+                                                  std::size_t shard, char const* what) {
+    require_same_number(asked, 1, what);
+    std::uint64_t const ranks = asked[0];
+    if (ranks <= 1 || ranks == shard || shard % ranks != 0) {
+        throw_error<InvalidArgument>(
+            {"zero: Groups: ", what, " is ", ranks, ", and states are cut over ", shard,
+             " ranks; give the number of ranks that share a copy, a divisor of ", shard,
+             " that is neither 1 nor ", shard, ", or leave zero::Secondary out."});
+    }
+}
 
 /// @brief Requires that no part holds ranks of two replicas. @param found whether the part of each
 /// rank does. @throws InvalidArgument on every rank
-void check_secondary_parts(std::span<std::uint64_t const> found);
+[[gnu::cold]] inline void check_secondary_parts(std::span<std::uint64_t const> found) {
+    for (std::size_t rank = 0; rank < found.size(); ++rank) {
+        if (found[rank] != 0) {
+            throw_error<InvalidArgument>(
+                {"zero: Groups: on rank ", rank,
+                 " the secondary part holds ranks of two replicas; split the shard group."});
+        }
+    }
+}
 
 } // namespace ZERO_NAMESPACE::detail
 
@@ -157,7 +175,3 @@ private:
 };
 
 } // namespace ZERO_NAMESPACE
-
-#if !defined(ZERO_COMPILED)
-#include "detail/secondary.ipp"
-#endif

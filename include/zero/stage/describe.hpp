@@ -89,7 +89,7 @@ template <class Engine>
         groups = text({", sharded over ", engine.layout().world(), " ranks of each replica"});
     }
     if constexpr (SecondaryCommunicator<typename Engine::Communicator>) {
-        groups += text({", secondary copies"});
+        groups += ", secondary copies";
     }
     return groups;
 }

@@ -575,7 +575,7 @@ private:
     detail::Protocol _protocol;
     ReductionSchedule _schedule;
     [[no_unique_address]] detail::OwnedOffload<Config> _offload;
-    [[no_unique_address]] detail::PendingUpdate<Config> _pending;
+    [[no_unique_address]] detail::WarmUp<Config> _warm_up;
     std::unique_ptr<typename Backend::OwnedQueue> _own_queue;
     Queue _queue;
     Queue _compute;

@@ -218,8 +218,7 @@ private:
     }
 
     void require_valid() const {
-        _access.settle("gather()");
-        _access.protocol().require_idle("gather()");
+        _access.require_idle("gather()");
         FlatLayout const& layout = _access.layout();
         for (std::size_t i = 0; i < _parameters.size(); ++i) {
             std::size_t const parameter = _parameters[i];

@@ -10,16 +10,21 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-ZERO_COLD_INLINE std::vector<std::size_t> plan_groups(std::span<std::uint64_t const> asked) {
-    std::size_t const world = asked.size() / words_of_options;
-    std::uint64_t const shard = asked[0];
-    for (std::size_t rank = 1; rank < world; ++rank) {
-        if (std::uint64_t const other = asked[rank * words_of_options]; other != shard) {
-            throw_error<LayoutMismatch>({"zero: Groups: .shard is ", shard, " on rank 0 and ",
-                                         other, " on rank ", rank,
+ZERO_COLD_INLINE void require_same_number(std::span<std::uint64_t const> asked, std::size_t words,
+                                          char const* what) {
+    for (std::size_t rank = 1; rank * words < asked.size(); ++rank) {
+        if (std::uint64_t const other = asked[rank * words]; other != asked[0]) {
+            throw_error<LayoutMismatch>({"zero: Groups: ", what, " is ", asked[0],
+                                         " on rank 0 and ", other, " on rank ", rank,
                                          "; give the same number on all ranks."});
         }
     }
+}
+
+ZERO_COLD_INLINE std::vector<std::size_t> plan_groups(std::span<std::uint64_t const> asked) {
+    std::size_t const world = asked.size() / words_of_options;
+    std::uint64_t const shard = asked[0];
+    require_same_number(asked, words_of_options, ".shard");
     if (shard == 0 || world % shard != 0) {
         throw_error<InvalidArgument>(
             {"zero: Groups: .shard is ", shard, ", and there are ", world,

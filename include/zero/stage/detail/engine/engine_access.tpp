@@ -316,7 +316,7 @@ void Engine<Config>::set_step_count(std::uint64_t count) {
     detail::require_steps(count, "step count");
     require_healthy();
     if constexpr (detail::delays_update<Config>) {
-        _pending.is_warm = false; // counted again
+        _warm_up.is_over = false; // counted again
     }
     try {
         _control.set_step_count(count);

@@ -35,11 +35,11 @@ void Engine<Config>::begin_updates() {
     }
     _protocol.set_update_pending(true);
     if constexpr (detail::delays_update<Config>) { // `extern template` instantiates it for all
-        if (!_pending.is_warm && _options.offload.warm_up_steps != 0) {
+        if (!_warm_up.is_over && _options.offload.warm_up_steps != 0) {
             detail::wait_for_collectives(*_communicator, _queue);
-            _pending.is_warm = _control.settled().step_count > _options.offload.warm_up_steps;
+            _warm_up.is_over = _control.settled().step_count > _options.offload.warm_up_steps;
         }
-        bool const is_late = _pending.is_warm || _options.offload.warm_up_steps == 0;
+        bool const is_late = _warm_up.is_over || _options.offload.warm_up_steps == 0;
         if (!is_late || _ready_order.is_wanted()) { // a rebuild moves all states
             end_updates();
         }

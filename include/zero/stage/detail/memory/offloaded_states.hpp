@@ -64,13 +64,13 @@ struct OffloadedSlices<Config, true> {
 template <class Config>
 inline constexpr bool updates_on_host = requires { requires Config::Offload::updates_on_host; };
 
-/// @brief What an engine remembers of delayed updates. Empty without `DelayedUpdate`.
+/// @brief The warm-up of an engine with `DelayedUpdate`. Empty without.
 template <class Config, bool IsAny = delays_update<Config>>
-struct PendingUpdate {};
+struct WarmUp {};
 
 template <class Config>
-struct PendingUpdate<Config, true> {
-    bool is_warm = false; ///< updates were counted, and are more than `warm_up_steps`
+struct WarmUp<Config, true> {
+    bool is_over = false; ///< updates were counted, and are more than `warm_up_steps`
 };
 
 /// @brief The update of one parameter type that is delayed, on a host. Empty otherwise, and where

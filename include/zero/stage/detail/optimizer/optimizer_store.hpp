@@ -412,22 +412,20 @@ private:
         return _slices.range(slices.begin, slices.end - slices.begin);
     }
 
-    /// Enqueues the update of a bucket's chunks. @param slices those of this store, or copies
-    void update_chunks([[maybe_unused]] std::size_t bucket, [[maybe_unused]] Queue queue,
-                       [[maybe_unused]] UpdateTable const& slices,
-                       [[maybe_unused]] GroupState<Optimizer> const* groups,
-                       [[maybe_unused]] UpdateDecision const* decision) const {
-        if constexpr (is_offloaded) {
-            auto& states = *_offload.states;
-            for (std::size_t chunk = states.plan().first_chunk(bucket);
-                 chunk < states.plan().end_chunk(bucket); ++chunk) {
-                Range const own = slices_of(chunk);
-                auto const enqueue = [&] {
-                    Backend::template update<Optimizer>(
-                        queue, slices.range(own.begin, own.end - own.begin), groups, decision);
-                };
-                states.update(chunk, queue, enqueue, &decision->skip);
-            }
+    /// Enqueues the update of a bucket's chunks. A template, because without chunks it has no
+    /// meaning. @param slices those of this store, or copies
+    template <class Table>
+    void update_chunks(std::size_t bucket, Queue queue, Table const& slices,
+                       GroupState<Optimizer> const* groups, UpdateDecision const* decision) const {
+        auto& states = *_offload.states;
+        for (std::size_t chunk = states.plan().first_chunk(bucket);
+             chunk < states.plan().end_chunk(bucket); ++chunk) {
+            Range const own = slices_of(chunk);
+            auto const enqueue = [&] {
+                Backend::template update<Optimizer>(
+                    queue, slices.range(own.begin, own.end - own.begin), groups, decision);
+            };
+            states.update(chunk, queue, enqueue, &decision->skip);
         }
     }
 

@@ -166,14 +166,17 @@ public:
     /// @brief Sets the number of steps that were not skipped.
     void set_step_count(std::uint64_t count) const {
         if constexpr (delays_update<Config>) {
-            _engine->_pending.is_warm = false; // counted again
+            _engine->_warm_up.is_over = false; // counted again
         }
         control().set_step_count(count);
     }
 
-    /// @brief Publishes an update that is pending. Call it on every rank.
-    /// @param call the public function, for messages
-    void settle(char const* call) const { _engine->settle_pending(call); }
+    /// @brief Requires that no step is open, and publishes an update that is pending. Call it on
+    /// every rank. @param call the public function, for messages
+    void require_idle(char const* call) const {
+        _engine->settle_pending(call);
+        _engine->_protocol.require_idle(call);
+    }
 
     /// @brief Waits until the host may read what this rank holds. Allowed in a broken engine.
     void wait_to_read() const { _engine->wait_for_owned_slices(); }
@@ -181,8 +184,7 @@ public:
     /// @brief Waits until the host may write what this rank holds, and drops what was gathered in
     /// advance. Call it on every rank.
     void wait_to_write(char const* call) const {
-        settle(call);
-        _engine->_protocol.require_idle(call);
+        require_idle(call);
         _engine->_protocol.require_nothing_held(call);
         guard([&] {
             // Commands on the compute queue may have changed parameters.
