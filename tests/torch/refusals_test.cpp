@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace zero::test::refusals_test {
@@ -79,6 +80,35 @@ std::string mistake(Mistake const& make) {
 }
 
 } // namespace
+
+TEST_CASE(
+    "Memory of a unit can be used again with a LibTorch that can refuse, but never allow it") {
+    struct Storage { // of LibTorch 2.6 to 2.11
+        bool is_refused = false;
+        at::DataPtr data;
+
+        [[nodiscard]] static at::Device device() { return at::kCPU; }
+        void set_data_ptr_noswap(at::DataPtr memory) { data = std::move(memory); }
+        void release_data_and_set_meta_custom_data_ptr_error_msg_(std::string const& /*text*/) {
+            is_refused = true;
+        }
+    };
+    struct Newer : Storage {
+        void clear_data_ptr_access_error_msg_() { is_refused = false; }
+    };
+    auto const check = [](auto storage, bool refuses) {
+        int memory = 0;
+        zero::torch::detail::set_memory(storage, at::DataPtr(&memory, at::kCPU));
+        zero::torch::detail::forbid_access(storage, "not in use");
+        CHECK(storage.is_refused == refuses);
+        CHECK((refuses || storage.data.get() == nullptr));
+        zero::torch::detail::set_memory(storage, at::DataPtr(&memory, at::kCPU));
+        CHECK_FALSE(storage.is_refused);
+        CHECK(storage.data.get() == &memory);
+    };
+    check(Storage(), false);
+    check(Newer(), true);
+}
 
 TEST_CASE("A parameter that cannot be sharded is refused by name") {
     CHECK(contains(refusal([](LanguageModel&, auto& units) { units.pop_back(); }),

@@ -3,6 +3,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../unit.hpp"
 
+#include <c10/core/Allocator.h>
 #include <c10/core/TensorImpl.h>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <torch/nn/module.h>
+#include <utility>
 #include <vector>
 
 namespace ZERO_NAMESPACE::torch::detail {
@@ -36,6 +38,29 @@ struct ModuleTensor {
     std::uint32_t written = 0; ///< version of `tensor`, if it is trained in place, at the last
                                ///< `accept_values`
 };
+
+/// @brief Takes the memory of a storage away. LibTorch 2.12 and later can also refuse an access
+/// through a view that outlived its unit; from 2.6 to 2.11 it can refuse, but never allow again.
+template <class Storage>
+void forbid_access(Storage& storage, std::string const& text) {
+    if constexpr (requires {
+                      storage.release_data_and_set_meta_custom_data_ptr_error_msg_(text);
+                      storage.clear_data_ptr_access_error_msg_();
+                  }) {
+        storage.release_data_and_set_meta_custom_data_ptr_error_msg_(text);
+    } else {
+        storage.set_data_ptr_noswap(at::DataPtr(nullptr, storage.device()));
+    }
+}
+
+/// @brief Gives a storage memory, and allows access to it.
+template <class Storage>
+void set_memory(Storage& storage, at::DataPtr memory) {
+    if constexpr (requires { storage.clear_data_ptr_access_error_msg_(); }) {
+        storage.clear_data_ptr_access_error_msg_();
+    }
+    storage.set_data_ptr_noswap(std::move(memory));
+}
 
 /// @brief Lives during a backward pass that an adapter runs on this thread.
 class RunningBackward {

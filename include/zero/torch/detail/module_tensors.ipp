@@ -12,26 +12,6 @@
 
 namespace ZERO_NAMESPACE::torch::detail {
 
-/// LibTorch 2.6 and later can also refuse an access through a view that outlived its unit.
-template <class Storage>
-void forbid_access(Storage& storage, std::string const& text) {
-    if constexpr (requires {
-                      storage.release_data_and_set_meta_custom_data_ptr_error_msg_(text);
-                  }) {
-        storage.release_data_and_set_meta_custom_data_ptr_error_msg_(text);
-    } else {
-        storage.set_data_ptr_noswap(at::DataPtr(nullptr, storage.device()));
-    }
-}
-
-template <class Storage>
-void set_memory(Storage& storage, at::DataPtr memory) {
-    if constexpr (requires { storage.clear_data_ptr_access_error_msg_(); }) {
-        storage.clear_data_ptr_access_error_msg_();
-    }
-    storage.set_data_ptr_noswap(std::move(memory));
-}
-
 inline c10::StorageImpl& storage_of(ModuleTensor const& item) {
     return *item.whole->unsafe_storage().unsafeGetStorageImpl();
 }

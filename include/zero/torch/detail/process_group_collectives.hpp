@@ -10,8 +10,10 @@
 #include "group_records.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <algorithm>
 #include <array>
 #include <c10/util/intrusive_ptr.h>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -84,6 +86,14 @@ private:
     [[nodiscard]] static at::Tensor bytes_of(at::Tensor const& buffer, std::size_t begin,
                                              std::size_t bytes) {
         return buffer.narrow(0, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(bytes));
+    }
+
+    /// Returns a later time-out than that of the group, whose message names the missing rank.
+    [[nodiscard]] std::chrono::milliseconds backend_time_out() const {
+        using std::chrono::milliseconds;
+        auto const more = std::clamp(_options.time_out, milliseconds(1000), milliseconds(60000));
+        return _options.time_out < milliseconds::max() - more ? _options.time_out + more
+                                                              : _options.time_out;
     }
 
     [[nodiscard]] std::byte* send_memory(std::size_t round) const {

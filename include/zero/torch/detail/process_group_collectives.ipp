@@ -62,7 +62,7 @@ ZERO_INLINE void ProcessGroupCollectives::compare(Flight const& flight) {
     std::vector<std::vector<at::Tensor>> outputs{_signatures.unbind(0)};
     std::vector<at::Tensor> inputs{_signature};
     c10d::AllgatherOptions options;
-    options.timeout = _options.time_out;
+    options.timeout = backend_time_out();
     finish(*_group->allgather(outputs, inputs, options));
     std::string const difference =
         CallSignature::first_difference({static_cast<std::uint64_t const*>(_signatures.data_ptr()),
@@ -99,7 +99,7 @@ ZERO_INLINE void ProcessGroupCollectives::exchange_extents(Flight const& flight,
             at::Tensor to = bytes_of(_receive[round % 2], 0, own * (_place.world - 1));
             at::Tensor from = bytes_of(_send[round % 2], 0, sent_bytes);
             c10d::AllToAllOptions options;
-            options.timeout = _options.time_out;
+            options.timeout = backend_time_out();
             _works[round % 2].push_back(_group->alltoall_base(to, from, received, sent, options));
         }
     };
@@ -207,7 +207,7 @@ ZERO_INLINE void ProcessGroupCollectives::reduce_integers(Flight const& flight) 
             bytes_of(_receive[round % 2], 0, bytes_in(round)).view(at::kLong)};
         c10d::AllreduceOptions options;
         options.reduceOp = is_sum ? c10d::ReduceOp::SUM : c10d::ReduceOp::MIN;
-        options.timeout = _options.time_out;
+        options.timeout = backend_time_out();
         _works[round % 2].push_back(_group->allreduce(tensors, options));
     };
     auto const take = [&](std::size_t round) {
@@ -224,7 +224,7 @@ ZERO_INLINE void ProcessGroupCollectives::start_broadcast(Works& works, at::Tens
     std::vector<at::Tensor> tensors{buffer};
     c10d::BroadcastOptions options;
     options.rootRank = static_cast<std::int64_t>(root);
-    options.timeout = _options.time_out;
+    options.timeout = backend_time_out();
     works.push_back(_group->broadcast(tensors, options));
 }
 

@@ -11,7 +11,10 @@
 
 namespace gloo {
 
-class Context;
+class Context {
+public:
+    void setTimeout(std::chrono::milliseconds); // a header of LibTorch 2.6 and later calls it
+};
 
 namespace rendezvous {
 
