@@ -531,7 +531,7 @@ if part nccl "linked NCCL"; then
             run "test nccl_engine, $count ranks on a device" "$limit" "nccl_engine_$count.run" "${ranks_on_device[@]}" "ZERO_RANKS_PER_DEVICE=$count" "$build/nccl_engine"
         done
     fi
-    run_bench nccl_bench "$limit" # sets that environment itself
+    run_bench nccl_bench # sets that environment itself
 fi
 
 # Prints the validation loss in the output of a training.

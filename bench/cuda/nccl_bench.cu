@@ -1,8 +1,13 @@
+#include "cuda/kept_pool.hpp"
+#include "cuda/shared_device.cuh"
 #include "device_array.cuh"
 #include "device_time.cuh"
+#include "training.cuh"
 
 #include <zero/cuda/nccl.cuh>
 #include <zero/cuda/owned_stream.hpp>
+#include <zero/policy/gradient_reduction.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <array>
 #include <barrier>
@@ -13,19 +18,23 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-// A reduce-scatter over NCCL in rank order; its twin adds in the order of NCCL. Ranks are threads,
-// on one device where there are not enough, which needs NCCL 2.30. The times are those of rank 0 on
-// its device, averaged over calls without a flush of caches. Bytes are those of the send buffer.
+// A reduce-scatter over NCCL in rank order, and a step of stage 2 with clipping on bfloat16
+// parameters with it or with a tree; their twins add in the order of NCCL. Ranks are threads, on
+// one device where there are not enough, which needs NCCL 2.30. The times are those of rank 0 on
+// its device, averaged over calls without a flush of caches. Bytes are those of the send buffer, or
+// of the gradients.
 namespace zero {
 
 namespace {
 
-using Communicator = cuda::NcclCommunicator;
+using Communicator = cuda::NcclCommunicatorOn<test::MeetingBackend>;
+using Stage = ZeroStage<2, Parameters<bfloat16>, Communicator>;
 constexpr std::size_t most_bytes = std::size_t{64} << 20U;
 constexpr int most_ranks = 4;
 
@@ -45,6 +54,7 @@ struct Lane {
 
     int device;
     cuda::OwnedStream stream;
+    cuda::OwnedStream communication{cuda::StreamPriority::highest};
     bench::DeviceArray<float> floats{most_bytes / 4};
     bench::DeviceArray<bfloat16> halves{most_bytes / 2};
     bench::DeviceArray<char> received{most_bytes / 2};
@@ -57,6 +67,7 @@ std::vector<std::unique_ptr<Lane>> const& lanes() {
         std::vector<std::unique_ptr<Lane>> made;
         for (int rank = 0; rank < most_ranks; ++rank) {
             made.push_back(std::make_unique<Lane>(rank % devices));
+            test::prepare_pool(rank % devices);
         }
         return made;
     }();
@@ -89,7 +100,7 @@ public:
     /// Returns the seconds of a call on rank 0.
     template <class T>
     double seconds(std::size_t elements, int calls) {
-        double milliseconds = 0.0;
+        double seconds = 0.0;
         run([&](std::size_t rank, std::barrier<>& meeting) {
             Lane const& lane = *lanes()[rank];
             T const* send = nullptr;
@@ -104,31 +115,74 @@ public:
                     _ranks[rank].reduce_scatter(send, receive, cuts, lane.stream.get());
                 }
             };
-            std::array<cudaEvent_t, 2> events{};
-            for (cudaEvent_t& event : events) {
-                cuda::detail::check(cudaEventCreate(&event), "cudaEventCreate");
-            }
             reduce(1);
-            _ranks[rank].synchronise();
-            meeting.arrive_and_wait();
-            cuda::detail::check(cudaEventRecord(events[0], lane.stream.get()), "cudaEventRecord");
-            reduce(calls);
-            cuda::detail::check(cudaEventRecord(events[1], lane.stream.get()), "cudaEventRecord");
-            _ranks[rank].synchronise();
-            cuda::detail::check(cudaEventSynchronize(events[1]), "cudaEventSynchronize");
-            meeting.arrive_and_wait();
-            float took = 0.0F;
-            cuda::detail::check(cudaEventElapsedTime(&took, events[0], events[1]),
-                                "cudaEventElapsedTime");
-            milliseconds = rank == 0 ? took : milliseconds;
-            for (cudaEvent_t const event : events) {
-                cuda::detail::ignore(cudaEventDestroy(event));
-            }
+            double const took = seconds_of(rank, meeting, [&] { reduce(calls); });
+            seconds = rank == 0 ? took : seconds;
         });
-        return milliseconds * 1e-3 / calls;
+        return seconds / calls;
+    }
+
+    /// Returns the seconds of a step on rank 0.
+    template <class Stage>
+    double seconds_of_step(std::vector<std::size_t> const& sizes, std::size_t micro_batches,
+                           int steps) {
+        double seconds = 0.0;
+        run([&](std::size_t rank, std::barrier<>& meeting) {
+            test::MeetingBackend::meeting() = &meeting;
+            Lane const& lane = *lanes()[rank];
+            typename Stage::Options options;
+            options.compute_queue = lane.stream.get();
+            options.communication_queue = lane.communication.get();
+            options.gradient_clipping = 1.0F;
+            options.reduction.micro_batches = micro_batches;
+            bench::Training<Stage> training(_ranks[rank], sizes, options);
+            double const took = seconds_of(rank, meeting, [&] {
+                for (int i = 0; i < steps; ++i) {
+                    training.backward();
+                    training.step();
+                }
+            });
+            if (training.engine().last_report().is_skipped) {
+                throw std::runtime_error("a step was skipped: it moved nothing");
+            }
+            settle(rank, meeting); // no rank frees while the kernel of another runs
+            seconds = rank == 0 ? took : seconds;
+        });
+        return seconds / steps;
     }
 
 private:
+    void settle(std::size_t rank, std::barrier<>& meeting) {
+        _ranks[rank].synchronise();
+        for (cuda::OwnedStream const* stream :
+             {&lanes()[rank]->stream, &lanes()[rank]->communication}) {
+            cuda::detail::check(cudaStreamSynchronize(stream->get()), "cudaStreamSynchronize");
+        }
+        meeting.arrive_and_wait();
+    }
+
+    /// Returns the seconds of what `enqueue()` enqueues on the stream of a rank.
+    template <class Enqueue>
+    double seconds_of(std::size_t rank, std::barrier<>& meeting, Enqueue const& enqueue) {
+        cudaStream_t const stream = lanes()[rank]->stream.get();
+        std::array<cudaEvent_t, 2> events{};
+        for (cudaEvent_t& event : events) {
+            cuda::detail::check(cudaEventCreate(&event), "cudaEventCreate");
+        }
+        settle(rank, meeting);
+        cuda::detail::check(cudaEventRecord(events[0], stream), "cudaEventRecord");
+        enqueue();
+        cuda::detail::check(cudaEventRecord(events[1], stream), "cudaEventRecord");
+        settle(rank, meeting);
+        float milliseconds = 0.0F;
+        cuda::detail::check(cudaEventElapsedTime(&milliseconds, events[0], events[1]),
+                            "cudaEventElapsedTime");
+        for (cudaEvent_t const event : events) {
+            cuda::detail::ignore(cudaEventDestroy(event));
+        }
+        return milliseconds * 1e-3;
+    }
+
     /// Runs `body(rank, meeting)` on a thread of each rank.
     template <class Body>
     void run(Body const& body) {
@@ -171,13 +225,13 @@ OneGroup& group_of(int world, cuda::NcclOrder order) {
     return groups[{world, order}];
 }
 
-template <class T>
-void reduce_scatter(benchmark::State& state, int world, cuda::NcclOrder order) {
+/// Times `seconds(group)`, of work on `bytes` bytes.
+template <class Seconds>
+void time_group(benchmark::State& state, int world, cuda::NcclOrder order, std::size_t bytes,
+                Seconds const& seconds) {
     if (bench::skips_without_device(state)) {
         return;
     }
-    auto const elements = static_cast<std::size_t>(state.range(0));
-    std::size_t const bytes = elements * sizeof(T);
     auto& [group, failure] = group_of(world, order);
     try {
         if (group == nullptr && failure.empty()) {
@@ -185,8 +239,7 @@ void reduce_scatter(benchmark::State& state, int world, cuda::NcclOrder order) {
         }
         for (auto _ : state) {
             if (failure.empty()) {
-                state.SetIterationTime(
-                    group->template seconds<T>(elements, bytes <= (1U << 20U) ? 50 : 10));
+                state.SetIterationTime(seconds(*group));
             }
         }
     } catch (std::exception const& error) {
@@ -196,6 +249,36 @@ void reduce_scatter(benchmark::State& state, int world, cuda::NcclOrder order) {
         state.SkipWithError(failure.c_str());
     }
     state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(bytes));
+}
+
+template <class T>
+void reduce_scatter(benchmark::State& state, int world, cuda::NcclOrder order) {
+    auto const elements = static_cast<std::size_t>(state.range(0));
+    std::size_t const bytes = elements * sizeof(T);
+    time_group(state, world, order, bytes, [=](Group& group) {
+        return group.template seconds<T>(elements, bytes <= (1U << 20U) ? 50 : 10);
+    });
+}
+
+template <class Stage>
+void step(benchmark::State& state, int world, cuda::NcclOrder order, std::size_t micro_batches) {
+    auto const sizes = bench::sizes_of(state);
+    time_group(state, world, order, bench::elements_of(sizes) * sizeof(bfloat16),
+               [&](Group& group) {
+                   return group.template seconds_of_step<Stage>(sizes, micro_batches, 10);
+               });
+}
+
+template <class Stage>
+void add_step(int world, cuda::NcclOrder order, char const* who, std::size_t micro_batches = 0) {
+    std::string const name = "step/cuda_nccl_W" + std::to_string(world) + '/' + who;
+    auto* const added = benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
+        step<Stage>(state, world, order, micro_batches);
+    });
+    added->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+    for (auto const& sizes : {bench::models()[0], bench::models()[1]}) {
+        added->Arg(static_cast<std::int64_t>(bench::elements_of(sizes)));
+    }
 }
 
 template <class T>
@@ -222,6 +305,10 @@ void add(char const* type, int world, cuda::NcclOrder order) {
             add<float>("float32", world, order);
             add<bfloat16>("bfloat16", world, order);
         }
+        add_step<Stage>(world, cuda::NcclOrder::library, "twin");
+        add_step<Stage>(world, cuda::NcclOrder::rank, "rank");
+        add_step<Stage::with<TreeReduction<>>>(world, cuda::NcclOrder::rank, "tree",
+                                               static_cast<std::size_t>(world));
     }
     return true;
 }();

@@ -1,5 +1,6 @@
 #include "device_time.cuh"
 #include "passes.cuh"
+#include "training.cuh"
 
 #include <zero/core/buffer.hpp>
 #include <zero/cuda/backend.cuh>
@@ -17,6 +18,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -26,7 +28,8 @@
 // update. Gradients are random. Counters: `host_us` is the time of the host in `step`, and
 // `collective_us` that of reporting gradients, for each collective that this starts; both must be
 // short compared with the device's. `planned_bytes` is the memory plan, and `pool_used_bytes` and
-// `pool_reserved_bytes` are what the device's memory pool handed out and holds.
+// `pool_reserved_bytes` are what the device's memory pool handed out and holds. Where the host
+// updates, "delayed" rows time steps with an update that is delayed behind as long a backward pass.
 namespace zero {
 
 namespace {
@@ -37,24 +40,11 @@ using Stage = ZeroStage<2, Parameters<bfloat16>, GradientReduction<float, float,
 
 using States = To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>;
 using StageOnHost = Stage::with<Offload<States>>;
+using DelayedStage = Stage::with<Offload<States, DelayedUpdate>>;
 
 constexpr std::size_t moved_by_copy = 8; ///< bytes per element
 constexpr std::size_t moved_by_step = moved_by_copy + 4 + 30;
 constexpr std::size_t moved_on_host = 30;
-
-/// Returns parameters in units: the embeddings, one unit per block, and the last norm.
-std::vector<Parameter<bfloat16, float>> parameters_of(std::vector<std::size_t> const& sizes) {
-    constexpr std::size_t in_embeddings = 2;
-    constexpr std::size_t in_block = 12;
-    std::vector<Parameter<bfloat16, float>> parameters;
-    for (std::size_t const elements : sizes) {
-        std::size_t const index = parameters.size();
-        std::size_t const unit = index < in_embeddings ? 0 : 1 + (index - in_embeddings) / in_block;
-        parameters.push_back(
-            {.name = std::to_string(index), .elements = elements, .units = {unit}});
-    }
-    return parameters;
-}
 
 /// Returns a size of the current device's memory pool.
 double pool_bytes(cudaMemPoolAttr attribute) {
@@ -68,24 +58,16 @@ double pool_bytes(cudaMemPoolAttr attribute) {
     return static_cast<double>(bytes);
 }
 
-/// The time that the host spends in calls.
-class HostTime {
-public:
-    template <class Call>
-    void add(Call const& call) {
-        auto const start = std::chrono::steady_clock::now();
-        call();
-        _sum += std::chrono::steady_clock::now() - start;
-        ++_calls;
+template <class Stage>
+typename Stage::Options options_of(cuda::OwnedStream const& stream, std::size_t threads) {
+    typename Stage::Options options;
+    if constexpr (requires { options.offload.threads; }) {
+        options.offload.threads = threads;
     }
-    [[nodiscard]] double microseconds() const {
-        return _sum.count() * 1e6 / static_cast<double>(_calls);
-    }
-
-private:
-    std::chrono::duration<double> _sum{};
-    std::size_t _calls = 0;
-};
+    options.compute_queue = stream.get();
+    options.gradient_clipping = 1.0F;
+    return options;
+}
 
 /// @param threads of the host, if it updates
 template <class Stage>
@@ -95,66 +77,94 @@ void step(benchmark::State& state, std::size_t threads = 0) {
     }
     auto group = Loopback<cuda::Backend>::make_group(1);
     cuda::OwnedStream const stream;
-    typename Stage::Options options;
-    std::size_t moved = moved_by_step;
-    if constexpr (requires { options.offload.threads; }) {
-        options.offload.threads = threads;
-        moved = moved_on_host;
-    }
-    options.compute_queue = stream.get();
-    options.gradient_clipping = 1.0F;
     double const used_before = pool_bytes(cudaMemPoolAttrUsedMemCurrent);
-    Stage engine(group.front(), parameters_of(bench::sizes_of(state)), options);
-    HostTime in_step;
-    HostTime in_backward;
-    std::vector<bench::TimedInput> inputs; // the gradients of the last backward pass
-    auto const backward = [&](bool writes) {
-        inputs.clear();
-        engine.begin_step();
-        engine.begin_micro_step(MicroStep::last);
-        for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
-            auto const gradients = engine.gradients(unit, {}, false);
-            for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {
-                // Only memory whose address was taken counts as written.
-                std::span<float> const gradient = gradients[parameter];
-                inputs.push_back({gradient.data(), gradient.size_bytes()});
-                if (writes) { // after the commands that used this lease before
-                    cuda::detail::check(cudaStreamSynchronize(stream.get()),
-                                        "cudaStreamSynchronize");
-                    bench::fill_normal(gradient.data(), gradient.size(), bench::gradient_deviation);
-                }
-            }
-            in_backward.add([&] { engine.gradients_ready(unit); });
-        }
-        engine.end_micro_step();
-    };
-    // The first steps load kernels and write to all leases, whose memory later steps find as it is.
-    for (int first_step = 0; first_step < 3; ++first_step) {
-        backward(true);
-        (void)engine.step(1e-4);
-        engine.join();
-    }
-    in_backward = {};
-    bench::time_on_device(state, stream.get(), moved * elements_of(bench::sizes_of(state)), inputs,
-                          [&](cudaStream_t) {
-                              backward(false);
-                              in_step.add([&] { (void)engine.step(1e-4); });
-                              engine.join();
+    auto const options = options_of<Stage>(stream, threads);
+    bench::Training<Stage> training(group.front(), bench::sizes_of(state), options);
+    Stage& engine = training.engine();
+    bench::time_on_device(state, stream.get(),
+                          (threads == 0 ? moved_by_step : moved_on_host)
+                              * elements_of(bench::sizes_of(state)),
+                          training.inputs(), [&](cudaStream_t) {
+                              training.backward();
+                              training.step();
                           });
     if (engine.last_report().is_skipped) { // its gradients were not finite
         state.SkipWithError("a step was skipped: it moved nothing");
     }
-    if (std::any_of(inputs.begin(), inputs.end(), bench::is_constant)) {
+    if (std::any_of(training.inputs().begin(), training.inputs().end(), bench::is_constant)) {
         state.SkipWithError("the last gradients are constant");
     }
     auto const& layout = engine.layout();
-    state.counters["host_us"] = in_step.microseconds();
-    state.counters["collective_us"] = in_backward.microseconds()
+    state.counters["host_us"] = training.in_step.microseconds();
+    state.counters["collective_us"] = training.in_backward.microseconds()
                                       * static_cast<double>(layout.units())
                                       / static_cast<double>(layout.trainable_buckets());
     state.counters["planned_bytes"] = static_cast<double>(engine.memory_plan().engine_bytes());
     state.counters["pool_used_bytes"] = pool_bytes(cudaMemPoolAttrUsedMemCurrent) - used_before;
     state.counters["pool_reserved_bytes"] = pool_bytes(cudaMemPoolAttrReservedMemCurrent);
+}
+
+/// Passes that keep a device busy instead of a model.
+class BusyPasses {
+public:
+    /// Enqueues passes that take about `seconds`.
+    void enqueue(cudaStream_t stream, double seconds) const {
+        for (double passed = 0.0; passed < seconds; passed += _seconds) {
+            pass(stream);
+        }
+    }
+
+private:
+    void pass(cudaStream_t stream) const { bench::read(stream, _data.data(), bytes, _sum.data()); }
+    [[nodiscard]] double measure() const {
+        cuda::OwnedStream const stream;
+        bench::DeviceTimer timer(4096);
+        (void)timer.seconds(stream.get(), 5, [this](cudaStream_t on) { pass(on); });
+        return timer.seconds(stream.get(), 20, [this](cudaStream_t on) { pass(on); });
+    }
+
+    static constexpr std::size_t bytes = std::size_t{256} << 20U;
+    bench::DeviceArray<char> _data{bytes};
+    bench::DeviceArray<unsigned> _sum{1};
+    double _seconds = measure();
+};
+
+/// Returns the seconds of a step behind a backward pass of some seconds.
+template <class Stage>
+double seconds_behind(BusyPasses const& passes, double backward, benchmark::State const& state,
+                      std::size_t threads) {
+    constexpr int steps = 5;
+    auto group = Loopback<cuda::Backend>::make_group(1);
+    cuda::OwnedStream const stream;
+    auto const options = options_of<Stage>(stream, threads);
+    bench::Training<Stage> training(group.front(), bench::sizes_of(state), options);
+    cuda::detail::check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
+    auto const start = std::chrono::steady_clock::now();
+    for (int i = 0; i < steps; ++i) {
+        passes.enqueue(stream.get(), backward);
+        training.backward();
+        training.step();
+    }
+    cuda::detail::check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / steps;
+}
+
+/// Times steps whose update runs on the host during the next backward pass, which takes as long.
+/// `hidden` is the part of the update's time that a step does not show.
+void delayed_step(benchmark::State& state, std::size_t threads) {
+    if (bench::skips_without_device(state)) {
+        return;
+    }
+    BusyPasses const passes;
+    for (auto _ : state) {
+        double const update = seconds_behind<StageOnHost>(passes, 0.0, state, threads);
+        double const prompt = seconds_behind<StageOnHost>(passes, update, state, threads);
+        double const delayed = seconds_behind<DelayedStage>(passes, update, state, threads);
+        state.SetIterationTime(delayed);
+        state.counters["update_ms"] = 1e3 * update;
+        state.counters["prompt_ms"] = 1e3 * prompt;
+        state.counters["hidden"] = (prompt - delayed) / update;
+    }
 }
 
 /// The work of a step that the host updates, with no order between its parts: copies down of the
@@ -271,17 +281,22 @@ void add_on_host(std::size_t threads) {
     auto const models = bench::models();
     auto const add = [&](char const* who, auto const& run) {
         for (auto const& sizes : {models[0], models[1]}) {
-            benchmark::RegisterBenchmark((name + who).c_str(), run)
-                ->Arg(static_cast<std::int64_t>(elements_of(sizes)))
-                ->UseManualTime()
-                ->MinTime(0.1)
-                ->Unit(benchmark::kMillisecond);
+            auto* const added = benchmark::RegisterBenchmark((name + who).c_str(), run)
+                                    ->Arg(static_cast<std::int64_t>(elements_of(sizes)))
+                                    ->UseManualTime()
+                                    ->Unit(benchmark::kMillisecond);
+            if (std::string_view(who) == "delayed") {
+                added->Iterations(1); // each makes three engines
+            } else {
+                added->MinTime(0.1);
+            }
         }
     };
     add("zero", [=](benchmark::State& state) { step<StageOnHost>(state, threads); });
     add("twin", [=](benchmark::State& state) { parts_on_host(state, threads, true, true); });
     add("link", [=](benchmark::State& state) { parts_on_host(state, threads, true, false); });
     add("update", [=](benchmark::State& state) { parts_on_host(state, threads, false, true); });
+    add("delayed", [=](benchmark::State& state) { delayed_step(state, threads); });
 }
 
 [[maybe_unused]] bool const is_registered = [] {

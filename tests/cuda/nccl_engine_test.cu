@@ -1,13 +1,12 @@
+#include "cuda/kept_pool.hpp"
 #include "cuda/nccl_engines.cuh"
 
 #include <zero/cuda/nccl.cuh>
 
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <limits>
 #include <map>
 #include <string_view>
 #include <vector>
@@ -34,20 +33,6 @@ std::vector<int> ranks_per_device() {
     }
     char const* const number = std::getenv("ZERO_RANKS_PER_DEVICE");
     return number == nullptr ? std::vector<int>{2, 4} : std::vector<int>{std::atoi(number)};
-}
-
-/// The pool must neither give memory back to the driver, nor reuse memory by making the stream of
-/// one rank wait for that of another.
-void prepare_pool(int device) {
-    cudaMemPool_t pool = nullptr;
-    std::uint64_t kept = std::numeric_limits<std::uint64_t>::max();
-    int reuses = 0;
-    cuda::detail::check(cudaDeviceGetDefaultMemPool(&pool, device), "cudaDeviceGetDefaultMemPool");
-    cuda::detail::check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept),
-                        "cudaMemPoolSetAttribute");
-    cuda::detail::check(
-        cudaMemPoolSetAttribute(pool, cudaMemPoolReuseAllowInternalDependencies, &reuses),
-        "cudaMemPoolSetAttribute");
 }
 
 /// Calls `test(group)` for each number of ranks on a device.
@@ -124,6 +109,16 @@ TEST_CASE("Over NCCL in rank order states that the host updates have the bits of
           "[cuda]") {
     with_groups(cuda::NcclOrder::rank, [](Group<Communicator>& group) {
         check_host_update<bfloat16>(group, "rank order");
+    });
+}
+
+TEST_CASE("Over NCCL in rank order groups of two ranks have the bits of the loopback of the host",
+          "[cuda]") {
+    with_groups(cuda::NcclOrder::rank, [](Group<Communicator>& group) {
+        if (group.size() % 2 == 0) {
+            check_groups<float>(group, "rank order");
+            check_groups<bfloat16>(group, "rank order");
+        }
     });
 }
 

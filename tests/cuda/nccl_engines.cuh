@@ -1,10 +1,13 @@
 #pragma once
 
 #include "cuda/device_tree.cuh"
+#include "cuda/shared_device.cuh"
 
 #include "support/ranks.hpp"
 #include "support/stages.hpp"
 
+#include <zero/comm/groups.hpp>
+#include <zero/comm/secondary.hpp>
 #include <zero/cuda/owned_stream.hpp>
 #include <zero/stage/update_on_host.hpp>
 #include <zero/zero.hpp>
@@ -29,28 +32,12 @@
 #include <utility>
 #include <vector>
 
-// Engines over NCCL, also with several ranks on a device. There no rank may wait for the whole
-// device while the kernel of another waits for it, and allocations may do so: the ranks meet after
-// they have allocated, and before they free.
+// Engines over NCCL, also with several ranks on a device: the ranks meet after they have allocated,
+// and before they free.
 
 namespace zero::test::nccl_engines {
 
 using tree::Seen;
-using Meeting = std::barrier<>;
-
-/// The backend of devices. The ranks meet when all of them have allocated the memory of their
-/// engines, and before the first collective.
-struct MeetingBackend : cuda::Backend {
-    static Meeting*& meeting() { // of this thread
-        static thread_local Meeting* own = nullptr;
-        return own;
-    }
-    static void require_arithmetic(Queue queue) {
-        cuda::Backend::require_arithmetic(queue);
-        meeting()->arrive_and_wait();
-    }
-};
-
 /// The streams of one rank. Engines share them: streams that are made later may share one queue of
 /// the hardware, in which one rank would wait behind another.
 struct Lane {
@@ -96,14 +83,15 @@ struct Member {
         *doing = what;
     }
 
-    /// Makes an engine and returns `train(engine)`.
+    /// Makes an engine over these ranks and returns `train(engine)`.
     template <class Stage, class Train>
-    std::vector<Seen> with_engine(typename Stage::Options options, Train const& train) const {
+    std::vector<Seen> with_engine(typename Stage::Communicator& over,
+                                  typename Stage::Options options, Train const& train) const {
         options.compute_queue = compute;
         options.communication_queue = communication;
         *doing = "making an engine";
         Stage engine(
-            *communicator,
+            over,
             registration<typename Stage::ParameterType, typename Stage::GradientType>(toy_specs()),
             options);
         settle("made an engine, and trains");
@@ -244,11 +232,28 @@ void configure_toy(Options& options) {
     options.reduction.schedule = ReductionSchedule::boundary; // the default differs between stages
 }
 
+/// Returns `use(communicator)`, with groups of two ranks if there is a role for them.
+template <class Role, class C, class Use>
+std::vector<Seen> with_role(C& everyone, Use const& use) {
+    if constexpr (std::is_void_v<Role>) {
+        return use(everyone);
+    } else {
+        typename Groups<C, Role>::Options options;
+        if constexpr (std::is_same_v<Role, Secondary>) {
+            options.secondary = 2;
+        } else {
+            options.shard = 2;
+        }
+        Groups<C, Role> groups(everyone, options);
+        return use(groups);
+    }
+}
+
 /// Trains the toy model on the loopback of the host.
-template <class T>
+template <class T, class Role = void>
 std::vector<Seen> toy_on_host(int world) {
-    using Stage = ZeroStage<2, Parameters<T>>;
-    return tree::joined(on_ranks<std::vector<Seen>>(world, [](LoopbackCommunicator& communicator) {
+    auto const train = []<class C>(C& communicator) {
+        using Stage = ZeroStage<std::is_same_v<Role, Secondary> ? 3 : 2, Parameters<T>, C>;
         typename Stage::Options options;
         configure_toy(options);
         Stage engine(
@@ -263,27 +268,34 @@ std::vector<Seen> toy_on_host(int world) {
             result.push_back(tree::seen(engine, report, {}));
         }
         return result;
-    }));
+    };
+    return tree::joined(on_ranks<std::vector<Seen>>(
+        world, [&](LoopbackCommunicator& everyone) { return with_role<Role>(everyone, train); }));
 }
 
 /// The same on devices.
-template <class Stage, class C>
+/// @tparam Stage over `C`, the policies but for a role
+template <class Stage, class Role = void, class C>
 std::vector<Seen> toy_on_devices(Group<C>& group) {
     return group.run([](Member<C> const& member) {
-        typename Stage::Options options;
-        configure_toy(options);
-        return member.template with_engine<Stage>(options, [&](Stage& engine) {
-            std::vector<Seen> result;
-            for (std::uint64_t step = 0; step < toy_steps; ++step) {
-                auto const report =
-                    run_device_step(engine, member.compute,
-                                    static_cast<std::uint64_t>(member.communicator->rank()), step,
-                                    toy_micro_steps, 0.01, toy_binades)
-                        .report();
-                result.push_back(tree::seen_on_device(engine, report, {}));
-            }
-            return result;
-        });
+        auto const train = [&]<class Over>(Over& over) {
+            using Used = std::conditional_t<std::is_same_v<Over, C>, Stage,
+                                            typename Stage::template with<Over>>;
+            typename Used::Options options;
+            configure_toy(options);
+            return member.template with_engine<Used>(over, options, [&](Used& engine) {
+                std::vector<Seen> result;
+                for (std::uint64_t step = 0; step < toy_steps; ++step) {
+                    auto const report = run_device_step(engine, member.compute,
+                                                        static_cast<std::uint64_t>(over.rank()),
+                                                        step, toy_micro_steps, 0.01, toy_binades)
+                                            .report();
+                    result.push_back(tree::seen_on_device(engine, report, {}));
+                }
+                return result;
+            });
+        };
+        return with_role<Role>(*member.communicator, train);
     });
 }
 
@@ -293,14 +305,15 @@ std::vector<Seen> tree_on_devices(Group<C>& group, tree::Job const& job) {
     return group.run([&](Member<C> const& member) {
         typename Stage::Options options;
         tree::configure(options, job);
-        return member.template with_engine<Stage>(options, [&](Stage& engine) {
-            std::vector<Seen> result;
-            for (std::uint64_t step = 0; step < job.steps; ++step) {
-                auto const report = tree::run_step_on_device(engine, member.compute, job, step);
-                result.push_back(tree::seen_on_device(engine, report, job));
-            }
-            return result;
-        });
+        return member.template with_engine<Stage>(
+            *member.communicator, options, [&](Stage& engine) {
+                std::vector<Seen> result;
+                for (std::uint64_t step = 0; step < job.steps; ++step) {
+                    auto const report = tree::run_step_on_device(engine, member.compute, job, step);
+                    result.push_back(tree::seen_on_device(engine, report, job));
+                }
+                return result;
+            });
     });
 }
 
@@ -385,6 +398,23 @@ void check_host_update(Group<C>& group, char const* order) {
     check(name(group, order, 2, dtype_of<T>()) + ", updates on the host",
           toy_on_host<T>(group.size()),
           [&] { return toy_on_devices<ZeroStage<2, Parameters<T>, C, States>>(group); });
+}
+
+/// Stages over groups of two ranks have the bits of the loopback of the host.
+template <class T, class C>
+void check_groups(Group<C>& group, char const* order) {
+    auto const hybrid = toy_on_host<T, Hybrid>(group.size());
+    in_every_stage([&]<int N>() {
+        if constexpr (N > 0) { // stage 0 shards nothing
+            check(name(group, order, N, dtype_of<T>()) + ", hybrid", hybrid,
+                  [&] { return toy_on_devices<ZeroStage<N, Parameters<T>, C>, Hybrid>(group); });
+        }
+    });
+    if (group.size() > 2) { // copies of two ranks among more than two
+        check(name(group, order, 3, dtype_of<T>()) + ", secondary copies",
+              toy_on_host<T, Secondary>(group.size()),
+              [&] { return toy_on_devices<ZeroStage<3, Parameters<T>, C>, Secondary>(group); });
+    }
 }
 
 /// Every stage with micro-batches that are added in a tree has the bits of one rank on the host.

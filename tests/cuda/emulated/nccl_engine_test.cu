@@ -69,4 +69,15 @@ TEST_CASE("Over a fake NCCL in its own order a stage repeats its bits, and two r
     });
 }
 
+TEST_CASE("Over a fake NCCL in rank order groups of two ranks have the bits of the loopback of the "
+          "host",
+          "[cuda]") {
+    with_groups(rank_order, [](Group<Communicator>& group) {
+        if (group.size() % 2 == 0) {
+            check_groups<float>(group, "rank order");
+            check_groups<bfloat16>(group, "rank order");
+        }
+    });
+}
+
 } // namespace zero::test::nccl_engine_test
