@@ -206,9 +206,9 @@ using Float = ZeroStage<N, TreeReduction<>>;
 template <int N>
 using Half = ZeroStage<N, Parameters<bfloat16>, TreeReduction<>>;
 template <int N>
-using HalfSums = ZeroStage<N, Parameters<bfloat16>, TreeReduction<bfloat16, float, bfloat16>>;
+using HalfSums = ZeroStage<N, Parameters<bfloat16>, TreeReduction<bfloat16, float, bfloat16>, Lion>;
 template <int N>
-using Scaled = ZeroStage<N, Parameters<float16>, TreeReduction<>, DynamicLossScaler,
+using Scaled = ZeroStage<N, Parameters<float16>, TreeReduction<>, DynamicLossScaler, Sgd,
                          std::conditional_t<N == 3, UnitBucketer, SingleBucketer>>;
 template <int N>
 using Whole = ZeroStage<N, TreeReduction<>, Lamb, BalancedPartitioner, ParameterBucketer>;
@@ -267,7 +267,7 @@ TEST_CASE("The sum of a step is the tree as it is defined, rounded once") {
             CHECK(
                 (train<Half<2>>(1, options, job) == reference<Straight, bfloat16>(straight, job)));
             using Rounded =
-                ZeroStage<2, Parameters<bfloat16>, GradientReduction<float, float, bfloat16>>;
+                ZeroStage<2, Parameters<bfloat16>, GradientReduction<float, float, bfloat16>, Lion>;
             Rounded::Options rounded;
             rounded.reduction.kind = ReductionKind::sum;
             CHECK((train<HalfSums<2>>(1, sums, job) == reference<Rounded, bfloat16>(rounded, job)));
