@@ -13,6 +13,7 @@
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/describe.hpp>
 #include <zero/stage/offload.hpp>
+#include <zero/stage/training_state.hpp>
 #include <zero/zero.hpp>
 
 #include <cmath>
@@ -406,6 +407,51 @@ TEST_CASE("Limits that would skip nothing, everything or nothing in particular a
         refuse({.window = 5}, "without skip_above_norm.factor");
         return 0;
     });
+}
+
+TEST_CASE("A program can restore the running norm itself, the same on every rank") {
+    auto const engine_on = [](LoopbackCommunicator& communicator, NormLimit const& limit) {
+        ZeroStage<1, Sgd>::Options options;
+        options.skip_above_norm = limit;
+        return ZeroStage<1, Sgd>(communicator, {{.name = "w", .elements = 3}}, options);
+    };
+    constexpr NormLimit limit{.factor = 2.0, .window = 2};
+    struct Own {
+        RunningNorm saved;
+        float first, resumed;
+        Outcome unequal, negative, without;
+    };
+    auto const ranks = on_ranks<Own>(2, [&](LoopbackCommunicator& communicator) {
+        Own own{};
+        auto engine = engine_on(communicator, limit);
+        for (float const gradient : {1.0F, 3.0F, 90.0F}) {
+            (void)step(engine, gradient);
+        }
+        own.saved = TrainingState(engine).running_norm();
+        own.first = step(engine, 1.0F).norm_limit;
+        auto other = engine_on(communicator, limit);
+        TrainingState(other).set_running_norm(own.saved);
+        own.resumed = step(other, 1.0F).norm_limit;
+        auto plain = engine_on(communicator, {});
+        own.without = outcome_of([&] { (void)TrainingState(plain).running_norm(); });
+        own.negative = outcome_of([&] { TrainingState(other).set_running_norm({.mean = -2.0}); });
+        own.saved.mean += communicator.rank() == 1 ? 1.0 : 0.0;
+        own.unequal = outcome_of([&] {
+            TrainingState(other).set_running_norm(own.saved);
+            (void)step(other, 1.0F);
+        });
+        return own;
+    });
+    for (Own const& own : ranks) {
+        CHECK(own.saved.steps == 2);
+        CHECK(own.saved.too_large == 1);
+        CHECK(own.first == 4.0F);
+        CHECK(own.resumed == own.first);
+        CHECK_THAT(own.without.message, contains_text("running_norm() needs the option"));
+        CHECK_THAT(own.negative.message, contains_text("the running norm -2 is not one that"));
+        CHECK(own.unequal.type == "CollectiveMismatch");
+    }
+    CHECK(ranks[0].saved.mean == 2.0);
 }
 
 TEST_CASE("Ranks with different limits are refused") {

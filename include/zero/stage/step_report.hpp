@@ -51,6 +51,13 @@ struct StepReport : StepFigures {
     std::vector<double> group_norms{};
 };
 
+/// @brief The state of `StageOptions::skip_above_norm`, for `TrainingState::running_norm`.
+struct RunningNorm {
+    double mean = 0.0;           ///< the running norm; finite, not negative
+    std::uint64_t steps = 0;     ///< steps that it has seen, up to `NormLimit::window`
+    std::uint32_t too_large = 0; ///< as in `StepReport`
+};
+
 /// @brief Identifies one call of `step`. The engine must outlive it.
 template <class Engine>
 class StepTicket {

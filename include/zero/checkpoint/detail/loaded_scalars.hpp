@@ -140,10 +140,7 @@ private:
         fields("running_norm", running.mean);
         fields("running_norm_steps", running.steps);
         fields("too_large", running.too_large);
-        if (running.mean < 0.0) {
-            throw_error<CheckpointError>({"zero: the running_norm of ", fields.source, " is ",
-                                          running.mean, ", but norms are not negative."});
-        }
+        require_running_norm(running);
         _running = running;
     }
 

@@ -83,13 +83,6 @@ struct StepReports {
     }
 };
 
-/// @brief The part of `NormGuard` that changes, and that a checkpoint holds.
-struct RunningNorm {
-    double mean = 0.0;           ///< of the norms of steps that were not skipped
-    std::uint64_t steps = 0;     ///< their number, up to the window
-    std::uint32_t too_large = 0; ///< steps that were skipped
-};
-
 /// @brief The state of `StageOptions::skip_above_norm`, in backend memory. `StepControl` owns it,
 /// and only with that option; only `DecideStep` and commands of `StepControl` write it.
 struct NormGuard {

@@ -382,6 +382,7 @@ public:
 
     /// @brief Replaces that state. Fewer steps than `window` go on filling it.
     void set_running_norm(RunningNorm running) {
+        _settings.set_running_norm(running);
         running.steps = smaller<std::uint64_t>(running.steps, _options->skip_above_norm.window);
         Backend::run(_queue, Assign<RunningNorm>{&_guard.data()->running, running});
     }
