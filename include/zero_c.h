@@ -179,8 +179,8 @@ typedef struct zero_options {
                                  zero_gradient() or zero_open() gave its memory, or if it is
                                  registered and its unit is reported, unless zero_note_unused()
                                  says otherwise. Not with require_gradients */
-    double skip_norm;         /* a step with a larger gradient norm changes nothing; 0: no limit */
-    double skip_norm_factor;  /* the same for a norm above this multiple of a running norm, above
+    float skip_norm;          /* a step with a larger gradient norm changes nothing; 0: no limit */
+    float skip_norm_factor;   /* the same for a norm above this multiple of a running norm, above
                                  1; 0: no limit */
     size_t skip_norm_window;  /* steps of that running norm; 128 (docs/options.md, "Steps that are
                                  too large") */

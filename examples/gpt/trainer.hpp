@@ -197,7 +197,7 @@ template <class Stage>
 typename Stage::Options engine_options(Settings const& settings) {
     typename Stage::Options options;
     options.gradient_clipping = 1.0F;
-    if (settings.skip_above_norm != 0.0) {
+    if (settings.skip_above_norm != 0.0F) {
         options.skip_above_norm.limit = settings.skip_above_norm;
     }
     options.bucketer.bucket_bytes = settings.bucket_bytes;

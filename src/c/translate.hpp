@@ -99,10 +99,10 @@ Options stage_options(zero_options const& from) {
     if (from.clip_norm != 0.0F) {
         to.gradient_clipping = from.clip_norm;
     }
-    if (from.skip_norm != 0.0) {
+    if (from.skip_norm != 0.0F) {
         to.skip_above_norm.limit = from.skip_norm;
     }
-    if (from.skip_norm_factor != 0.0) {
+    if (from.skip_norm_factor != 0.0F) {
         to.skip_above_norm.factor = from.skip_norm_factor;
     }
     to.skip_above_norm.window = from.skip_norm_window;

@@ -450,16 +450,16 @@ static int skip_norm(zero_communicator* communicator, void* user) {
     zero_options_init(&options, sizeof options);
     zero_engine* engine = NULL;
     (void)user;
-    EXPECT(options.skip_norm == 0.0 && options.skip_norm_window == 128);
-    options.skip_norm = -1.0;
+    EXPECT(options.skip_norm == 0.0F && options.skip_norm_window == 128);
+    options.skip_norm = -1.0F;
     EXPECT_REFUSED(zero_create(communicator, list, 2, &options, &engine), ZERO_INVALID_ARGUMENT,
                    "options.skip_norm is -1");
-    options.skip_norm = 50.0;
+    options.skip_norm = 50.0F;
     options.skip_norm_window = 2;
     EXPECT_REFUSED(zero_create(communicator, list, 2, &options, &engine), ZERO_INVALID_ARGUMENT,
                    "options.skip_norm_window is 2, which would be ignored without "
                    "options.skip_norm_factor");
-    options.skip_norm_factor = 3.0;
+    options.skip_norm_factor = 3.0F;
     EXPECT(zero_create(communicator, list, 2, &options, &engine) == ZERO_OK);
     for (int step = 0; step < 4; ++step) {
         EXPECT(zero_begin_step(engine, 1) == ZERO_OK);

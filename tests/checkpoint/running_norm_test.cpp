@@ -74,7 +74,7 @@ typename Stage::Options options(NormLimit const& limit) {
     return {.skip_above_norm = limit};
 }
 
-NormLimit const relative{.factor = 4.0, .window = 3};
+NormLimit const relative{.factor = 4.0F, .window = 3};
 
 /// Trains steps [0, end) on two ranks in stage 2, and saves.
 Seen save_after(std::uint64_t end, std::string const& folder, NormLimit const& limit,
@@ -154,11 +154,11 @@ TEST_CASE("A checkpoint without a running norm is loaded, and the report says so
 TEST_CASE("A running norm goes on in another window, and is ignored without the option") {
     TemporaryFolder const folder;
     (void)save_after(4, folder.path(), relative);
-    Seen const shorter = resume_at<2>(4, 2, folder.path(), {.factor = 4.0, .window = 1}).seen;
+    Seen const shorter = resume_at<2>(4, 2, folder.path(), {.factor = 4.0F, .window = 1}).seen;
     CHECK(shorter.limits[0] == save_after(steps, "", relative).limits[4]);
     CHECK(shorter.limits[2] != save_after(steps, "", relative).limits[6]);
     // The checkpoint has the norms of three steps, of the five that are needed now.
-    Seen const longer = resume_at<2>(4, 2, folder.path(), {.factor = 4.0, .window = 5}).seen;
+    Seen const longer = resume_at<2>(4, 2, folder.path(), {.factor = 4.0F, .window = 5}).seen;
     CHECK(std::isinf(longer.limits[1]));
     CHECK(std::isfinite(longer.limits[2]));
     Resumed const without = resume_at<2>(4, 2, folder.path(), {});

@@ -148,7 +148,7 @@ TEST_CASE("A replayed step is skipped for its norm as an eager one", "[cuda]") {
         using Stage = ZeroStage<N, Loopback<cuda::Backend>>;
         for (int const world : {1, 2}) {
             CAPTURE(N, world);
-            NormLimit const limit{.factor = 3.0, .window = 2};
+            NormLimit const limit{.factor = 3.0F, .window = 2};
             auto const captured = run_limited<Stage>(world, true, limit);
             CHECK(captured == run_limited<Stage>(world, false, limit));
             CHECK_FALSE(captured == run_limited<Stage>(world, true, {}));

@@ -106,9 +106,9 @@ struct ParameterGroup {
 /// limits nothing. It is part of a checkpoint.
 struct NormLimit {
     [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
-    std::optional<double> limit{};             ///< the largest norm; positive and finite
-    std::optional<double> factor{}; ///< the largest multiple of the running norm; finite, above 1
-    std::size_t window = 128;       ///< steps of the running norm; positive. With `factor` only
+    std::optional<float> limit{};              ///< the largest norm; positive and finite
+    std::optional<float> factor{}; ///< the largest multiple of the running norm; finite, above 1
+    std::size_t window = 128;      ///< steps of the running norm; positive. With `factor` only
 
     /// @brief Returns whether there is a limit.
     [[nodiscard]] constexpr bool is_any() const noexcept {

@@ -273,9 +273,9 @@ struct Configuration {
         60; ///< longest delay of a command on a delaying queue, in microseconds
 
     std::optional<float> clip;
-    std::optional<double> norm_limit;  ///< steps above this norm are skipped
-    std::optional<double> norm_factor; ///< steps above this multiple of the running norm as well
-    std::size_t norm_window = 2;       ///< steps of the running norm
+    std::optional<float> norm_limit;  ///< steps above this norm are skipped
+    std::optional<float> norm_factor; ///< steps above this multiple of the running norm as well
+    std::size_t norm_window = 2;      ///< steps of the running norm
     OnNonFinite on_non_finite = OnNonFinite::skip;
     bool reports_zeros = false;
     bool reports_groups = false;

@@ -593,10 +593,10 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
         if (!has_overflow) {
             double most = std::numeric_limits<double>::infinity();
             if (c.norm_factor && snapshot.norms >= c.norm_window && snapshot.running_norm != 0.0) {
-                most = *c.norm_factor * snapshot.running_norm;
+                most = static_cast<double>(*c.norm_factor) * snapshot.running_norm;
             }
-            if (c.norm_limit && *c.norm_limit < most) {
-                most = *c.norm_limit;
+            if (c.norm_limit && static_cast<double>(*c.norm_limit) < most) {
+                most = static_cast<double>(*c.norm_limit);
             }
             report.norm_limit = static_cast<float>(most);
             report.is_too_large = report.norm > most;

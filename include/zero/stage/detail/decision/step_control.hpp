@@ -556,8 +556,9 @@ private:
         }
         Backend::copy_bytes(_queue, _groups.data(), groups.data(), _groups.size_bytes());
         NormGuard guard;
-        guard.limit = _options->skip_above_norm.limit.value_or(guard.limit);
-        guard.factor = _options->skip_above_norm.factor.value_or(guard.factor);
+        constexpr float none = std::numeric_limits<float>::infinity();
+        guard.limit = static_cast<double>(_options->skip_above_norm.limit.value_or(none));
+        guard.factor = static_cast<double>(_options->skip_above_norm.factor.value_or(none));
         guard.window = _options->skip_above_norm.window;
         if (limits_norm()) {
             Backend::copy_bytes(_queue, _guard.data(), &guard, sizeof(guard));

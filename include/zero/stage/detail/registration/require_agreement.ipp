@@ -112,8 +112,8 @@ ZERO_COLD_INLINE List<ComparedOption> ComparedSettings::hashes() const {
     Hash rebuild;
     rebuild.add(rebuilds_buckets).add(leases_until_rebuild);
     Hash norm_limit; // 0: off
-    norm_limit.add(skip_above_norm.limit.value_or(0.0))
-        .add(skip_above_norm.factor.value_or(0.0))
+    norm_limit.add(double{skip_above_norm.limit.value_or(0.0F)})
+        .add(double{skip_above_norm.factor.value_or(0.0F)})
         .add(skip_above_norm.window);
     Hash gathering;
     gathering.add(gather.prefetch_elements.has_value())

@@ -15,7 +15,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -157,15 +156,15 @@ ZERO_COLD_INLINE void require_tiles_of_blocks(std::span<AnyParameter const> para
 }
 
 [[gnu::noinline]] ZERO_COLD_INLINE void check_norm_limit(NormLimit const& limit) {
-    auto const is_between = [](double value, double least) { // false for NaN
-        return value > least && value <= std::numeric_limits<double>::max();
+    auto const is_between = [](float value, float least) { // false for NaN
+        return value > least && is_finite(value);
     };
-    if (limit.limit && !is_between(*limit.limit, 0.0)) {
+    if (limit.limit && !is_between(*limit.limit, 0.0F)) {
         throw_error<InvalidArgument>(
             {"zero: skip_above_norm.limit is ", *limit.limit,
              "; it must be positive and finite. Leave it out to skip no step for its norm."});
     }
-    if (limit.factor && !is_between(*limit.factor, 1.0)) {
+    if (limit.factor && !is_between(*limit.factor, 1.0F)) {
         throw_error<InvalidArgument>(
             {"zero: skip_above_norm.factor is ", *limit.factor,
              "; it multiplies the running norm and must be finite and above 1, because otherwise "
