@@ -454,14 +454,14 @@ TEST_CASE("A program can restore the running norm itself, the same on every rank
 }
 
 TEST_CASE("Ranks with different limits are refused") {
-    for (auto const& [first, other] : {std::pair<NormLimit, NormLimit>{{}, {.limit = 3.0F}},
-                                       {{.limit = 3.0F}, {.factor = 3.0F}},
-                                       {{.factor = 3.0F}, {.factor = 3.0F, .window = 9}}}) {
+    for (auto const& limits : {std::pair<NormLimit, NormLimit>{{}, {.limit = 3.0F}},
+                               {{.limit = 3.0F}, {.factor = 3.0F}},
+                               {{.factor = 3.0F}, {.factor = 3.0F, .window = 9}}}) {
         auto const outcomes = on_ranks<Outcome>(2, [&](LoopbackCommunicator& communicator) {
             return outcome_of([&] {
                 ZeroStage<1> const engine(
                     communicator, {{.name = "w", .elements = 3}},
-                    {.skip_above_norm = communicator.rank() == 0 ? first : other});
+                    {.skip_above_norm = communicator.rank() == 0 ? limits.first : limits.second});
             });
         });
         CHECK(outcomes[0].type == "LayoutMismatch");
