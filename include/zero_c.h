@@ -179,6 +179,11 @@ typedef struct zero_options {
                                  zero_gradient() or zero_open() gave its memory, or if it is
                                  registered and its unit is reported, unless zero_note_unused()
                                  says otherwise. Not with require_gradients */
+    float skip_norm;          /* a step with a larger gradient norm changes nothing; 0: no limit */
+    float skip_norm_factor;   /* the same for a norm above this multiple of a running norm, above
+                                 1; 0: no limit */
+    size_t skip_norm_window;  /* steps of that running norm; 128 (docs/options.md, "Steps that are
+                                 too large") */
 } zero_options;
 
 /* The value of prefetch_elements for one unit, however large. */
@@ -287,7 +292,8 @@ ZERO_C_API zero_status zero_cancel_step(zero_engine* engine);
 
 typedef struct zero_report {
     uint64_t step_count;    /* steps that were not skipped */
-    int is_skipped;         /* the last step changed nothing: a gradient was not finite */
+    int is_skipped;         /* not 0: the last step changed nothing. 1: a gradient was not finite;
+                               2: the norm was above options.skip_norm or skip_norm_factor */
     int has_norm;           /* with clipping, ZERO_FLOAT16, or skipping of non-finite gradients */
     double gradient_norm;   /* global, before clipping */
     float clip_coefficient; /* min(1, clip_norm / (norm + 1e-6)) */

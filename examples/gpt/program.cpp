@@ -200,6 +200,8 @@ int run_program(int argc, char** argv, char const* name, char const* description
     app.add_option("--batch", settings.batch, "samples per rank and micro-step")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
+    app.add_option("--skip-above-norm", settings.skip_above_norm,
+                   "skip steps with a larger gradient norm");
     app.add_option("--learning-rate", settings.learning_rate, "peak learning rate")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();

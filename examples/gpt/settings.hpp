@@ -19,6 +19,7 @@ struct Settings {
     zero::GatherOptions gather; ///< options of stage 3
     std::size_t update_tile_elements =
         0; ///< most elements per update command, in stages 0 and 3 and on one rank; 0: all
+    float skip_above_norm = 0.0F; ///< steps with a larger gradient norm change nothing; 0: no limit
     std::string offload = "none"; ///< where the states of a rank lie: none (in memory), file, host
     std::string offload_path;     ///< folder of their files
     double offload_ratio = 1.0;   ///< the part of them that lies there

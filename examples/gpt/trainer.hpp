@@ -197,6 +197,9 @@ template <class Stage>
 typename Stage::Options engine_options(Settings const& settings) {
     typename Stage::Options options;
     options.gradient_clipping = 1.0F;
+    if (settings.skip_above_norm != 0.0F) {
+        options.skip_above_norm.limit = settings.skip_above_norm;
+    }
     options.bucketer.bucket_bytes = settings.bucket_bytes;
     options.gather = settings.gather;
     options.update_tile_elements = settings.update_tile_elements;

@@ -56,6 +56,7 @@ zero_options default_options() {
     options.bucket_bytes = std::size_t{25} << 20U;
     options.initial_loss_scale = 65536.0F;
     options.prefetch_elements = ZERO_ONE_UNIT;
+    options.skip_norm_window = 128;
     return options;
 }
 

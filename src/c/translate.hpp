@@ -99,6 +99,13 @@ Options stage_options(zero_options const& from) {
     if (from.clip_norm != 0.0F) {
         to.gradient_clipping = from.clip_norm;
     }
+    if (from.skip_norm != 0.0F) {
+        to.skip_above_norm.limit = from.skip_norm;
+    }
+    if (from.skip_norm_factor != 0.0F) {
+        to.skip_above_norm.factor = from.skip_norm_factor;
+    }
+    to.skip_above_norm.window = from.skip_norm_window;
     to.report.zero_gradients = from.count_zero_gradients != 0;
     to.report.group_norms = from.group_norms != 0;
     if (from.require_gradients != 0) {

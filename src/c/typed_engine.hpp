@@ -215,7 +215,7 @@ public:
         zero::StepReport const from = _engine->last_report();
         zero_report to{};
         to.step_count = from.step_count;
-        to.is_skipped = from.is_skipped ? 1 : 0;
+        to.is_skipped = from.is_too_large ? 2 : from.is_skipped ? 1 : 0;
         to.has_norm = from.has_norm ? 1 : 0;
         to.gradient_norm = from.gradient_norm;
         to.clip_coefficient = from.clip_coefficient;

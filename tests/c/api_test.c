@@ -440,6 +440,47 @@ static int unclipped(zero_communicator* communicator, void* user) {
     return 0;
 }
 
+/* A step whose norm is above a limit is skipped, and the report says that it is not an overflow. */
+static int skip_norm(zero_communicator* communicator, void* user) {
+    float const sizes[4] = {1.0F, 2.0F, 90.0F, 3.0F};
+    int const skipped[4] = {0, 0, 2, 0};
+    zero_parameter list[2];
+    fill_model(list, NULL);
+    zero_options options;
+    zero_options_init(&options, sizeof options);
+    zero_engine* engine = NULL;
+    (void)user;
+    EXPECT(options.skip_norm == 0.0F && options.skip_norm_window == 128);
+    options.skip_norm = -1.0F;
+    EXPECT_REFUSED(zero_create(communicator, list, 2, &options, &engine), ZERO_INVALID_ARGUMENT,
+                   "options.skip_norm is -1");
+    options.skip_norm = 50.0F;
+    options.skip_norm_window = 2;
+    EXPECT_REFUSED(zero_create(communicator, list, 2, &options, &engine), ZERO_INVALID_ARGUMENT,
+                   "options.skip_norm_window is 2, which would be ignored without "
+                   "options.skip_norm_factor");
+    options.skip_norm_factor = 3.0F;
+    EXPECT(zero_create(communicator, list, 2, &options, &engine) == ZERO_OK);
+    for (int step = 0; step < 4; ++step) {
+        EXPECT(zero_begin_step(engine, 1) == ZERO_OK);
+        for (size_t unit = 2; unit-- > 0;) {
+            float* weights[2];
+            float* gradients[2];
+            EXPECT(zero_open(engine, unit, weights, gradients) == ZERO_OK);
+            gradients[unit][0] += unit == 0 ? sizes[step] : 0.0F;
+            EXPECT(zero_close(engine, unit) == ZERO_OK);
+        }
+        EXPECT(zero_step(engine, 0.25) == ZERO_OK);
+        zero_report report;
+        EXPECT(zero_last_report(engine, &report) == ZERO_OK);
+        EXPECT(report.is_skipped == skipped[step] && report.gradient_norm == sizes[step]);
+    }
+    uint64_t steps = 0;
+    EXPECT(zero_step_count(engine, &steps) == ZERO_OK && steps == 3);
+    zero_destroy(engine);
+    return 0;
+}
+
 /* A parameter that no rank uses stays, although its memory was asked for; one that a rank uses does
  * not. */
 static int leave_unused(zero_communicator* communicator, void* user) {
@@ -689,6 +730,7 @@ int main(int count, char** arguments) {
     expect(__LINE__, zero_run_ranks(RANKS, 60.0, update, NULL) == ZERO_OK);
     expect(__LINE__, zero_run_ranks(RANKS, 60.0, unclipped, NULL) == ZERO_OK);
     expect(__LINE__, zero_run_ranks(RANKS, 60.0, leave_unused, NULL) == ZERO_OK);
+    expect(__LINE__, zero_run_ranks(RANKS, 60.0, skip_norm, NULL) == ZERO_OK);
     expect(__LINE__, zero_run_ranks(RANKS, 60.0, add, NULL) == ZERO_OK);
     expect(__LINE__, zero_run_ranks(RANKS, 60.0, leave, NULL) == ZERO_INVALID_ARGUMENT
                          && strstr(zero_last_error(), "values of zero_sum()") != NULL);

@@ -121,6 +121,7 @@ inline std::vector<void const*> all_kernels() {
     list.add(kernels::run_kernel<detail::Assign<std::int64_t>>);
     list.add(kernels::run_kernel<detail::Assign<float>>);
     list.add(kernels::run_kernel<detail::Assign<double>>);
+    list.add(kernels::run_kernel<detail::Assign<RunningNorm>>);
     list.add(kernels::run_kernel<detail::NoteUnused>);
     list.add(kernels::run_kernel<detail::ClearMissed>);
     list.add_commands<DynamicLossScaler>();

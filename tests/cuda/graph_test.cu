@@ -62,7 +62,107 @@ private:
     std::atomic<bool> const& _is_done;
 };
 
+__global__ void set_value(float* to, float value) {
+    *to = value;
+}
+
+struct Limited {
+    std::vector<bool> skipped{};
+    std::vector<float> limits{};
+    std::uint32_t too_large = 0;
+    std::uint64_t step_count = 0;
+    std::vector<std::vector<float>> parameters{};
+    friend bool operator==(Limited const&, Limited const&) = default;
+};
+
+/// Takes the norms of `sizes`, those from the third on in a graph, whose state of `skip_above_norm`
+/// is on the device. @param captures false: every step is eager
+template <class Stage>
+std::vector<Limited> run_limited(int world, bool captures, NormLimit const& limit) {
+    std::vector<float> const sizes{1.0F, 2.0F, 30.0F, 2.0F, 50.0F, 60.0F, 1.0F};
+    GroupGraph graph(world);
+    return on_ranks<Limited, typename Stage::Communicator>(world, [&](auto& communicator) {
+        auto const rank = static_cast<std::size_t>(communicator.rank());
+        cuda::OwnedStream const stream;
+        DeviceArray<float> const size(1); // of this step
+        typename Stage::Options options;
+        options.skip_above_norm = limit;
+        options.compute_queue = stream.get();
+        Stage engine(communicator, registration<float>(toy_specs()), options);
+        auto const enqueue_step = [&] {
+            engine.begin_step();
+            for (auto const micro_step : engine.micro_steps(2)) {
+                for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
+                    auto const weights = engine.acquire(unit);
+                    auto const gradients = engine.gradients(unit);
+                    for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {
+                        if (auto const gradient = gradients[parameter]; !gradient.empty()) {
+                            cuda::detail::launch(stream.get(), 4, 128, add_toy_gradient<float>,
+                                                 gradient.data(), gradient.size(), 2 + rank,
+                                                 parameter, micro_step, size.data(), 4);
+                        }
+                    }
+                    engine.gradients_ready(unit);
+                }
+            }
+            (void)engine.step(0.01);
+        };
+        Limited seen;
+        for (std::size_t step = 0; step < sizes.size(); ++step) {
+            cuda::detail::launch(stream.get(), 1, 1, set_value, size.data(), sizes[step]);
+            if (captures && step == 2) {
+                engine.join();
+                graph.capture(rank, stream.get(), [&] {
+                    enqueue_step();
+                    engine.join();
+                });
+            }
+            if (captures && step >= 2) {
+                engine.join();
+                graph.launch(rank, stream.get());
+                engine.join();
+            } else {
+                enqueue_step();
+            }
+            StepReport const report = engine.last_report();
+            seen.skipped.push_back(report.is_skipped);
+            seen.limits.push_back(report.norm_limit);
+            seen.too_large = report.too_large;
+        }
+        seen.step_count = engine.step_count();
+        Trained trained;
+        collect(engine, toy_specs(), trained);
+        seen.parameters = trained.parameters;
+        cuda::detail::check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
+        return seen;
+    });
+}
+
 } // namespace
+
+TEST_CASE("A replayed step is skipped for its norm as an eager one", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    in_every_stage([&]<int N>() {
+        using Stage = ZeroStage<N, Loopback<cuda::Backend>>;
+        for (int const world : {1, 2}) {
+            CAPTURE(N, world);
+            NormLimit const limit{.factor = 3.0F, .window = 2};
+            auto const captured = run_limited<Stage>(world, true, limit);
+            CHECK(captured == run_limited<Stage>(world, false, limit));
+            CHECK_FALSE(captured == run_limited<Stage>(world, true, {}));
+            for (Limited const& rank : captured) {
+                CHECK(rank.skipped
+                      == std::vector<bool>{false, false, true, false, true, true, false});
+                CHECK(rank.too_large == 3);
+                CHECK(rank.step_count == 4);
+                CHECK(rank.limits[2] == rank.limits[3]); // a skipped step does not move it
+                CHECK(rank.limits[4] > rank.limits[3]);
+            }
+        }
+    });
+}
 
 TEST_CASE("A replayed step gives the bits of eager steps, with new learning rates and an overflow",
           "[cuda]") {

@@ -171,6 +171,20 @@ TEST_CASE("The example train_gpt with a tree of micro-batches ends with one hash
     CHECK(train_gpt(common + "--accumulate 2").contains("--accumulate excludes --micro-batches"));
 }
 
+TEST_CASE("The example train_gpt skips steps above a norm", "[train_gpt]") {
+    std::string const label = "\nparameters: ";
+    std::string const common = "--world 2 --steps 3 ";
+    auto const plain = train_gpt(common);
+    CHECK(train_gpt(common + "--skip-above-norm 1e9").after(label) == plain.after(label));
+    auto const skipped = train_gpt(common + "--skip-above-norm 1e-9"); // all of them
+    INFO(skipped.output);
+    CHECK(skipped.status == 0);
+    CHECK_FALSE(skipped.after(label) == plain.after(label));
+    CHECK(skipped.after(label)
+          == train_gpt("--world 3 --stage 3 --steps 2 --skip-above-norm 1e-9").after(label));
+    CHECK(train_gpt(common + "--skip-above-norm=-1").contains("skip_above_norm.limit is -1"));
+}
+
 TEST_CASE("The example train_gpt shows what stage 3 gathered, and no limit changes a bit",
           "[train_gpt]") {
     std::string const label = "\nparameters: ";

@@ -113,8 +113,8 @@ void loss_scale(LoopbackCommunicator& communicator) {
         if (step == 2) {
             state.integers.inspection.add_non_finite(0);
         }
-        detail::DecideStep<Config>{&state, &group, 1,    step,  1e-3, 2.0, 1.0F,
-                                   1.0F,   true,   true, false, {},   0}();
+        detail::DecideStep<Config>{&state, &group, nullptr, step, 1e-3,  2.0, 1.0F,
+                                   1.0F,   1,      true,    true, false, {},  0}();
     }
     end();
 }

@@ -85,6 +85,7 @@ struct BareConfig {
 /// options.
 struct EngineOptions {
     std::optional<float> gradient_clipping;
+    NormLimit skip_above_norm;
     NonFinite non_finite;
     std::size_t skip_limit;
     zero::detail::SharedFunction<void, std::string const&> on_skip;

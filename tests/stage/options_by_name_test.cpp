@@ -40,8 +40,9 @@ TEST_CASE("Options with several members take no value by its position") {
     STATIC_REQUIRE(takes_any<Unprotected>); // control
     STATIC_REQUIRE(none_takes_any<AdamOptions, AdamWOptions, SgdOptions, AdagradOptions,
                                   LambOptions, LionOptions, MuonOptions>);
-    STATIC_REQUIRE(none_takes_any<DynamicLossScalerOptions, GradientReductionOptions, GatherOptions,
-                                  ReportOptions, ZeroStage<2>::Options, ParameterGroup<AdamW>>);
+    STATIC_REQUIRE(
+        none_takes_any<DynamicLossScalerOptions, GradientReductionOptions, GatherOptions,
+                       ReportOptions, NormLimit, ZeroStage<2>::Options, ParameterGroup<AdamW>>);
     STATIC_REQUIRE(none_takes_any<LoopbackOptions, HierarchicalOptions, TimelineOptions,
                                   StepCommunicationOptions, cuda::NcclOptions, FileTierOptions>);
 }

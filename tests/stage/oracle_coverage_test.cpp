@@ -136,6 +136,8 @@ void count_numbers(Counts& counts, Configuration const& c) {
     counts["one micro-step promised"] += c.promises_one ? 1 : 0;
     counts["micro-steps vary"] += c.has_varying_micro_steps ? 1 : 0;
     count_flag(counts, "clip asked for", c.clip.has_value());
+    count_flag(counts, "limit of the norm", c.norm_limit.has_value());
+    count_flag(counts, "multiple of the running norm", c.norm_factor.has_value());
     count_flag(counts, "zeros counted", c.reports_zeros);
     count_flag(counts, "norms of groups", c.reports_groups);
     if (c.types().scaler == Scaler::none) {
@@ -212,16 +214,22 @@ void count_events(Counts& counts, Configuration const& c, History const& history
     }
     bool is_clipped = false;
     bool is_skipped = false;
+    bool is_too_large = false;
+    bool goes_on = false; // after a step that was too large
     for (std::size_t step = 1; step < history.snapshots.size(); ++step) {
         Report const& report = history.snapshots[step].report;
         is_clipped = is_clipped || (report.coefficient < 1.0F && !report.is_skipped);
         is_skipped = is_skipped || report.is_skipped;
+        goes_on = goes_on || (is_too_large && !report.is_skipped);
+        is_too_large = is_too_large || report.is_too_large;
     }
     counts["padding"] += has_padding ? 1 : 0;
     counts["fewer elements than ranks"] += elements < c.world ? 1 : 0;
     counts["unused"] += has_unused ? 1 : 0;
     counts["clipped"] += is_clipped ? 1 : 0;
     counts["skipped"] += is_skipped ? 1 : 0;
+    counts["too large"] += is_too_large ? 1 : 0;
+    counts["not skipped after one that was too large"] += goes_on ? 1 : 0;
 }
 
 } // namespace
@@ -259,7 +267,7 @@ TEST_CASE("The random configurations reach every value of every axis", "[oracle]
         CAPTURE(event);
         CHECK(count >= 50);
     }
-    CHECK(events.size() == 5);
+    CHECK(events.size() == 7);
     CHECK(values.size() >= 110);
     CHECK(stage_runs >= 100); // stage 3
     CHECK(unchanged * 10 < plan.configurations);

@@ -80,6 +80,22 @@ template <class Engine>
     return engine.has_one_micro_step() ? ", one micro-step per step" : "";
 }
 
+/// @brief Returns ", steps skipped above 3 times the running norm of 128" for an engine with
+/// `skip_above_norm`; otherwise an empty text.
+template <class Engine>
+[[gnu::cold]] std::string describe_norm_limit(Engine const& engine) {
+    auto const& norm = engine.options().skip_above_norm;
+    std::string limit;
+    if (norm.limit) {
+        limit = text({", steps skipped above the norm ", *norm.limit});
+    }
+    if (norm.factor) {
+        limit += text({limit.empty() ? ", steps skipped above " : " or ", *norm.factor,
+                       " times the running norm of ", norm.window});
+    }
+    return limit;
+}
+
 /// @brief Returns ", sharded over 8 ranks of each replica" and ", secondary copies" for an engine
 /// on such groups; otherwise an empty text.
 template <class Engine>
@@ -156,9 +172,9 @@ template <class Stage>
 }
 
 /// @brief Returns the composition of an engine, with the reduction schedule that it uses and
-/// whether a step has one micro-step, the size of its groups, then a line with the matrices of an
-/// optimizer that has a rule for them (`Muon`), and one line for each option that was set and that
-/// this stage does not use.
+/// whether a step has one micro-step, `skip_above_norm`, the size of its groups, then a line with
+/// the matrices of an optimizer that has a rule for them (`Muon`), and one line for each option
+/// that was set and that this stage does not use.
 template <class Stage>
     requires requires(Stage const& stage) {
         typename Stage::Composition;
@@ -166,7 +182,7 @@ template <class Stage>
     }
 [[nodiscard]] std::string describe(Stage const& stage) {
     return describe<Stage>(stage.schedule()) + detail::describe_micro_steps(stage)
-           + detail::describe_groups(stage)
+           + detail::describe_norm_limit(stage) + detail::describe_groups(stage)
            + detail::describe_updates<detail::config_of_t<Stage>>(stage.layout())
            + detail::describe_unused(stage.unused_options());
 }
@@ -178,7 +194,8 @@ template <class EngineType>
 [[nodiscard]] std::string describe(EngineType const& engine) {
     return detail::describe_engine<detail::config_of_t<EngineType>>(engine.stage_number(), "",
                                                                     engine.schedule())
-           + detail::describe_micro_steps(engine) + detail::describe_groups(engine)
+           + detail::describe_micro_steps(engine) + detail::describe_norm_limit(engine)
+           + detail::describe_groups(engine)
            + detail::describe_updates<detail::config_of_t<EngineType>>(engine.layout())
            + detail::describe_unused(engine.unused_options());
 }

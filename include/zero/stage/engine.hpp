@@ -225,8 +225,7 @@ public:
     /// Every element counts once, no matter how many units or ranks share it. The bits are the same
     /// in every stage; `l2` over `global` equals `StepReport::gradient_norm`. With a weighted mean
     /// the norms are those of the sum, because the weights come with `step`.
-    /// @return one norm, or one per group or parameter (0 if frozen); infinite if a gradient is not
-    /// finite
+    /// @return one norm, or one per group or parameter: 0 if frozen, infinite unless all are finite
     /// @throws OutOfOrder elsewhere
     [[nodiscard]] std::vector<double> gradient_norms(NormKind kind = NormKind::l2,
                                                      NormScope scope = NormScope::global);
@@ -235,11 +234,11 @@ public:
     /// and 2 the publication. Collective.
     ///
     /// On a host backend it waits if the engine uses memory of the caller, unless
-    /// `StageOptions::asynchronous`: nothing touches that memory afterwards. Otherwise it
-    /// waits on the host only under NonFinite::throw_error, AtMinimumScale::throw_error or
-    /// AtMinimumScale::call_back, in the one step that rebuilds buckets, in those of a warm-up
-    /// (`DelayedUpdate`, which publishes the update of the step before), and on a rank that
-    /// reported no gradient. A rank without data need not report any, as long as another rank does.
+    /// `StageOptions::asynchronous`: nothing touches that memory afterwards. Else the host waits
+    /// only under NonFinite::throw_error, AtMinimumScale::throw_error or call_back, in the one step
+    /// that rebuilds buckets, in those of a warm-up (`DelayedUpdate`, which publishes the update of
+    /// the step before), and on a rank that reported no gradient. A rank without data need not
+    /// report any if another does.
     /// @param learning_rate finite as a float, not negative; multiplied by each group's factor,
     ///     which must leave it finite as a float
     /// @param weight for ReductionKind::weighted_mean only: the number of tokens or samples over
@@ -304,14 +303,12 @@ public:
     ///
     /// For CUDA graphs: call it right before the capture of whole steps begins on the compute
     /// stream, inside the capture before it ends, and before and after each launch of the graph on
-    /// that stream. Learning rates and hyper-parameters set before a launch take effect in it, and
-    /// so does the loss scale. The argument of `step` is fixed by the capture: capture `step(1.0)`
-    /// and set learning rates per group. Read the result of a captured step by `last_report`, not
-    /// by its ticket.
+    /// that stream. Learning rates, hyper-parameters and the loss scale set before a launch take
+    /// effect in it. The argument of `step` is fixed by the capture: capture `step(1.0)`, set
+    /// learning rates per group, and read the result by `last_report`, not by the ticket.
     void join();
 
-    /// @brief Returns the report of the last step that ran, captured or not. Waits. @throws
-    /// OutOfOrder while a graph is captured
+    /// @brief Returns the last report, captured or not. Waits. @throws OutOfOrder in a capture
     [[nodiscard]] StepReport last_report() const;
 
     /// @brief Returns the loss scale of this step; multiply it into the loss. @throws OutOfOrder
@@ -422,6 +419,9 @@ public:
 
     /// @brief Returns the layout. `rebuild_buckets` replaces it after the first step.
     [[nodiscard]] FlatLayout const& layout() const noexcept { return _layout; }
+
+    /// @brief Returns the options.
+    [[nodiscard]] Options const& options() const noexcept { return _options; }
 
     /// @brief Returns the N of `ZeroStage<N>`.
     [[nodiscard]] int stage_number() const noexcept { return _number; }

@@ -97,6 +97,25 @@ struct ParameterGroup {
                                     ///< their own (`Parameter::update`, `Parameter::rows`)
 };
 
+/// @brief The gradient norm above which a step is skipped: absolute, relative to a running norm, or
+/// the smaller of both. Off unless `limit` or `factor` is given.
+///
+/// The running norm is the mean of the norms of the first `window` steps that were not skipped, and
+/// limits nothing before. Each later step that is not skipped moves it by 1 / `window` of the
+/// distance to its own norm. A norm that is not finite does not enter it, and a running norm of 0
+/// limits nothing. It is part of a checkpoint.
+struct NormLimit {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
+    std::optional<float> limit{};              ///< the largest norm; positive and finite
+    std::optional<float> factor{}; ///< the largest multiple of the running norm; finite, above 1
+    std::size_t window = 128;      ///< steps of the running norm; positive. With `factor` only
+
+    /// @brief Returns whether there is a limit.
+    [[nodiscard]] constexpr bool is_any() const noexcept {
+        return limit.has_value() || factor.has_value();
+    }
+};
+
 /// @brief Further figures of the reduced gradients in every `StepReport`. Off, they cost nothing.
 ///
 /// Each one adds a pass over the gradients that this rank owns, or replaces the inspection by a
@@ -129,7 +148,10 @@ struct StageOptions {
     using Backend = typename Config::Backend;  ///< the communicator's backend
 
     std::optional<float> gradient_clipping{}; ///< largest global norm; positive. Off unless given
-    NonFinite non_finite = NonFinite::skip;   ///< must be `skip` if the loss scaler skips overflows
+    /// The norm, as reported and before clipping, above which a step is skipped as by an overflow.
+    /// The loss scaler does not count that step. The queue decides, so that nothing waits.
+    NormLimit skip_above_norm{};
+    NonFinite non_finite = NonFinite::skip; ///< must be `skip` if the loss scaler skips overflows
     std::size_t skip_limit = 100; ///< once this many steps in a row were skipped, every further
                                   ///< step is skipped as well, and the second `begin_step` after
                                   ///< them throws TooManySkips on every rank; 0: no limit

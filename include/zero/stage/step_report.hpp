@@ -3,6 +3,7 @@
 #include "../core/detail/namespace.hpp"
 
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -16,14 +17,19 @@ struct StepFigures {
     bool is_skipped = false;      ///< no bit of parameters, master weights, moments or step count
                                   ///< changed. After `skip_limit` skipped steps in a row also true
                                   ///< for a step with finite gradients
+    bool is_too_large = false;    ///< `gradient_norm` is finite and above `skip_above_norm`
+    std::uint32_t too_large = 0;  ///< steps that `skip_above_norm` skipped so far, this one
+                                  ///< and those before a loaded checkpoint included
     std::uint64_t skipped_in_a_row = 0; ///< skipped steps since the last one that was not, this one
                                         ///< included
     bool has_gradients = true;     ///< false: no rank reported a gradient, so the step was skipped
     bool has_norm = false;         ///< the gradients were inspected (clipping, a loss scaler, or
-                                   ///< `non_finite` other than `step`)
+                                   ///< `skip_above_norm`, or `non_finite` other than `step`)
     double gradient_norm = 0.0;    ///< global norm of the unscaled and averaged gradients, before
                                    ///< clipping; infinite if any is not finite
     float clip_coefficient = 1.0F; ///< min(1, max_norm / (norm + 1e-6))
+    float norm_limit = std::numeric_limits<float>::infinity(); ///< of `skip_above_norm` in this
+                                                               ///< step, rounded; infinite: none
     std::int64_t non_finite_count = 0;  ///< infinite or NaN elements of the reduced gradients
     std::int64_t first_non_finite = -1; ///< index of the first of them, counted through all
                                         ///< parameters in registration order; -1: none
@@ -43,6 +49,13 @@ struct StepReport : StepFigures {
     /// otherwise empty. Infinite for a group with an element that is not finite, 0 for one without
     /// trainable elements.
     std::vector<double> group_norms{};
+};
+
+/// @brief The state of `StageOptions::skip_above_norm`, for `TrainingState::running_norm`.
+struct RunningNorm {
+    double mean = 0.0;           ///< the running norm; finite, not negative
+    std::uint64_t steps = 0;     ///< steps that it has seen, up to `NormLimit::window`
+    std::uint32_t too_large = 0; ///< as in `StepReport`
 };
 
 /// @brief Identifies one call of `step`. The engine must outlive it.

@@ -178,6 +178,24 @@ public:
         _access.set_updates(detail::as_span(all));
     }
 
+    /// @brief Returns the running norm of `skip_above_norm`. Not collective; waits.
+    /// @throws InvalidArgument without that option
+    [[nodiscard]] RunningNorm running_norm() const {
+        require_norm_limit("running_norm()");
+        return _access.control().running_norm();
+    }
+
+    /// @brief Sets the running norm, for a program that restores its state itself. Between steps;
+    /// pass the same on every rank; the next `step` compares it.
+    /// @throws InvalidArgument without `skip_above_norm`, and for a mean that is negative or not
+    /// finite
+    void set_running_norm(RunningNorm const& running) {
+        require_norm_limit("set_running_norm()");
+        _access.protocol().require_idle("set_running_norm()");
+        detail::require_running_norm(running);
+        _access.control().set_running_norm(running);
+    }
+
     /// @}
     /// @name Gradients
     /// Call these between the last `end_micro_step` and `step`; no micro-step may follow. The first
@@ -279,6 +297,16 @@ private:
             detail::throw_error<InvalidArgument>({"zero: parameter ", parameter,
                                                   " does not exist; the model has ", count,
                                                   " (rank ", _access.rank(), ")."});
+        }
+    }
+
+    void require_norm_limit(char const* call) const {
+        if (!_access.control().limits_norm()) {
+            detail::throw_error<InvalidArgument>(
+                {"zero: ", call,
+                 " needs the option skip_above_norm, which this engine has not "
+                 "(rank ",
+                 _access.rank(), ")."});
         }
     }
 

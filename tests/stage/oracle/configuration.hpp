@@ -273,6 +273,9 @@ struct Configuration {
         60; ///< longest delay of a command on a delaying queue, in microseconds
 
     std::optional<float> clip;
+    std::optional<float> norm_limit;  ///< steps above this norm are skipped
+    std::optional<float> norm_factor; ///< steps above this multiple of the running norm as well
+    std::size_t norm_window = 2;      ///< steps of the running norm
     OnNonFinite on_non_finite = OnNonFinite::skip;
     bool reports_zeros = false;
     bool reports_groups = false;
@@ -463,6 +466,10 @@ inline std::string describe(Configuration const& c) {
         + (c.cancels ? " cancels" : "") + (c.fills_by_function ? " initialise" : "")
         + (c.rebuilds ? " rebuilds" : "");
     text += c.clip ? " clip=" + std::to_string(*c.clip) : "";
+    text += c.norm_limit ? " norm-limit=" + std::to_string(*c.norm_limit) : "";
+    text += c.norm_factor ? " norm-factor=" + std::to_string(*c.norm_factor) + "/"
+                                + std::to_string(c.norm_window)
+                          : "";
     text += c.types().scaler == Scaler::none
                 ? word(std::array{" non-finite=skip", " non-finite=step"}, c.on_non_finite)
                 : "";

@@ -377,6 +377,13 @@ inline Configuration make_configuration(std::uint64_t seed, std::size_t index) {
     c.reports_zeros = random.chance(40);
     c.reports_groups = random.chance(40);
     c.promises_one = has_one_micro_step && random.chance(60);
+    if (random.chance(10)) {
+        c.norm_limit = random.pick(std::array{0.03F, 0.3F, 3.0F});
+    }
+    if (random.chance(35)) {
+        c.norm_factor = random.pick(std::array{1.0001F, 1.1F, 2.0F});
+        c.norm_window = random.between(1, 3);
+    }
     return c;
 }
 

@@ -113,8 +113,11 @@ struct Report {
     std::uint64_t serial = 0;
     std::uint64_t step_count = 0;
     bool is_skipped = false;
+    bool is_too_large = false;
+    std::uint32_t too_large = 0;
     bool has_norm = false;
     double norm = 0.0;
+    float norm_limit = std::numeric_limits<float>::infinity();
     float coefficient = 1.0F;
     std::int64_t non_finite_count = 0;
     std::int64_t first_non_finite = -1;
@@ -131,7 +134,9 @@ struct Snapshot {
     std::array<std::vector<Values>, 2> states; ///< AdamW: both moments; SGD: the first
     std::uint64_t step_count = 0;
     ScalerState scaler;
-    Report report; ///< report of the last step
+    double running_norm = 0.0; ///< of the steps that were not skipped
+    std::size_t norms = 0;     ///< their number
+    Report report;             ///< report of the last step
 };
 
 /// The states of a run: `snapshots[k]` follows k steps.
@@ -562,7 +567,10 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
     }
     bool const skips_overflow =
         c.types().scaler != Scaler::none || c.on_non_finite == OnNonFinite::skip;
-    report.has_norm = skips_overflow || c.clip.has_value() || c.reports_zeros || c.reports_groups;
+    report.too_large = snapshot.report.too_large;
+    bool const limits_norm = c.norm_limit || c.norm_factor;
+    report.has_norm =
+        skips_overflow || c.clip.has_value() || limits_norm || c.reports_zeros || c.reports_groups;
     double const divisor = c.combine == Combine::mean
                                ? static_cast<double>(c.world * micro_steps_of(c, step))
                            : c.combine == Combine::mean_over_ranks ? static_cast<double>(c.world)
@@ -582,8 +590,27 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
         if (c.clip && static_cast<double>(*c.clip) / (report.norm + 1e-6) < 1.0) {
             coefficient = static_cast<double>(*c.clip) / (report.norm + 1e-6);
         }
-        report.is_skipped = has_overflow && skips_overflow;
-        snapshot.scaler = next_scaler_state(c, snapshot.scaler, has_overflow);
+        if (!has_overflow) {
+            double most = std::numeric_limits<double>::infinity();
+            if (c.norm_factor && snapshot.norms >= c.norm_window && snapshot.running_norm != 0.0) {
+                most = static_cast<double>(*c.norm_factor) * snapshot.running_norm;
+            }
+            if (c.norm_limit && static_cast<double>(*c.norm_limit) < most) {
+                most = static_cast<double>(*c.norm_limit);
+            }
+            report.norm_limit = static_cast<float>(most);
+            report.is_too_large = report.norm > most;
+            report.too_large += report.is_too_large ? 1 : 0;
+        }
+        report.is_skipped = (has_overflow && skips_overflow) || report.is_too_large;
+        if (!report.is_too_large) {
+            snapshot.scaler = next_scaler_state(c, snapshot.scaler, has_overflow);
+        }
+        if (!report.is_too_large && !has_overflow) {
+            snapshot.norms += 1;
+            auto const count = static_cast<double>(std::min(snapshot.norms, c.norm_window));
+            snapshot.running_norm += (report.norm - snapshot.running_norm) / count;
+        }
     } else {
         report.non_finite_count = 0;
         report.first_non_finite = -1;

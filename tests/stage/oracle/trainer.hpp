@@ -230,6 +230,9 @@ private:
     typename Engine::Options options() {
         typename Engine::Options o;
         o.gradient_clipping = _c.clip;
+        o.skip_above_norm.limit = _c.norm_limit;
+        o.skip_above_norm.factor = _c.norm_factor;
+        o.skip_above_norm.window = _c.norm_factor ? _c.norm_window : NormLimit{}.window;
         if (_c.types().scaler == Scaler::none) {
             o.non_finite =
                 _c.on_non_finite == OnNonFinite::skip ? NonFinite::skip : NonFinite::step;
@@ -565,6 +568,9 @@ private:
         equal(found.serial, expected.serial, "the serial", step);
         equal(found.step_count, expected.step_count, "the step count", step);
         equal(found.is_skipped, expected.is_skipped, "is_skipped", step);
+        equal(found.is_too_large, expected.is_too_large, "is_too_large", step);
+        equal(found.too_large, expected.too_large, "the count of steps that were too large", step);
+        equal(found.norm_limit, expected.norm_limit, "the limit of the norm", step);
         equal(found.has_norm, expected.has_norm, "has_norm", step);
         equal(found.non_finite_count, expected.non_finite_count,
               "the count of non-finite gradients", step);

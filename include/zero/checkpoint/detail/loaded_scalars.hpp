@@ -73,6 +73,9 @@ public:
                 require_steps(_updates[parameter], "number of updates of a parameter");
             }
         }
+        if (access.control().limits_norm()) {
+            read_running_norm(fields);
+        }
         compare_tree(access.options().reduction, scalars, source, options.may_differ);
         read_scaler(access, FieldReader{&scalars, "loss_scaler.", source}, options.may_differ);
         _groups.resize(access.control().group_count());
@@ -110,6 +113,9 @@ public:
         access.set_updates(as_span(_updates));
         access.control().set_skipped_in_a_row(_skipped_in_a_row);
         access.control().set_scaler_state(_scaler);
+        if (_running) {
+            access.control().set_running_norm(*_running);
+        }
         for (std::size_t group = 0; group < _groups.size(); ++group) {
             if (_groups[group]) {
                 access.control().set_learning_rate(group, _groups[group]->learning_rate_factor);
@@ -123,6 +129,21 @@ public:
     std::vector<std::string> replaced_settings; ///< as in `LoadReport`
 
 private:
+    /// The limit is an option of the program, so a checkpoint of one without it is accepted.
+    void read_running_norm(FieldReader const& fields) {
+        if (!fields.scalars->numbers.contains("running_norm")) {
+            differences.emplace_back("the running norm of skip_above_norm stays that of the "
+                                     "engine, because the checkpoint has none");
+            return;
+        }
+        RunningNorm running;
+        fields("running_norm", running.mean);
+        fields("running_norm_steps", running.steps);
+        fields("too_large", running.too_large);
+        require_running_norm(running);
+        _running = running;
+    }
+
     /// A run whose micro-batches were added in a tree goes on with the same tree: another one has
     /// other bits.
     void compare_tree(GradientReductionOptions const& own, ManifestScalars const& scalars,
@@ -185,6 +206,7 @@ private:
     std::uint64_t _step_count = 0;
     std::vector<std::uint64_t> _updates; ///< by parameter
     std::uint64_t _skipped_in_a_row = 0;
+    std::optional<RunningNorm> _running; ///< empty: the engine keeps its own
     typename Scaler::State _scaler{};
     std::vector<std::optional<Group>> _groups; ///< empty: the engine keeps its own
 };

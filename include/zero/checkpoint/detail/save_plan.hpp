@@ -143,6 +143,12 @@ private:
         FieldWriter const fields{&manifest.scalars, ""};
         fields("step_count", state.step_count);
         fields("skipped_in_a_row", state.skipped_in_a_row);
+        if (access.control().limits_norm()) {
+            RunningNorm const running = access.control().running_norm();
+            fields("running_norm", running.mean);
+            fields("running_norm_steps", running.steps);
+            fields("too_large", running.too_large);
+        }
         auto const updates = access.updates();
         add_updates(manifest.scalars, access.layout(), as_span(updates), state.step_count);
         for_each_tracker<Scaler>(std::as_const(state.scaler),

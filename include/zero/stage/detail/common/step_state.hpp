@@ -4,6 +4,7 @@
 #include "../../../comm/grouped_communicator.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
+#include "../../../ops/arithmetic.hpp"
 #include "../../../ops/exact_sum.hpp"
 #include "../../../ops/host_device.hpp"
 #include "../../step_report.hpp"
@@ -11,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 namespace ZERO_NAMESPACE::detail {
@@ -78,6 +80,30 @@ struct StepReports {
 
     [[nodiscard]] ZERO_HOST_DEVICE constexpr StepFigures& of(std::uint64_t serial) noexcept {
         return figures[serial % kept];
+    }
+};
+
+/// @brief The state of `StageOptions::skip_above_norm`, in backend memory. `StepControl` owns it,
+/// and only with that option; only `DecideStep` and commands of `StepControl` write it.
+struct NormGuard {
+    double limit = std::numeric_limits<double>::infinity();
+    double factor = std::numeric_limits<double>::infinity();
+    std::uint64_t window = 1;
+    RunningNorm running{};
+
+    /// @brief Returns the largest norm of the next step; infinite if there is none.
+    [[nodiscard]] ZERO_HOST_DEVICE double largest() const noexcept {
+        bool const is_known = running.steps >= window && running.mean > 0.0;
+        double const relative =
+            is_known ? ops::mul(factor, running.mean) : std::numeric_limits<double>::infinity();
+        return relative < limit ? relative : limit;
+    }
+
+    /// @brief Adds the finite norm of a step that is not skipped.
+    ZERO_HOST_DEVICE void add(double norm) noexcept {
+        running.steps += running.steps < window ? 1 : 0;
+        double const distance = ops::sub(norm, running.mean);
+        running.mean = ops::add(running.mean, distance / static_cast<double>(running.steps));
     }
 };
 

@@ -47,13 +47,14 @@ template <class Config>
 struct DecideStep {
     StepState<Config>* state;
     GroupState<typename Config::Optimizer>* groups;
-    std::size_t group_count;
+    NormGuard* guard; ///< null without `skip_above_norm`
     std::uint64_t serial;
     double learning_rate;
-    double divisor;          ///< as for `unscale_factor`; 0: the sum of
-                             ///< weights in `state`
-    float predivide;         ///< the divisor of the payloads before the reduction
-    float max_norm;          ///< infinite: no clipping
+    double divisor;  ///< as for `unscale_factor`; 0: the sum of
+                     ///< weights in `state`
+    float predivide; ///< the divisor of the payloads before the reduction
+    float max_norm;  ///< infinite: no clipping
+    std::uint32_t group_count;
     bool is_inspected;       ///< `state->integers` has norm and overflow of this step
     bool skips_non_finite;   ///< an overflow skips the step
     bool compares_order;     ///< `state->integers` has the orders of all ranks; the step is skipped
@@ -98,6 +99,14 @@ struct DecideStep {
             double const ratio = static_cast<double>(max_norm) / ops::add(clipped_norm, 1e-6);
             coefficient = ratio < 1.0 ? ratio : 1.0;
             report.is_skipped = is_empty || (overflow && skips_non_finite);
+            if (guard != nullptr && !overflow && is_same_order) {
+                double const largest = guard->largest();
+                constexpr double most = std::numeric_limits<float>::max();
+                report.norm_limit =
+                    largest > most ? report.norm_limit : static_cast<float>(largest);
+                report.is_too_large = report.gradient_norm > largest;
+                report.is_skipped = report.is_skipped || report.is_too_large;
+            }
             s.is_exhausted = overflow && Scaler::is_exhausted(s.scaler, s.scaler_options);
         }
         bool const is_zero = evidence == GradientEvidence::doubtful && serial == 1 && is_inspected
@@ -108,10 +117,12 @@ struct DecideStep {
         }
         report.is_skipped =
             report.is_skipped || !report.has_gradients || !is_same_order || is_stopped;
-        // A step without gradients says nothing about the scale, and neither does one whose
-        // gradients may be those of other units. After `skip_limit` nothing changes at all.
+        // A step without gradients says nothing about the scale, and neither does one whose norm is
+        // too large, or whose gradients may be those of other units. After `skip_limit` nothing
+        // changes at all.
+        bool const is_clean = !is_empty && report.has_gradients && !report.is_too_large;
         if (is_inspected && is_same_order && !is_stopped
-            && (report.non_finite_count != 0 || (!is_empty && report.has_gradients))) {
+            && (report.non_finite_count != 0 || is_clean)) {
             s.scaler = Scaler::next(s.scaler, report.non_finite_count != 0, s.scaler_options);
         }
         report.clip_coefficient = static_cast<float>(coefficient);
@@ -131,6 +142,13 @@ struct DecideStep {
                     groups[group].options,
                     ops::mul(learning_rate, groups[group].learning_rate_factor), s.step_count);
             }
+        }
+        if (guard != nullptr) {
+            if (!report.is_skipped && report.non_finite_count == 0) {
+                guard->add(report.gradient_norm);
+            }
+            guard->running.too_large += report.is_too_large && !is_stopped ? 1U : 0U;
+            report.too_large = guard->running.too_large;
         }
         s.skipped_in_a_row = report.is_skipped ? s.skipped_in_a_row + 1 : 0;
         report.skipped_in_a_row = s.skipped_in_a_row;

@@ -200,6 +200,7 @@ public:
         : _layout(&layout), _communicator(&communicator), _options(&options), _queue(queue),
           _settings(layout, options.groups.size()), _state(memory, 1, BufferKind::control),
           _groups(memory, _settings.group_count(), BufferKind::control),
+          _guard(memory, options.skip_above_norm.is_any() ? 1 : 0, BufferKind::control),
           _counts(layout, queue, memory, options.unused_parameters == UnusedParameters::leave),
           _report(options.report, options.leaves_out_groups(), _settings.group_count(),
                   options.unused_parameters == UnusedParameters::leave, _counts.size(), memory),
@@ -253,7 +254,7 @@ public:
         bool const skips =
             Config::LossScaler::skips_overflow || _options->non_finite != NonFinite::step;
         bool const is_inspected =
-            skips || _options->gradient_clipping.has_value() || _report.is_any();
+            skips || _options->gradient_clipping.has_value() || limits_norm() || _report.is_any();
         bool const is_counted = counts_once(*_communicator);
         learning_rate += 0.0; // -0 is the same rate as 0
         StepState<Config>* const state = _state.data();
@@ -298,13 +299,13 @@ public:
             reduce_over_model(values, is_inspected ? sums : 0, values + sums, order.is_compared,
                               over_model);
         }
-        Backend::run(
-            _queue,
-            DecideStep<Config>{
-                state, _groups.data(), group_count(), ++_serial, learning_rate,
-                weight ? 0.0 : divisor(micro_steps), predivide,
-                _options->gradient_clipping.value_or(std::numeric_limits<float>::infinity()),
-                is_inspected, skips, order.is_compared, _report.figures(), _options->skip_limit});
+        Backend::run(_queue, DecideStep<Config>{
+                                 state, _groups.data(), _guard.data(), ++_serial, learning_rate,
+                                 weight ? 0.0 : divisor(micro_steps), predivide,
+                                 _options->gradient_clipping.value_or(
+                                     std::numeric_limits<float>::infinity()),
+                                 static_cast<std::uint32_t>(group_count()), is_inspected, skips,
+                                 order.is_compared, _report.figures(), _options->skip_limit});
         _counts.decide(state, _groups.data(), unused, learning_rate);
     }
 
@@ -327,8 +328,8 @@ public:
     }
     [[nodiscard]] std::uint64_t serial() const noexcept { return _serial; }
     [[nodiscard]] std::size_t size_bytes() const noexcept {
-        return _state.size_bytes() + _groups.size_bytes() + _report.size_bytes()
-               + _counts.size_bytes();
+        return _state.size_bytes() + _groups.size_bytes() + _guard.size_bytes()
+               + _report.size_bytes() + _counts.size_bytes();
     }
 
     void set_learning_rate(std::size_t group, double factor) {
@@ -368,6 +369,22 @@ public:
     void set_skipped_in_a_row(std::uint64_t count) {
         count = _skips.expect_after(_serial, count);
         Backend::run(_queue, Assign<std::uint64_t>{&_state.data()->skipped_in_a_row, count});
+    }
+
+    /// @brief Returns whether `skip_above_norm` limits the norm.
+    [[nodiscard]] bool limits_norm() const noexcept { return _guard.size() != 0; }
+
+    /// @brief Returns the state of `skip_above_norm` after everything that was enqueued. Waits.
+    [[nodiscard]] RunningNorm running_norm() const {
+        Backend::synchronise(Backend::record(_queue));
+        return Backend::load(&_guard.data()->running);
+    }
+
+    /// @brief Replaces that state. Fewer steps than `window` go on filling it.
+    void set_running_norm(RunningNorm running) {
+        _settings.set_running_norm(running);
+        running.steps = smaller<std::uint64_t>(running.steps, _options->skip_above_norm.window);
+        Backend::run(_queue, Assign<RunningNorm>{&_guard.data()->running, running});
     }
 
     /// @throws InvalidArgument if the scaler cannot continue from this state
@@ -538,6 +555,14 @@ private:
             _settings.set_initial_factor(group, groups[group].learning_rate_factor);
         }
         Backend::copy_bytes(_queue, _groups.data(), groups.data(), _groups.size_bytes());
+        NormGuard guard;
+        constexpr float none = std::numeric_limits<float>::infinity();
+        guard.limit = static_cast<double>(_options->skip_above_norm.limit.value_or(none));
+        guard.factor = static_cast<double>(_options->skip_above_norm.factor.value_or(none));
+        guard.window = _options->skip_above_norm.window;
+        if (limits_norm()) {
+            Backend::copy_bytes(_queue, _guard.data(), &guard, sizeof(guard));
+        }
         Backend::synchronise(Backend::record(_queue));
     }
 
@@ -548,6 +573,7 @@ private:
     StepSettings _settings;
     Buffer<StepState<Config>> _state;
     Buffer<Group> _groups;
+    Buffer<NormGuard> _guard; ///< empty without `skip_above_norm`
     UpdateCounts<Config> _counts;
     ReportStore<Config> _report;
     SkipWatch<Config> _skips;

@@ -74,6 +74,10 @@ ZERO_COLD_INLINE void throw_non_finite(FlatLayout const& layout, StepReport cons
                      report.non_finite_count == 1 ? " gradient is" : " gradients are",
                      " infinite or NaN, first ", locate_element(layout, report.first_non_finite)});
     }
+    if (report.is_too_large) {
+        return text({"the gradient norm ", report.gradient_norm, " is above the ",
+                     report.norm_limit, " of skip_above_norm"});
+    }
     return report.has_gradients ? "the total weight is 0" : "no rank reported a gradient";
 }
 

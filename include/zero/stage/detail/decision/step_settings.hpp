@@ -2,6 +2,7 @@
 
 #include "../../../core/detail/namespace.hpp"
 #include "../../../layout/flat_layout.hpp"
+#include "../../step_report.hpp"
 
 #include <array>
 #include <cstddef>
@@ -15,6 +16,9 @@ namespace ZERO_NAMESPACE::detail {
 /// @throws InvalidArgument for a number of steps that no training reaches, because it would
 /// overflow
 [[gnu::cold]] void require_steps(std::uint64_t count, char const* what);
+
+/// @throws InvalidArgument for a mean that no run has
+[[gnu::cold]] void require_running_norm(RunningNorm const& running);
 
 /// @brief Records on the host the learning rate factors, and the settings that were changed since
 /// construction, so that ranks can compare these by a hash in every step. `StepControl` owns it.
@@ -33,6 +37,7 @@ public:
     void set_hyper_parameters(std::size_t group, std::uint64_t options_hash) noexcept;
     void set_loss_scale(float scale) noexcept;
     void set_step_count(std::uint64_t count) noexcept;
+    void set_running_norm(RunningNorm const& running);
     /// @brief Sets each parameter's number of updates, after `set_step_count`.
     void set_updates(std::span<std::uint64_t const> updates) noexcept;
     [[nodiscard]] double learning_rate_factor(std::size_t group) const noexcept {
@@ -60,7 +65,8 @@ private:
     std::size_t _group_count;
     std::vector<double> _factors;         ///< learning rate factors by group
     std::vector<std::uint64_t> _settings; ///< two for each group, the loss scale and the step
-                                          ///< count; 0: unchanged
+                                          ///< count, and the running norm once it was set; 0:
+                                          ///< unchanged
     std::uint64_t _updates = 0;           ///< the same of the updates of each parameter
 };
 

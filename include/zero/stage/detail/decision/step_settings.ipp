@@ -8,6 +8,7 @@
 
 #include <bit>
 #include <cstdio>
+#include <limits>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -16,6 +17,14 @@ ZERO_COLD_INLINE void require_steps(std::uint64_t count, char const* what) {
     if (count > most) {
         throw_error<InvalidArgument>(
             {"zero: the ", what, " ", count, " is larger than 2^62; it counts steps from 0."});
+    }
+}
+
+ZERO_COLD_INLINE void require_running_norm(RunningNorm const& running) {
+    if (!(running.mean >= 0.0 && running.mean <= std::numeric_limits<double>::max())) {
+        throw_error<InvalidArgument>({"zero: the running norm ", running.mean,
+                                      " is not one that steps have; give a finite one that is not "
+                                      "negative."});
     }
 }
 
@@ -47,6 +56,12 @@ ZERO_COLD_INLINE void StepSettings::set_loss_scale(float scale) noexcept {
 ZERO_COLD_INLINE void StepSettings::set_step_count(std::uint64_t count) noexcept {
     _settings[2 * _group_count + 1] = Hash().add(count).value();
     _updates = 0;
+}
+
+ZERO_COLD_INLINE void StepSettings::set_running_norm(RunningNorm const& running) {
+    _settings.resize(2 * _group_count + 3);
+    _settings.back() =
+        Hash().add(running.mean).add(running.steps).add(std::uint64_t{running.too_large}).value();
 }
 
 ZERO_COLD_INLINE void StepSettings::set_updates(std::span<std::uint64_t const> updates) noexcept {

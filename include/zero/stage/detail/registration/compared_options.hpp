@@ -53,6 +53,7 @@ struct ComparedSettings {
     bool rebuilds_buckets = false;
     std::size_t leases_until_rebuild = 0;
     UnusedParameters unused_parameters{};
+    NormLimit skip_above_norm{};
     NonFinite non_finite{};
     std::size_t skip_limit = 0;
     ReportOptions report{};
@@ -125,6 +126,7 @@ template <class Config>
     settings.rebuilds_buckets = options.rebuild_buckets != nullptr;
     settings.leases_until_rebuild = options.leases_until_rebuild;
     settings.unused_parameters = options.unused_parameters;
+    settings.skip_above_norm = options.skip_above_norm;
     settings.non_finite = options.non_finite;
     settings.skip_limit = options.skip_limit;
     settings.report = options.report;

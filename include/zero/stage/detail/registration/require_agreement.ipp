@@ -111,6 +111,10 @@ ZERO_COLD_INLINE List<ComparedOption> ComparedSettings::hashes() const {
     reduction.add(schedule).add(kind).add(double{predivide}).add(wire_bytes).add(one_micro_step);
     Hash rebuild;
     rebuild.add(rebuilds_buckets).add(leases_until_rebuild);
+    Hash norm_limit; // 0: off
+    norm_limit.add(double{skip_above_norm.limit.value_or(0.0F)})
+        .add(double{skip_above_norm.factor.value_or(0.0F)})
+        .add(skip_above_norm.window);
     Hash gathering;
     gathering.add(gather.prefetch_elements.has_value())
         .add(gather.prefetch_elements.value_or(0))
@@ -129,6 +133,7 @@ ZERO_COLD_INLINE List<ComparedOption> ComparedSettings::hashes() const {
             {"extra_leases", hash_of(extra_leases)},
             {"rebuild_buckets", rebuild.value()},
             {"unused_parameters", hash_of(unused_parameters)},
+            {"skip_above_norm", norm_limit.value()},
             {"non_finite", hash_of(non_finite)},
             {"skip_limit", hash_of(skip_limit)},
             {"report", Hash().add(report.zero_gradients).add(report.group_norms).value()},

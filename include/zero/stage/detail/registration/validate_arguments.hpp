@@ -58,6 +58,8 @@ namespace ZERO_NAMESPACE::detail {
 
 [[gnu::cold]] void check_clipping(std::optional<float> const& largest_norm);
 
+[[gnu::cold]] void check_norm_limit(NormLimit const& limit);
+
 /// @param skips_overflow whether the loss scaler skips steps with non-finite gradients
 [[gnu::cold]] void check_non_finite(NonFinite non_finite, bool skips_overflow);
 [[gnu::cold]] void check_warm_up(std::uint64_t warm_up_steps, bool is_delayed);
@@ -150,6 +152,7 @@ template <class Config>
     using Functor = typename Config::Optimizer; // not named Optimizer, because -Wshadow would warn
                                                 // about zero::Optimizer
     check_clipping(options.gradient_clipping);
+    check_norm_limit(options.skip_above_norm);
     Config::LossScaler::validate(options.loss_scaler);
     if constexpr (requires { Config::Offload::updates_on_host; }) {
         check_update_on_host(options.offload.chunk_bytes, options.offload.threads);

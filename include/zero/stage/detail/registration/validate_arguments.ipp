@@ -155,6 +155,35 @@ ZERO_COLD_INLINE void require_tiles_of_blocks(std::span<AnyParameter const> para
     }
 }
 
+[[gnu::noinline]] ZERO_COLD_INLINE void check_norm_limit(NormLimit const& limit) {
+    auto const is_between = [](float value, float least) { // false for NaN
+        return value > least && is_finite(value);
+    };
+    if (limit.limit && !is_between(*limit.limit, 0.0F)) {
+        throw_error<InvalidArgument>(
+            {"zero: skip_above_norm.limit is ", *limit.limit,
+             "; it must be positive and finite. Leave it out to skip no step for its norm."});
+    }
+    if (limit.factor && !is_between(*limit.factor, 1.0F)) {
+        throw_error<InvalidArgument>(
+            {"zero: skip_above_norm.factor is ", *limit.factor,
+             "; it multiplies the running norm and must be finite and above 1, because otherwise "
+             "usual steps would be skipped. For an absolute norm set skip_above_norm.limit."});
+    }
+    if (limit.window == 0) {
+        throw_error<InvalidArgument>(
+            {"zero: skip_above_norm.window is 0, but the running norm needs at least one step; "
+             "leave it out for ",
+             NormLimit{}.window, '.'});
+    }
+    if (!limit.factor && limit.window != NormLimit{}.window) {
+        throw_error<InvalidArgument>(
+            {"zero: skip_above_norm.window is ", limit.window,
+             ", which would be ignored without skip_above_norm.factor; set both, or leave it "
+             "out."});
+    }
+}
+
 ZERO_COLD_INLINE void check_non_finite(NonFinite non_finite, bool skips_overflow) {
     if (skips_overflow && non_finite != NonFinite::skip) {
         throw_error<InvalidArgument>(
