@@ -6,6 +6,9 @@
 #include <zero/checkpoint/consolidate.hpp>
 #include <zero/checkpoint/load_parameters.hpp>
 #include <zero/checkpoint/save_parameters.hpp>
+#include <zero/policy/averaged.hpp>
+#include <zero/stage/averaged_weights.hpp>
+#include <zero/stage/training_state.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -251,6 +254,40 @@ TEST_CASE("A reader of many files keeps few of them open") {
     std::vector<std::byte> items(each * 4);
     CHECK_THROWS_AS(reader.read_items(0, 0, reader.manifest().parameters[0].intervals[0], 0, items),
                     CheckpointError);
+}
+
+TEST_CASE("An export while averages are shown holds them, and a checkpoint is refused then") {
+    using Stage = ZeroStage<3, Parameters<bfloat16>, Averaged<AdamW>>;
+    TemporaryFolder const folder;
+    auto const seen = on_ranks<std::string>(2, [&](LoopbackCommunicator& communicator) {
+        Toy<Stage> toy(communicator, {.optimizer = {.decay = 0.5}});
+        train(*toy.engine, communicator, 0, 3);
+        TrainingState state(*toy.engine);
+        std::vector<float> averages = state.full_optimizer_state(0, "average");
+        save_parameters(*toy.engine, folder / "weights.safetensors");
+        std::string refusal;
+        {
+            AveragedWeights const shown(*toy.engine);
+            save_parameters(*toy.engine, folder / "averages.safetensors");
+            refusal =
+                outcome_of([&] { save_checkpoint(*toy.engine, folder / "checkpoints"); }).message;
+        }
+        save_parameters(*toy.engine, folder / "again.safetensors");
+        for (auto const& [name, is_average] :
+             {std::pair{"weights", false}, {"averages", true}, std::pair{"again", false}}) {
+            SafetensorsReader reader(folder / (std::string(name) + ".safetensors"));
+            std::vector<float> values(averages.size());
+            reader.read(reader.tensors().front(), 0, std::as_writable_bytes(std::span(values)));
+            if ((values == averages) != is_average) {
+                return "wrong values in " + std::string(name);
+            }
+        }
+        return refusal;
+    });
+    for (std::string const& refusal : seen) {
+        CHECK_THAT(refusal, contains_text("save_checkpoint() while the parameters are averages"));
+    }
+    CHECK(content_of(folder / "weights.safetensors") == content_of(folder / "again.safetensors"));
 }
 
 } // namespace zero::test::exports_test

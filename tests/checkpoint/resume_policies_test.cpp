@@ -8,6 +8,7 @@
 #include <zero/ops/lion.hpp>
 #include <zero/ops/muon.hpp>
 #include <zero/ops/sgd.hpp>
+#include <zero/policy/averaged.hpp>
 #include <zero/policy/dynamic_loss_scaler.hpp>
 #include <zero/policy/static_loss_scaler.hpp>
 
@@ -28,6 +29,8 @@ TEST_CASE("A run resumes with the same bits: optimizers that update elements") {
     check_resume<ZeroStage<1, Adam>, ZeroStage<2, Adam>>();
     check_resume<ZeroStage<3, Lion>, ZeroStage<0, Lion>>();
     check_resume<ZeroStage<0, Adagrad>, ZeroStage<2, Adagrad>>();
+    check_resume<ZeroStage<2, Averaged<AdamW>>, ZeroStage<3, Averaged<AdamW>>>(
+        {.optimizer = {.decay = 0.75, .begin = 2}}); // which the checkpoint brings
 }
 
 TEST_CASE("A run resumes with the same bits: optimizers that update whole parameters") {

@@ -239,7 +239,7 @@ TEST_CASE("While an update is pending, calls of one rank are refused with the re
                                                         "engine.settle() on every rank first, "
                                                         "between two steps"));
             };
-            require_refusal("access to states", visit);
+            require_refusal("for_each_owned_slice()", visit);
             require_refusal("acquire()", acquire);
             require_refusal("set_step_count()", count);
             require_refusal("offload_states()", park);
@@ -252,7 +252,7 @@ TEST_CASE("While an update is pending, calls of one rank are refused with the re
             require_refusal("for_each_full_parameter()", visit_full);
             CHECK(engine.is_update_pending());
             engine.begin_step();
-            require_refusal("access to states", visit); // the update may run now
+            require_refusal("for_each_owned_slice()", visit); // the update may run now
             {
                 auto const weights = engine.acquire(0);
                 engine.cancel_step();

@@ -77,8 +77,12 @@ public:
     explicit Parking(Engine<Config>& engine) noexcept : _access(engine) {}
 
     /// @brief Returns that of an engine, which it makes if there is none.
-    static Parking& of(Engine<Config>& engine) {
+    /// @throws OutOfOrder while averages are shown
+    static Parking& of(Engine<Config>& engine, char const* call) {
         Protocol& protocol = StateAccess<Config>(engine).parking();
+        if (protocol.parked() != nullptr && !protocol.parked()->is_in_files()) {
+            protocol.parked()->require_here(call, false);
+        }
         if (protocol.parked() == nullptr) {
             protocol.park(std::make_unique<Parking>(engine));
         }
@@ -321,7 +325,8 @@ namespace ZERO_NAMESPACE {
 template <class Stage>
 void offload_states(Stage& engine, std::vector<BufferKind> const& kinds,
                     OffloadStatesOptions const& options) {
-    detail::Parking<detail::config_of_t<Stage>>::of(engine).offload(kinds, options);
+    detail::Parking<detail::config_of_t<Stage>>::of(engine, "offload_states()")
+        .offload(kinds, options);
 }
 
 /// @brief The same for all kinds.
@@ -336,14 +341,14 @@ void offload_states(Stage& engine, OffloadStatesOptions const& options) {
 /// then, and the other ranks get Aborted; std::bad_alloc, and nothing was lost; BrokenEngine
 template <class Stage>
 void reload_states(Stage& engine, ReloadStatesOptions const& options = {}) {
-    detail::Parking<detail::config_of_t<Stage>>::of(engine).reload(options);
+    detail::Parking<detail::config_of_t<Stage>>::of(engine, "reload_states()").reload(options);
 }
 
 /// @brief Returns where the engine's buffers of a kind are. Does not wait: while states move,
 /// `memory` until all of a call have left it, and `file` until all are back.
 template <class Stage>
 [[nodiscard]] StatesPlace where(Stage& engine, BufferKind kind) {
-    return detail::Parking<detail::config_of_t<Stage>>::of(engine).place(kind);
+    return detail::Parking<detail::config_of_t<Stage>>::of(engine, "where()").place(kind);
 }
 
 } // namespace ZERO_NAMESPACE

@@ -2,6 +2,8 @@
 
 #include "../../core/detail/namespace.hpp"
 
+#include <cstdint>
+
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Throws unless `value` is 0 or a positive finite float. The caller may choose 0, but a
@@ -15,6 +17,9 @@ void check_rate(char const* policy, char const* field, double value);
 
 /// @brief Throws unless `value` is a finite float of at least 0. @throws InvalidArgument
 void check_non_negative(char const* policy, char const* field, double value);
+
+/// @brief Throws unless an average decays in [0, 1] and begins at a step. @throws InvalidArgument
+void check_average(char const* policy, double decay, std::uint64_t begin);
 
 /// @brief Throws unless the options that Adam, AdamW and Lamb share are in range.
 /// @param policy the optimizer, for the message

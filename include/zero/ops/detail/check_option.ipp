@@ -36,6 +36,12 @@ ZERO_COLD_INLINE void check_epsilon(char const* policy, double value) {
                  "0, or above 0 even when it is rounded to float");
 }
 
+ZERO_COLD_INLINE void check_average(char const* policy, double decay, std::uint64_t begin) {
+    check_option(decay >= 0.0 && decay <= 1.0, policy, "decay", decay,
+                 "at least 0 and at most 1; 1 is the plain mean");
+    check_option(begin != 0, policy, "begin", 0.0, "at least 1, the first update");
+}
+
 ZERO_COLD_INLINE void validate_adam(char const* policy, double beta1, double beta2, double epsilon,
                                     double weight_decay) {
     check_rate(policy, "beta1", beta1);

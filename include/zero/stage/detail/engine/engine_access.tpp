@@ -166,6 +166,7 @@ void Engine<Config>::require_same_replicas() {
 template <class Config>
 template <class Visitor>
 void Engine<Config>::for_each_owned_slice(Visitor&& visit) {
+    _protocol.require_states_here("for_each_owned_slice()");
     wait_for_owned_slices();
     detail::Protocol::Visit const visiting(_protocol);
     _optimizer.each([&](auto& store) { store.visit_slices(visit); });

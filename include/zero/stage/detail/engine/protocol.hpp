@@ -17,8 +17,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief The states that `offload_states` moved out of an engine's memory, as `Protocol` asks for
-/// them.
+/// @brief What forbids an engine to use its states between two steps: that `offload_states` moved
+/// them out of memory, or that averages are shown in place of the weights.
 class ParkedStates {
 public:
     ParkedStates() = default;
@@ -30,6 +30,9 @@ public:
     /// @param is_reader whether the call uses parameters only
     /// @throws OutOfOrder if something that the call uses is not in memory
     virtual void require_here(char const* call, bool is_reader) = 0;
+
+    /// @brief Whether `offload_states` made it.
+    [[nodiscard]] virtual bool is_in_files() const noexcept { return true; }
 };
 
 /// @brief Tracks the phase of an engine in its call protocol and makes every check that needs no
@@ -164,6 +167,7 @@ public:
 
     /// @brief Keeps the states that are away; null ends them.
     void park(std::unique_ptr<ParkedStates> states) noexcept { _parked = std::move(states); }
+    [[nodiscard]] std::unique_ptr<ParkedStates> unpark() noexcept { return std::move(_parked); }
     [[nodiscard]] ParkedStates* parked() const noexcept { return _parked.get(); }
 
     /// @brief Sets the phase between two steps. Inside a step nothing is away, and a broken engine

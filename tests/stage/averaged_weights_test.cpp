@@ -1,0 +1,314 @@
+#include "support/catch.hpp"
+#include "support/outcome.hpp"
+#include "support/ranks.hpp"
+#include "support/stages.hpp"
+#include "support/temporary_folder.hpp"
+#include "support/toy_model.hpp"
+
+#include <zero/policy/averaged.hpp>
+#include <zero/stage/averaged_weights.hpp>
+#include <zero/stage/offload.hpp>
+#include <zero/stage/offload_states.hpp>
+#include <zero/stage/training_state.hpp>
+#include <zero/zero.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+// Averaged<O> and AveragedWeights: the average is the one of a straight-line reference, and showing
+// it changes no bit of a training.
+
+namespace zero::test::averaged_weights_test {
+
+namespace {
+
+using Values = std::vector<std::vector<float>>;
+constexpr std::uint64_t steps = 7;
+
+/// What all ranks see after a step.
+struct Seen {
+    Values weights;
+    Values moments;
+    Values averages;   ///< the state; empty without one
+    Values parameters; ///< as a forward pass reads them
+    std::uint64_t updates = 0;
+};
+
+template <class Engine>
+Seen seen_of(Engine& engine) {
+    TrainingState state(engine);
+    bool const has_average = state.state_names().back() == "average";
+    Seen seen;
+    for (std::size_t p = 0; p < toy_specs().size(); ++p) {
+        seen.weights.push_back(state.full_fp32_parameter(p));
+        bool const is_trainable = toy_specs()[p].trainable;
+        if (is_trainable) {
+            seen.moments.push_back(state.full_optimizer_state(p, "exp_avg"));
+        }
+        if (has_average) {
+            seen.averages.push_back(is_trainable ? state.full_optimizer_state(p, "average")
+                                                 : seen.weights.back());
+        }
+    }
+    seen.parameters = full_parameters(engine);
+    seen.updates = engine.step_count();
+    return seen;
+}
+
+/// Trains, calls `between(engine)` after each step, and returns what rank 0 sees after each.
+/// @param overflow a step whose gradients are not finite
+template <class Stage, class Between>
+std::vector<Seen> train(int world, typename Stage::Options options, Between const& between,
+                        std::optional<std::uint64_t> overflow = {}) {
+    return on_ranks<std::vector<Seen>>(
+               world,
+               [&](LoopbackCommunicator& communicator) {
+                   auto const parameters =
+                       registration<typename Stage::ParameterType, typename Stage::GradientType>(
+                           toy_specs());
+                   Stage engine(communicator, parameters, options);
+                   std::vector<Seen> result;
+                   for (std::uint64_t step = 0; step < steps; ++step) {
+                       auto const rank = static_cast<std::uint64_t>(communicator.rank());
+                       engine.begin_step();
+                       for (auto const micro_step : engine.micro_steps(2)) {
+                           run_micro_step(engine, rank, step, micro_step,
+                                          overflow == step ? HUGE_VALF : engine.loss_scale());
+                       }
+                       (void)engine.step(0.01);
+                       between(engine);
+                       result.push_back(seen_of(engine));
+                   }
+                   return result;
+               })
+        .front();
+}
+
+constexpr auto nothing = [](auto&) {};
+
+/// The averages that a straight-line program computes of the weights after each update.
+std::vector<Values> averages_of(std::vector<Seen> const& plain, double decay, std::uint64_t begin) {
+    std::vector<Values> result;
+    std::uint64_t updates = 0;
+    for (Seen const& step : plain) {
+        Values next = step.weights;
+        bool const is_skipped = step.updates == updates;
+        updates = step.updates;
+        double const rate =
+            updates > begin ? std::max(1.0 - decay, 1.0 / static_cast<double>(updates - begin + 1))
+                            : 1.0;
+        auto const r = static_cast<float>(rate);
+        for (std::size_t p = 0; p < next.size(); ++p) {
+            for (std::size_t i = 0; i < next[p].size() && toy_specs()[p].trainable; ++i) {
+                float const before = result.empty() ? 0.0F : result.back()[p][i];
+                next[p][i] =
+                    is_skipped ? before : std::fma(r, next[p][i], std::fma(-r, before, before));
+            }
+        }
+        result.push_back(next);
+    }
+    return result;
+}
+
+bool same(Values const& a, Values const& b) {
+    auto const equal = [](std::vector<float> const& x, std::vector<float> const& y) {
+        return std::equal(x.begin(), x.end(), y.begin(), y.end(), [](float one, float other) {
+            return std::bit_cast<std::uint32_t>(one) == std::bit_cast<std::uint32_t>(other);
+        });
+    };
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), equal);
+}
+
+/// Compares a composition with the same one without an average.
+template <class... Policies>
+void check(char const* name, double decay, std::uint64_t begin,
+           std::optional<std::uint64_t> overflow = {}) {
+    for (int const world : {1, 2, 3}) {
+        using First = ZeroStage<0, Policies...>;
+        typename First::Options options;
+        options.reduction.schedule = ReductionSchedule::boundary; // the default differs
+        auto const plain = train<First>(world, options, nothing, overflow);
+        auto const expected = averages_of(plain, decay, begin);
+        in_every_stage([&]<int N>() {
+            INFO(name << ", W = " << world << ", decay " << decay << ", begin " << begin);
+            using Stage = ZeroStage<N, Policies..., Averaged<AdamW>>;
+            typename Stage::Options averaged;
+            averaged.reduction.schedule = options.reduction.schedule;
+            averaged.optimizer.decay = decay;
+            averaged.optimizer.begin = begin;
+            std::atomic<std::size_t> shown = 0;
+            auto const found = train<Stage>(
+                world, averaged,
+                [&](Stage& engine) {
+                    if (engine.step_count() % 2 == 0) {
+                        return;
+                    }
+                    Seen const before = seen_of(engine);
+                    {
+                        AveragedWeights const averages(engine);
+                        TrainingState state(engine);
+                        for (std::size_t p = 0; p < toy_specs().size(); ++p) {
+                            if (!same({state.full_fp32_parameter(p)}, {before.averages[p]})) {
+                                throw std::logic_error("shows something else");
+                            }
+                        }
+                        Values rounded = before.averages;
+                        for (auto& parameter : rounded) {
+                            for (float& value : parameter) {
+                                using P = typename Stage::ParameterType;
+                                value = to_float(from_float<P>(value));
+                            }
+                        }
+                        if (!same(full_parameters(engine), rounded)) {
+                            throw std::logic_error("parameters are not the rounded averages");
+                        }
+                    }
+                    Seen const after = seen_of(engine);
+                    if (!same(after.weights, before.weights)
+                        || !same(after.parameters, before.parameters)) {
+                        throw std::logic_error("the weights did not come back");
+                    }
+                    ++shown;
+                },
+                overflow);
+            auto const odd = std::count_if(plain.begin(), plain.end(),
+                                           [](Seen const& seen) { return seen.updates % 2 == 1; });
+            CHECK(odd > 0);
+            CHECK(shown == static_cast<std::size_t>(odd * world));
+            for (std::size_t step = 0; step < steps; ++step) {
+                INFO("step " << step);
+                CHECK(same(found[step].weights, plain[step].weights));
+                CHECK(same(found[step].moments, plain[step].moments));
+                CHECK(same(found[step].parameters, plain[step].parameters));
+                CHECK(same(found[step].averages, expected[step]));
+            }
+        });
+    }
+}
+
+using Averages = ZeroStage<2, Averaged<AdamW>>;
+
+/// Runs `body(engine, rank)` on two ranks, and returns what it threw.
+template <class Body>
+std::string failure_of(Body const& body) {
+    return outcome_of([&] {
+               run_ranks(2, [&](LoopbackCommunicator& communicator) {
+                   Averages engine(communicator, registration<float>(toy_specs()), {});
+                   body(engine, static_cast<std::uint64_t>(communicator.rank()));
+               });
+           })
+        .message;
+}
+
+} // namespace
+
+TEST_CASE("An average has the bits of a straight-line program, in every stage, and showing it "
+          "changes no bit of a training") {
+    check<Parameters<float>>("float", 0.7, 1);
+    check<Parameters<float>>("plain mean", 1.0, 3);
+    check<Parameters<bfloat16>>("copied masters", 0.5, 2);
+    check<Parameters<bfloat16>, SplitMasterWeights>("split masters", 0.9, 1);
+    check<Parameters<float16>, DynamicLossScaler>("skipped steps", 0.6, 1, 4);
+}
+
+TEST_CASE("A parameter that was never updated keeps its weights where averages are shown") {
+    auto const body = [](auto& engine, std::uint64_t rank) {
+        Values const before = full_parameters(engine);
+        {
+            AveragedWeights const averages(engine);
+            if (!same(full_parameters(engine), before)) {
+                throw std::logic_error("other weights before the first step");
+            }
+        }
+        (void)run_step(engine, rank, 0);
+        AveragedWeights const averages(engine);
+        if (same(full_parameters(engine), before)) { // control
+            throw std::logic_error("no step was made");
+        }
+    };
+    CHECK(failure_of(body).empty());
+}
+
+TEST_CASE("While averages are shown, what would change or save the training is refused") {
+    TemporaryFolder const folder;
+    auto const body = [&](auto& engine, std::uint64_t rank) {
+        auto const refuses = [&](char const* call, auto const& run) {
+            try {
+                run();
+            } catch (OutOfOrder const& error) {
+                std::string const text = error.what();
+                if (text.find(std::string(call) + " while the parameters are averages")
+                    != std::string::npos) {
+                    return;
+                }
+                throw std::logic_error(text);
+            }
+            throw std::logic_error(std::string(call) + " was not refused");
+        };
+        (void)run_step(engine, rank, 0);
+        {
+            AveragedWeights const averages(engine);
+            refuses("begin_step()", [&] { engine.begin_step(); });
+            refuses("parameters_changed()", [&] { engine.parameters_changed(); });
+            refuses("zero::AveragedWeights", [&] { AveragedWeights const again(engine); });
+            refuses("offload_states()", [&] {
+                offload_states(engine, {.path = folder.path(), .allow_page_cache = true});
+            });
+            refuses("reload_states()", [&] { reload_states(engine); });
+            refuses("for_each_owned_slice()",
+                    [&] { engine.for_each_owned_slice([](auto const&) {}); });
+            refuses("set_step_count()", [&] { engine.set_step_count(0); });
+        }
+        (void)run_step(engine, rank, 1);
+        offload_states(engine, {.path = folder.path(), .allow_page_cache = true});
+        try {
+            AveragedWeights const averages(engine);
+            throw std::logic_error("states were away");
+        } catch (OutOfOrder const&) {
+            reload_states(engine);
+        }
+        AveragedWeights const averages(engine);
+    };
+    CHECK(failure_of(body).empty());
+}
+
+TEST_CASE("Weights come back where an exception ends the scope") {
+    auto const body = [](auto& engine, std::uint64_t rank) {
+        (void)run_step(engine, rank, 0);
+        Values const before = full_parameters(engine);
+        try {
+            AveragedWeights const averages(engine);
+            throw std::runtime_error("the evaluation failed");
+        } catch (std::runtime_error const&) {}
+        if (!same(full_parameters(engine), before)) {
+            throw std::logic_error("the averages stayed");
+        }
+        (void)run_step(engine, rank, 1);
+    };
+    CHECK(failure_of(body).empty());
+}
+
+TEST_CASE("Options of an average that are out of range are refused") {
+    auto const message = [](AveragedOptions<AdamW> const& optimizer) {
+        return outcome_of([&] { Averaged<AdamW>::validate(optimizer); }).message;
+    };
+    CHECK(message({}).empty());
+    CHECK(message({.decay = 1.0}).empty());
+    CHECK(message({.decay = 1.5})
+          == "zero::Averaged<AdamW>: decay is 1.5; it must be at least 0 and at most 1; 1 is the "
+             "plain mean.");
+    CHECK_FALSE(message({.decay = std::nan("")}).empty());
+    CHECK(message({.begin = 0})
+          == "zero::Averaged<AdamW>: begin is 0; it must be at least 1, the first update.");
+    CHECK(message({.base = {.beta1 = 1.0}}).find("beta1 is 1") != std::string::npos);
+}
+
+} // namespace zero::test::averaged_weights_test
