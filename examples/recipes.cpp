@@ -1,9 +1,12 @@
 // Answers to questions of trainers; docs/guides/recipes.md shows most of this code.
 
+#include <zero/policy/averaged.hpp>
+#include <zero/stage/averaged_weights.hpp>
 #include <zero/stage/training_state.hpp>
 #include <zero/zero.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstddef>
@@ -226,6 +229,33 @@ bool fits(zero::LoopbackCommunicator& communicator, std::size_t bytes) {
     }
 }
 
+/// Trains with an average of the weights, and returns the weight and what an evaluation saw.
+std::array<float, 2> train_averaged(zero::LoopbackCommunicator& communicator) {
+    using Averaged = zero::ZeroStage<3, zero::Averaged<zero::Sgd>>;
+    std::vector<Averaged::Registration> const parameters{{.name = "weight", .elements = 1}};
+    Averaged engine(communicator, parameters,
+                    {.optimizer = {.decay = 0.75, .base = {.momentum = 0.0}}});
+    for (int step = 0; step < 3; ++step) {
+        engine.begin_step();
+        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(1)) {
+            engine.gradients(0)[0][0] = -1.0F;
+            engine.gradients_ready(0);
+        }
+        engine.step(1.0); // to 1, 2 and 3
+    }
+    float seen = 0.0F;
+    auto const evaluate = [&](auto& model) {
+        auto const weights = model.acquire(0);
+        seen = weights[0][0];
+    };
+    {
+        zero::AveragedWeights const averaged(engine); // on every rank, between two steps
+        evaluate(engine);
+    } // the weights come back, bit for bit
+    auto const weights = engine.acquire(0);
+    return {weights[0][0], seen};
+}
+
 } // namespace
 
 int main() {
@@ -240,6 +270,13 @@ int main() {
         is_right = free == 0.75F && clipped > 0.949F && clipped < 0.951F && is_stacked;
         std::printf("free %.3f, clipped %.3f, stacked %s\n", static_cast<double>(free),
                     static_cast<double>(clipped), is_stacked ? "right" : "WRONG");
+    });
+    zero::run_ranks(2, [&](zero::LoopbackCommunicator& communicator) {
+        auto const [weight, average] = train_averaged(communicator);
+        if (communicator.rank() != 0) return;
+        is_right = is_right && weight == 3.0F && std::abs(average - 2.0F) < 1e-6F;
+        std::printf("weight %.3f, average %.3f\n", static_cast<double>(weight),
+                    static_cast<double>(average));
     });
     zero::run_ranks(1, [&](zero::LoopbackCommunicator& communicator) {
         bool const is_limited = !fits(communicator, 16000000) && fits(communicator, 24100000);
