@@ -6,6 +6,7 @@
 #include "../../core/storage_types.hpp"
 #include "../../ops/arithmetic.hpp"
 #include "../../ops/block_scale.hpp"
+#include "../../ops/codec.hpp"
 #include "../../ops/counter_random.hpp"
 #include "../../ops/detail/uncontracted.hpp"
 #include "../../ops/number.hpp"
@@ -122,6 +123,54 @@ struct Lanes {
             float const other = ops::finite_magnitude(value._lane[i]);
             return magnitude._lane[i] < other ? other : magnitude._lane[i];
         });
+    }
+
+    /// Returns the larger magnitude of two packs, per element. NaN is above infinity.
+    static Lanes larger_of_all(Lanes const& magnitude, Lanes const& value) noexcept {
+        return each([&](std::size_t i) {
+            return std::bit_cast<float>(ops::larger_magnitude_bits(
+                std::bit_cast<std::uint32_t>(magnitude._lane[i]), value._lane[i]));
+        });
+    }
+
+    /// Returns the largest of a pack of magnitudes.
+    float largest() const noexcept {
+        std::uint32_t result = 0;
+        for (float const value : _lane) {
+            result = ops::larger_magnitude_bits(result, value);
+        }
+        return std::bit_cast<float>(result);
+    }
+
+    /// Rounds 32 numbers to integers of 8 bits.
+    static void store_codes(Lanes const (&numbers)[32 / size], std::uint8_t* to) noexcept {
+        for (std::size_t i = 0; i < 32; ++i) {
+            to[i] =
+                static_cast<std::uint8_t>(ops::nearest_integer(numbers[i / size]._lane[i % size]));
+        }
+    }
+
+    /// Rounds 32 numbers to integers in the lower halves of bytes, and 32 in the upper halves.
+    static void store_codes(Lanes const (&low)[32 / size], Lanes const (&high)[32 / size],
+                            std::uint8_t* to) noexcept {
+        for (std::size_t i = 0; i < 32; ++i) {
+            auto const lower = ops::nearest_integer(low[i / size]._lane[i % size]);
+            auto const upper = ops::nearest_integer(high[i / size]._lane[i % size]);
+            to[i] = static_cast<std::uint8_t>((lower & 0xf) | static_cast<int>(upper << 4));
+        }
+    }
+
+    /// Loads integers of 8 bits.
+    static Lanes load_codes(std::uint8_t const* from) noexcept {
+        return each([&](std::size_t i) { return static_cast<float>(std::int8_t(from[i])); });
+    }
+
+    /// Loads integers of 4 bits from the lower and the upper halves of bytes.
+    static void load_codes(std::uint8_t const* from, Lanes& low, Lanes& high) noexcept {
+        low = each([&](std::size_t i) {
+            return static_cast<float>(std::int8_t(std::uint8_t(from[i] << 4)) >> 4);
+        });
+        high = each([&](std::size_t i) { return static_cast<float>(std::int8_t(from[i]) >> 4); });
     }
 
     /// `ops::keep_from_zero` per element.
