@@ -125,7 +125,7 @@ ZERO_COLD_INLINE List<ComparedOption> ComparedSettings::hashes() const {
         .add(gather.max_live_elements)
         .add(gather.changed_order);
     return {{"stage", hash_of(stage)},
-            {codec == 0 ? "parameters" : "parameters' or 'wire", types.value()},
+            {"parameters' or 'wire", types.value()},
             {"reduction", reduction.value()},
             {"storage", hash_of(storage)},
             {"gather", gathering.value()},
