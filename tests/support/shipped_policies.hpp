@@ -38,6 +38,7 @@ struct NoTier {
     static void add_to(Hash& /*hash*/, Options const& /*options*/) noexcept {}
 };
 using ShippedOffloads = std::tuple<NoOffload, Offload<To<NoTier, BufferKind::optimizer_state>>>;
+using ShippedWires = std::tuple<Wire<>, Wire<Int8Blocks>, Wire<Int4Blocks>>;
 
 template <class... Lists>
 using joined = decltype(std::tuple_cat(std::declval<Lists>()...));
@@ -45,7 +46,7 @@ using joined = decltype(std::tuple_cat(std::declval<Lists>()...));
 using ShippedValuePolicies =
     joined<ShippedParameters, ShippedPartitioners, ShippedBucketers, ShippedLossScalers,
            ShippedMasterWeights, ShippedOptimizers, ShippedOptimizerStates,
-           ShippedGradientReductions, ShippedOffloads>;
+           ShippedGradientReductions, ShippedOffloads, ShippedWires>;
 
 namespace detail {
 
