@@ -298,6 +298,11 @@ std::uint64_t train_rank(Engine& engine, Device device, Communicator& communicat
                           .keep_after_forward = settings.gather.keep_after_forward})
                   .all_gather;
     }
+    if (settings.wire != "plain") { // counted in bytes of blocks of 64 elements
+        own.formula.all_gather = own.formula.all_gather / 64
+                                 * (settings.wire == "int8" ? zero::Int8Blocks::bytes_per_block
+                                                            : zero::Int4Blocks::bytes_per_block);
+    }
     trainer.validate(own, settings.verify == 0 ? 16 : 1);
     std::uint64_t hash = 0xcbf29ce484222325U;
     engine.for_each_full_parameter([&](std::size_t, auto values) {

@@ -107,9 +107,6 @@ ZERO_COLD_INLINE List<ComparedOption> ComparedSettings::hashes() const {
     for (DType const type : parameters) {
         types.add(type);
     }
-    if (codec != 0) { // in the same place, so that a rank without it has as many hashes
-        types.add(codec);
-    }
     Hash reduction = sent;
     reduction.add(schedule).add(kind).add(double{predivide}).add(wire_bytes).add(one_micro_step);
     Hash rebuild;
@@ -125,7 +122,8 @@ ZERO_COLD_INLINE List<ComparedOption> ComparedSettings::hashes() const {
         .add(gather.max_live_elements)
         .add(gather.changed_order);
     return {{"stage", hash_of(stage)},
-            {"parameters' or 'wire", types.value()},
+            {"parameters", types.value()},
+            {"wire", codec},
             {"reduction", reduction.value()},
             {"storage", hash_of(storage)},
             {"gather", gathering.value()},
