@@ -37,25 +37,36 @@ struct EncodeLoop {
         T const* from = in;
         std::uint8_t* to = out;
         std::size_t left = n;
+        constexpr std::size_t together = group<F> * coded_elements;
+        for (; left >= together; left -= together) {
+            blocks<group<F>, F>(from, to);
+            from += together;
+            to += group<F> * C::bytes_per_block;
+        }
         for (; left >= coded_elements; left -= coded_elements) {
-            block<F>(from, to);
+            blocks<1, F>(from, to);
             from += coded_elements;
             to += C::bytes_per_block;
         }
         if (left != 0) {
             T rest[coded_elements] = {};
             copy_elements(rest, from, left);
-            block<F>(rest, to);
+            blocks<1, F>(rest, to);
         }
     }
 
 private:
     static constexpr std::size_t half = coded_elements / 2;
 
+    /// Blocks whose scales are computed together: a division takes as long as many other
+    /// instructions.
     template <class F>
-    [[gnu::always_inline]] static void block(T const* from, std::uint8_t* to) noexcept {
+    static constexpr std::size_t group = zero::detail::is_symmetric<C> ? F::size : 1;
+
+    template <std::size_t count, class F>
+    [[gnu::always_inline]] static void blocks(T const* from, std::uint8_t* to) noexcept {
         if constexpr (zero::detail::is_symmetric<C>) {
-            symmetric<F>(from, to);
+            symmetric<count, F>(from, to);
         } else {
             float values[coded_elements];
             for (std::size_t i = 0; i < coded_elements; i += F::size) {
@@ -65,30 +76,41 @@ private:
         }
     }
 
-    template <class F>
+    template <std::size_t count, class F>
     [[gnu::always_inline]] static void symmetric(T const* from, std::uint8_t* to) noexcept {
-        F low[half / F::size]; // all 64 elements stay in registers
-        F high[half / F::size];
-        F magnitude(0.0F);
-        prefetch_lines<F>(from, coded_elements * sizeof(T));
-        for (std::size_t i = 0; i < half / F::size; ++i) {
-            low[i] = F::load(from + i * F::size);
-            high[i] = F::load(from + half + i * F::size);
-            magnitude = F::larger_of_all(F::larger_of_all(magnitude, low[i]), high[i]);
+        float largest[F::size] = {};
+        for (std::size_t block = 0; block < count; ++block) {
+            T const* const values = from + block * coded_elements;
+            prefetch_lines<F>(values, coded_elements * sizeof(T));
+            largest[block] = F::largest_of_block(values);
         }
-        float const largest = magnitude.largest();
-        float const scale = ops::code_scale(largest, C::levels);
-        C::put_scale(scale, to);
-        if (std::bit_cast<std::uint32_t>(largest) >= 0x7f800000U) {
-            for (std::size_t i = 0; i < C::code_bytes; ++i) {
-                to[i] = 0;
+        F const scale = F::code_scales(F::load(static_cast<float const*>(largest)), C::levels);
+        float scales[F::size];
+        float inverses[F::size];
+        scale.store(scales);
+        F::div(F(1.0F), scale).store(inverses);
+        for (std::size_t block = 0; block < count; ++block) {
+            std::uint8_t* const codes = to + block * C::bytes_per_block;
+            C::put_scale(scales[block], codes);
+            if (std::bit_cast<std::uint32_t>(largest[block]) < 0x7f800000U) {
+                put_codes<F>(from + block * coded_elements, F(inverses[block]), codes);
+            } else {
+                for (std::size_t i = 0; i < C::code_bytes; ++i) {
+                    codes[i] = 0;
+                }
             }
-            return;
         }
-        F const inverse(ops::div(1.0F, scale));
-        for (std::size_t i = 0; i < half / F::size; ++i) {
-            low[i] = F::mul(low[i], inverse);
-            high[i] = F::mul(high[i], inverse);
+    }
+
+    template <class F>
+    [[gnu::always_inline]] static void put_codes(T const* from, F const& inverse,
+                                                 std::uint8_t* to) noexcept {
+        F low[half / F::size];
+        F high[half / F::size];
+#pragma GCC unroll 8
+        for (std::size_t i = 0; i < half / F::size; ++i) { // in registers
+            low[i] = F::mul(F::load(from + i * F::size), inverse);
+            high[i] = F::mul(F::load(from + half + i * F::size), inverse);
         }
         if constexpr (C::code_bits == 8) {
             F::store_codes(low, to);
@@ -135,35 +157,37 @@ private:
             float values[coded_elements];
             C::decode(from, values);
             for (std::size_t i = 0; i < coded_elements; i += 2 * F::size) {
-                store<past_caches>(F::load(values + i), F::load(values + i + F::size), to + i);
+                F::load(values + i)
+                    .with_canonical_nan()
+                    .template store_with<past_caches, true>(
+                        F::load(values + i + F::size).with_canonical_nan(), to + i);
             }
             return;
         } else {
-            F const scale(C::scale_of(from));
+            F const scale(C::scale_of(from)); // a NaN is the canonical one
             prefetch_lines<F>(from, C::code_bytes);
             if constexpr (C::code_bits == 8) {
+#pragma GCC unroll 4
                 for (std::size_t i = 0; i < coded_elements; i += 2 * F::size) {
-                    store<past_caches>(F::mul(F::load_codes(from + i), scale),
-                                       F::mul(F::load_codes(from + i + F::size), scale), to + i);
+                    F::mul(F::load_codes(from + i), scale)
+                        .template store_with<past_caches, true>(
+                            F::mul(F::load_codes(from + i + F::size), scale), to + i);
                 }
             } else {
+#pragma GCC unroll 2
                 for (std::size_t i = 0; i < half; i += 2 * F::size) {
                     F low[2];
                     F high[2];
                     F::load_codes(from + i, low[0], high[0]);
                     F::load_codes(from + i + F::size, low[1], high[1]);
-                    store<past_caches>(F::mul(low[0], scale), F::mul(low[1], scale), to + i);
-                    store<past_caches>(F::mul(high[0], scale), F::mul(high[1], scale),
-                                       to + half + i);
+                    F::mul(low[0], scale)
+                        .template store_with<past_caches, true>(F::mul(low[1], scale), to + i);
+                    F::mul(high[0], scale)
+                        .template store_with<past_caches, true>(F::mul(high[1], scale),
+                                                                to + half + i);
                 }
             }
         }
-    }
-
-    template <bool past_caches, class F>
-    [[gnu::always_inline]] static void store(F const& first, F const& second, T* to) noexcept {
-        first.with_canonical_nan().template store_with<past_caches, true>(
-            second.with_canonical_nan(), to);
     }
 };
 

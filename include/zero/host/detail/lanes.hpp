@@ -125,21 +125,19 @@ struct Lanes {
         });
     }
 
-    /// Returns the larger magnitude of two packs, per element. NaN is above infinity.
-    static Lanes larger_of_all(Lanes const& magnitude, Lanes const& value) noexcept {
-        return each([&](std::size_t i) {
-            return std::bit_cast<float>(ops::larger_magnitude_bits(
-                std::bit_cast<std::uint32_t>(magnitude._lane[i]), value._lane[i]));
-        });
-    }
-
-    /// Returns the largest of a pack of magnitudes.
-    float largest() const noexcept {
+    /// Returns the largest magnitude of 64 elements. NaN is above infinity.
+    template <StorageType T>
+    static float largest_of_block(T const* from) noexcept {
         std::uint32_t result = 0;
-        for (float const value : _lane) {
-            result = ops::larger_magnitude_bits(result, value);
+        for (std::size_t i = 0; i < ops::scaled_block_elements; ++i) {
+            result = ops::larger_magnitude_bits(result, to_float(from[i]));
         }
         return std::bit_cast<float>(result);
+    }
+
+    /// `ops::code_scale` per element.
+    static Lanes code_scales(Lanes const& largest, float levels) noexcept {
+        return each([&](std::size_t i) { return ops::code_scale(largest._lane[i], levels); });
     }
 
     /// Rounds 32 numbers to integers of 8 bits.

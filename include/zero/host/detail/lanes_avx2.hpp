@@ -213,20 +213,49 @@ struct Lanes<InstructionSet::avx2> {
         return result;
     }
 
-    /// Returns the larger magnitude of two packs, per element. NaN is above infinity.
-    ZERO_HOST_AVX2 static Lanes larger_of_all(Lanes const& magnitude, Lanes const& value) noexcept {
-        Lanes result;
-        result._value = (Float8)larger((Int8)magnitude._value, (Int8)value._value & 0x7fffffff);
-        return result;
+    /// Returns the largest magnitude of 64 elements. NaN is above infinity.
+    template <StorageType T>
+    ZERO_HOST_AVX2 static float largest_of_block(T const* from) noexcept {
+        if constexpr (sizeof(T) == 2) { // bits are ordered as magnitudes are
+            Short16 largest = {};
+#pragma GCC unroll 4
+            for (std::size_t i = 0; i < 4; ++i) {
+                Short16 half;
+                __builtin_memcpy(&half, from + 16 * i, sizeof half);
+                half &= 0x7fff;
+                largest = largest < half ? half : largest;
+            }
+            Long4 const words = (Long4)largest;
+            Short8 const low = (Short8)__builtin_shufflevector(words, words, 0, 1);
+            Short8 const high = (Short8)__builtin_shufflevector(words, words, 2, 3);
+            Short8 const all = low < high ? high : low;
+            // one instruction finds the least of 8
+            Short8 const least = (Short8)__builtin_ia32_phminposuw128(all ^ 0x7fff);
+            return to_float(T::from_bits(static_cast<std::uint16_t>(least[0] ^ 0x7fff)));
+        } else {
+            Int8 largest = {};
+#pragma GCC unroll 8
+            for (std::size_t i = 0; i < 8; ++i) {
+                largest = larger(largest, (Int8)load(from + size * i)._value & 0x7fffffff);
+            }
+            largest =
+                larger(largest, __builtin_shufflevector(largest, largest, 4, 5, 6, 7, 0, 1, 2, 3));
+            largest =
+                larger(largest, __builtin_shufflevector(largest, largest, 2, 3, 0, 1, 6, 7, 4, 5));
+            largest =
+                larger(largest, __builtin_shufflevector(largest, largest, 1, 0, 3, 2, 5, 4, 7, 6));
+            return ((Float8)largest)[0];
+        }
     }
 
-    /// Returns the largest of a pack of magnitudes.
-    ZERO_HOST_AVX2 float largest() const noexcept {
-        Int8 all = (Int8)_value;
-        all = larger(all, __builtin_shufflevector(all, all, 4, 5, 6, 7, 0, 1, 2, 3));
-        all = larger(all, __builtin_shufflevector(all, all, 2, 3, 0, 1, 6, 7, 4, 5));
-        all = larger(all, __builtin_shufflevector(all, all, 1, 0, 3, 2, 5, 4, 7, 6));
-        return ((Float8)all)[0];
+    /// `ops::code_scale` per element.
+    ZERO_HOST_AVX2 static Lanes code_scales(Lanes const& largest, float levels) noexcept {
+        Int8 const scale = ((Int8)(largest._value / levels) + 0xffff) & ~0xffff;
+        Int8 const is_finite = (Int8)largest._value < 0x7f800000;
+        Int8 const least = Int8{} + 0x00800000;
+        Lanes result;
+        result._value = (Float8)((larger(scale, least) & is_finite) | (~is_finite & 0x7fc00000));
+        return result;
     }
 
     /// Rounds 32 numbers to integers of 8 bits.
@@ -386,9 +415,7 @@ private:
 
     /// Returns the nearest integers, of two the even one.
     ZERO_HOST_AVX2 Int8 nearest() const noexcept {
-        // the last bit of 1.5 * 2^23 is worth 1
-        Float8 const shifted = _value + 12582912.0F;
-        return (Int8)shifted - 0x4b400000;
+        return (Int8)__builtin_ia32_cvtps2dq256(_value);
     }
 
     /// Returns bytes of two integers each, with their sign.
@@ -455,8 +482,7 @@ private:
     }
 
     ZERO_HOST_AVX2 static Int8 larger(Int8 const& a, Int8 const& b) noexcept {
-        Int8 const is_less = a < b;
-        return (a & ~is_less) | (b & is_less);
+        return a < b ? b : a; // one instruction
     }
 
     Float8 _value;
