@@ -70,8 +70,9 @@ void check_resumed() {
 
 } // namespace
 
-TEST_CASE("A run with weights in codes goes on from a checkpoint of any stage in any stage with the "
-          "same bits") {
+TEST_CASE(
+    "A run with weights in codes goes on from a checkpoint of any stage in any stage with the "
+    "same bits") {
     check_resumed<1>();
     check_resumed<2>();
     check_resumed<3>();

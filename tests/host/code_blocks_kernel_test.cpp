@@ -110,13 +110,13 @@ int wrong_types() {
 
 } // namespace
 
-TEST_CASE("the loops of codecs give the bytes and values of the codec's functions") {
+TEST_CASE("The loops of codecs give the bytes and values of the codec's functions") {
     CHECK(wrong_types<Int8Blocks>() == 0);
     CHECK(wrong_types<Int4Blocks>() == 0);
     CHECK(wrong_types<Unknown<Int8Blocks>>() == 0);
 }
 
-TEST_CASE("all blocks have the same bytes with every instruction set") {
+TEST_CASE("All blocks have the same bytes with every instruction set") {
     int wrong = 0;
     for (auto const set : instruction_sets) {
         WithInstructionSet const scope(set);
@@ -133,7 +133,7 @@ TEST_CASE("all blocks have the same bytes with every instruction set") {
     CHECK(wrong == 0);
 }
 
-TEST_CASE("slices of a bucket have their codes in the place of their blocks") {
+TEST_CASE("Slices of a bucket have their codes in the place of their blocks") {
     std::vector<float> first(70, 1.0F);
     std::vector<float> second(64, -2.0F);
     std::vector<CopySlice<float>> const slices{{first.data(), 64, 70}, {second.data(), 192, 64}};

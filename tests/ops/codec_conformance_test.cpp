@@ -72,13 +72,13 @@ static_assert(!Codec<WithoutSize> && !Codec<TooLarge> && !Codec<WithoutBytes> &&
 static_assert(!Codec<WithState> && !Codec<WithoutBound> && !Codec<DecodesDoubles>);
 static_assert(Int8Blocks::bytes_per_block == 66 && Int4Blocks::bytes_per_block == 34);
 
-TEST_CASE("every codec keeps its error bound, zeros, and what is not finite") {
+TEST_CASE("Every codec keeps its error bound, zeros, and what is not finite") {
     check_codec<Int8Blocks>();
     check_codec<Int4Blocks>();
     check_codec<UpperHalves>();
 }
 
-TEST_CASE("the scale of symmetric codes is the largest magnitude by the levels, rounded up") {
+TEST_CASE("The scale of symmetric codes is the largest magnitude by the levels, rounded up") {
     CHECK(ops::code_scale(127.0F, 127.0F) == 1.0F);
     CHECK(ops::code_scale(std::nextafter(127.0F, 200.0F), 127.0F) == 1.0078125F);
     CHECK(ops::code_scale(7.0F, 7.0F) == 1.0F);
@@ -90,7 +90,7 @@ TEST_CASE("the scale of symmetric codes is the largest magnitude by the levels, 
     CHECK(std::isnan(ops::code_scale(std::numeric_limits<float>::infinity(), 127.0F)));
 }
 
-TEST_CASE("no symmetric code clips, and the largest magnitude gets almost the largest code") {
+TEST_CASE("No symmetric code clips, and the largest magnitude gets almost the largest code") {
     std::size_t clipped = 0;
     for (CodedBlock const& block : blocks_to_code()) {
         float const largest = largest_of(block);
@@ -106,7 +106,7 @@ TEST_CASE("no symmetric code clips, and the largest magnitude gets almost the la
     CHECK(clipped == 0);
 }
 
-TEST_CASE("codes are rounded to even and laid out as documented") {
+TEST_CASE("Codes are rounded to even and laid out as documented") {
     CodedBlock block{};
     block[0] = 127.0F;
     block[1] = -127.0F;
