@@ -16,6 +16,7 @@
 #include <zero/comm/timed.hpp>
 #include <zero/core/host_memory_resource.hpp>
 #include <zero/host/inline_queue.hpp>
+#include <zero/stage/wire.hpp>
 #if defined(GPT_HAS_TIER)
 #include <zero/stage/offload.hpp>
 #endif

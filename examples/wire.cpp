@@ -1,6 +1,7 @@
 // Four ranks over a slow link, in stage 3: weights travel in 8 bits, which is half of the bytes of
 // the gathers, and the shards keep every bit. All ranks read the same weights.
 
+#include <zero/stage/wire.hpp>
 #include <zero/zero.hpp>
 
 #include <cmath>

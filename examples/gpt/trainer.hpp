@@ -10,6 +10,7 @@
 
 #include <zero/core/timeline.hpp>
 #include <zero/core/timeline_span.hpp>
+#include <zero/ops/block_codecs.hpp>
 #include <zero/policy/detail/policy_list.hpp>
 #include <zero/stage/detail/compose/diagnose_stage.hpp>
 #include <zero/stage/detail/compose/stage_base.hpp>

@@ -2,6 +2,7 @@
 #include "stage.hpp"
 
 #include <zero/stage/offload.hpp>
+#include <zero/stage/wire.hpp>
 
 using Stage =
     zero::ZeroStage<1, zero::Wire<zero::Int8Blocks>, zero::Parameters<zero::bfloat16>,

@@ -1,6 +1,8 @@
 // expect: zero: a Codec needs 'static void decode(std::uint8_t const* from, float (&values)[64]) noexcept'.
 #include "stage.hpp"
 
+#include <zero/stage/wire.hpp>
+
 #include <cstddef>
 #include <cstdint>
 

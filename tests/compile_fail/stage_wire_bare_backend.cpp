@@ -1,6 +1,8 @@
 // expect: zero::ZeroStage: zero::Wire needs a backend that encodes; give it 'encode' and 'decode' as zero::HostBackend has them.
 #include "stage.hpp"
 
+#include <zero/stage/wire.hpp>
+
 struct Bare : zero::HostBackend {
     static void encode() = delete;
 };

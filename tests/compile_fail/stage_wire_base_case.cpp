@@ -2,6 +2,8 @@
 // The other cases of weights in codes differ from this one in a few types only.
 #include "stage.hpp"
 
+#include <zero/stage/wire.hpp>
+
 using Third = zero::ZeroStage<3, zero::Wire<zero::Int8Blocks>>;
 using Second = zero::ZeroStage<2, zero::Wire<zero::Int4Blocks, zero::Plain, zero::NoFeedback>,
                                zero::Parameters<zero::bfloat16>>;

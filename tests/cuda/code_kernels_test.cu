@@ -6,6 +6,7 @@
 #include <zero/cuda/backend.cuh>
 #include <zero/cuda/slice_table.hpp>
 #include <zero/host/code_blocks.hpp>
+#include <zero/stage/wire.hpp>
 #include <zero/zero.hpp>
 
 #include <cstddef>

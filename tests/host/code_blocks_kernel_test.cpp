@@ -2,7 +2,7 @@
 #include "ops/codec_conformance.hpp"
 
 #include <zero/host/code_blocks.hpp>
-#include <zero/ops/codec.hpp>
+#include <zero/ops/block_codecs.hpp>
 
 #include "support/catch.hpp"
 

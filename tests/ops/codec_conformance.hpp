@@ -6,7 +6,7 @@
 #include "support/catch.hpp"
 
 #include <zero/core/convert.hpp>
-#include <zero/ops/codec.hpp>
+#include <zero/ops/block_codecs.hpp>
 
 #include <array>
 #include <bit>

@@ -1,6 +1,6 @@
 #include "ops/codec_conformance.hpp"
 
-#include <zero/ops/codec.hpp>
+#include <zero/ops/block_codecs.hpp>
 
 #include "support/catch.hpp"
 

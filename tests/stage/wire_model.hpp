@@ -10,7 +10,7 @@
 
 #include <zero/comm/loopback.hpp>
 #include <zero/core/convert.hpp>
-#include <zero/policy/wire.hpp>
+#include <zero/stage/wire.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <bit>

@@ -3,10 +3,13 @@
 #include "../backend/slices.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/storage_types.hpp"
+#include "../ops/arithmetic.hpp"
+#include "../ops/block_codecs.hpp"
 #include "../ops/codec.hpp"
 #include "detail/cast_loops.hpp"
 #include "detail/copy_loop.hpp"
 #include "detail/run_loop.hpp"
+#include "host_backend.hpp"
 
 #include <bit>
 #include <cstddef>
@@ -242,3 +245,18 @@ void decode(std::span<CopySlice<T> const> slices, std::uint8_t const* codes, T* 
 }
 
 } // namespace ZERO_NAMESPACE::host
+
+namespace ZERO_NAMESPACE {
+
+template <class C, StorageType T>
+void HostBackend::encode(Queue queue, std::span<CopySlice<T> const> slices, std::uint8_t* codes) {
+    queue->enqueue([=] { host::encode<C>(slices, codes); });
+}
+
+template <class C, StorageType T>
+void HostBackend::decode(Queue queue, std::span<CopySlice<T> const> slices,
+                         std::uint8_t const* codes, T* bucket) {
+    queue->enqueue([=] { host::decode<C>(slices, codes, bucket); });
+}
+
+} // namespace ZERO_NAMESPACE

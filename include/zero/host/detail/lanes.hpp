@@ -6,11 +6,11 @@
 #include "../../core/storage_types.hpp"
 #include "../../ops/arithmetic.hpp"
 #include "../../ops/block_scale.hpp"
-#include "../../ops/codec.hpp"
 #include "../../ops/counter_random.hpp"
 #include "../../ops/detail/uncontracted.hpp"
 #include "../../ops/number.hpp"
 #include "../../ops/stochastic_round.hpp"
+#include "../../ops/symmetric_codes.hpp"
 #include "../instruction_set.hpp"
 
 #include <bit>

@@ -12,7 +12,7 @@
 #include "../optimizer.hpp"
 #include "../optimizer_state_policy.hpp"
 #include "../parameters.hpp"
-#include "../wire.hpp"
+#include "../wire_policy.hpp"
 
 #include <concepts>
 

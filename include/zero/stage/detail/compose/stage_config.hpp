@@ -15,7 +15,7 @@
 #include "../../../policy/offload.hpp"
 #include "../../../policy/optimizer_state.hpp"
 #include "../../../policy/parameters.hpp"
-#include "../../../policy/wire.hpp"
+#include "../../../policy/wire_policy.hpp"
 #include "../common/engine_config.hpp"
 #include "composition_conflict.hpp"
 
@@ -93,7 +93,7 @@ struct StageConfig {
     using Reduction = select_t<GradientReductionCategory, GradientReduction<>, Policies...>;
     using MasterPolicy = select_t<MasterWeightsCategory, MasterWeights<float>, Policies...>;
     using OffloadTo = select_t<OffloadCategory, NoOffload, Policies...>;
-    using WireTypes = select_t<WireCategory, Wire<>, Policies...>;
+    using WireTypes = select_t<WireCategory, PlainWire, Policies...>;
 
     using EngineConfig =
         typename MakeEngineConfig<Communicator, LossScaler, Optimizer, OptimizerStates, OffloadTo,

@@ -23,11 +23,6 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Weights travel as they are.
-struct PlainWeights {
-    [[nodiscard]] static constexpr std::size_t table_bytes() noexcept { return 0; }
-};
-
 /// @brief Gathers buckets of trainable parameters in codes: encodes this rank's extent, gathers the
 /// bytes, and decodes all pieces, its own as well. A member of ParameterStore.
 ///
@@ -152,17 +147,5 @@ private:
     std::vector<std::size_t> _first_received;
     std::vector<std::size_t> _first_gap;
 };
-
-/// @brief The codes of an engine, or nothing.
-template <class Config, class Types, bool is_coded = has_weight_codec<Types>>
-struct WeightCodes {
-    using type = PlainWeights;
-};
-template <class Config, class Types>
-struct WeightCodes<Config, Types, true> {
-    using type = EncodedWeights<Config, Types>;
-};
-template <class Config, class Types>
-using WeightCodesOf = typename WeightCodes<Config, Types>::type;
 
 } // namespace ZERO_NAMESPACE::detail

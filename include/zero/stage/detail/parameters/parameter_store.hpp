@@ -24,7 +24,6 @@
 #include "../memory/bucket_pool.hpp"
 #include "../memory/offloaded_states.hpp"
 #include "../memory/placed_buffer.hpp"
-#include "encoded_weights.hpp"
 #include "secondary_copy_store.hpp"
 
 #include <cstddef>
@@ -70,6 +69,26 @@ template <class Config>
            && !context.options->poison && !Config::Offload::offloads(BufferKind::parameters)
            && !codes_weights<Config>;
 }
+
+template <class Config, class Types>
+class EncodedWeights; // stage/wire.hpp includes it
+
+/// @brief Weights travel as they are.
+struct PlainWeights {
+    [[nodiscard]] static constexpr std::size_t table_bytes() noexcept { return 0; }
+};
+
+/// @brief The codes of an engine, or nothing.
+template <class Config, class Types, bool is_coded = has_weight_codec<Types>>
+struct WeightCodes {
+    using type = PlainWeights;
+};
+template <class Config, class Types>
+struct WeightCodes<Config, Types, true> {
+    using type = EncodedWeights<Config, Types>;
+};
+template <class Config, class Types>
+using WeightCodesOf = typename WeightCodes<Config, Types>::type;
 
 /// @brief Owns the parameters of one type in every storage and placement, or has them in a tier,
 /// and calls the collectives that move them. The ParameterScheduler decides when.
