@@ -11,6 +11,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <vector>
 
 // What travels in codes, by the transport's own count, by the recorder's and by the cost model, and
@@ -199,6 +201,51 @@ TEST_CASE("The plan is what is allocated, with a row for the codes of the larges
           == all);
     CHECK((check_memory<ZeroStage<2, B, Wire<Int8Blocks>>>({.bucketer = {.bucket_bytes = 256}}))
           < all);
+}
+
+namespace {
+
+/// Fills what it allocates, and knows where the codes are.
+class FilledMemory final : public MemoryResource {
+public:
+    void* allocate(std::size_t bytes, BufferKind kind) override {
+        void* const memory = _memory.allocate(bytes, kind);
+        std::memset(memory, 0xa5, bytes);
+        if (kind == BufferKind::weight_codes) {
+            codes = {static_cast<std::uint8_t const*>(memory), bytes};
+        }
+        return memory;
+    }
+    void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override {
+        _memory.deallocate(memory, bytes, kind);
+    }
+
+    std::span<std::uint8_t const> codes;
+
+private:
+    HostMemoryResource _memory;
+};
+
+} // namespace
+
+TEST_CASE("What pads a bucket is sent as zeros, whatever the memory held") {
+    // one parameter of 70 elements on three ranks: the third block holds padding only
+    std::vector<ParameterSpec> const specs{{"only", 70, {0}, 0, true}};
+    auto const right = on_ranks<int>(3, [&](LoopbackCommunicator& all) {
+        FilledMemory memory;
+        ZeroStage<3, Parameters<bfloat16>, Wire<Int8Blocks>> engine(
+            all, registration<bfloat16>(specs), {.memory = &memory});
+        (void)step_of(engine, static_cast<std::uint64_t>(all.rank()), 0).report();
+        bool is_right = memory.codes.size() == 3 * 66;
+        for (std::size_t i = 2 * 66; i < memory.codes.size(); ++i) {
+            is_right = is_right && memory.codes[i] == 0;
+        }
+        for (std::size_t i = 66 + 6; i < 66 + 64; ++i) { // behind the end of the parameter
+            is_right = is_right && memory.codes[i] == 0;
+        }
+        return is_right && memory.codes[66] != 0xa5 ? 1 : 0;
+    });
+    CHECK(right == std::vector<int>(3, 1));
 }
 
 } // namespace zero::test::wire_volume_test
