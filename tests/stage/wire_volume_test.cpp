@@ -4,7 +4,9 @@
 #include <zero/comm/groups.hpp>
 #include <zero/comm/recording.hpp>
 #include <zero/comm/secondary.hpp>
+#include <zero/comm/timed.hpp>
 #include <zero/core/host_memory_resource.hpp>
+#include <zero/core/timeline.hpp>
 #include <zero/layout/communication_model.hpp>
 #include <zero/stage/zero_stage.hpp>
 
@@ -13,6 +15,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string_view>
 #include <vector>
 
 // What travels in codes, by the transport's own count, by the recorder's and by the cost model, and
@@ -246,6 +249,27 @@ TEST_CASE("What pads a bucket is sent as zeros, whatever the memory held") {
         return is_right && memory.codes[66] != 0xa5 ? 1 : 0;
     });
     CHECK(right == std::vector<int>(3, 1));
+}
+
+TEST_CASE("A timeline shows when weights were encoded and decoded") {
+    auto const counts = on_ranks<std::array<std::size_t, 2>>(2, [](LoopbackCommunicator& all) {
+        Timeline timeline(all.rank());
+        Timed<LoopbackCommunicator> timed(all, &timeline);
+        ZeroStage<3, Parameters<bfloat16>, Wire<Int8Blocks>, Timed<LoopbackCommunicator>> engine(
+            timed, registration<bfloat16>(even_specs()));
+        (void)step_of(engine, static_cast<std::uint64_t>(all.rank()), 0).report();
+        std::array<std::size_t, 2> found{};
+        for (std::size_t position = 0; position < timeline.size(); ++position) {
+            std::string_view const what = timeline[position].what.data();
+            found[0] += what == "encode" ? 1 : 0;
+            found[1] += what == "decode" ? 1 : 0;
+        }
+        return found;
+    });
+    for (auto const& [encodings, decodings] : counts) {
+        CHECK(encodings >= 4);
+        CHECK(encodings == decodings);
+    }
 }
 
 } // namespace zero::test::wire_volume_test
