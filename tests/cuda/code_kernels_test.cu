@@ -6,6 +6,7 @@
 #include <zero/cuda/backend.cuh>
 #include <zero/cuda/slice_table.hpp>
 #include <zero/host/code_blocks.hpp>
+#include <zero/stage/update_on_host.hpp>
 #include <zero/stage/wire.hpp>
 #include <zero/zero.hpp>
 
@@ -119,6 +120,16 @@ TEST_CASE("An engine on a device has the bits of weights in codes on the host", 
     check_engine<2, Int4Blocks>(2);
     check_engine<3, Int8Blocks>(2);
     check_engine<3, Int4Blocks>(3);
+}
+
+TEST_CASE("Updates on the host change no bit of weights in codes", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    using States = Offload<To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>>;
+    using OnHost = ZeroStage<3, Parameters<bfloat16>, Wire<Int8Blocks>>;
+    using OnDevice = ZeroStage<3, Parameters<bfloat16>, Wire<Int8Blocks>, DeviceLoopback, States>;
+    CHECK((trained_on_device<OnDevice>(2) == trained<OnHost>(2)));
 }
 
 } // namespace zero::test::code_kernels_test
