@@ -109,6 +109,7 @@ TEST_CASE("Kernels of codecs give the bytes and values of the host", "[cuda]") {
     CHECK(wrong_types<Int8Blocks>() == 0);
     CHECK(wrong_types<Int4Blocks>() == 0);
     CHECK(wrong_ranges<Other, bfloat16>() == 0);
+    CHECK(Other::error_bound(127.0F) > 0.5F);
 }
 
 TEST_CASE("An engine on a device has the bits of weights in codes on the host", "[cuda]") {

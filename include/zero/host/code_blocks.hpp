@@ -110,7 +110,7 @@ private:
                                                  std::uint8_t* to) noexcept {
         F low[half / F::size];
         F high[half / F::size];
-#pragma GCC unroll 8
+        ZERO_HOST_UNROLL(8)
         for (std::size_t i = 0; i < half / F::size; ++i) { // in registers
             low[i] = F::mul(F::load(from + i * F::size), inverse);
             high[i] = F::mul(F::load(from + half + i * F::size), inverse);
@@ -170,14 +170,14 @@ private:
             F const scale(C::scale_of(from)); // a NaN is the canonical one
             prefetch_lines<F>(from, C::code_bytes);
             if constexpr (C::code_bits == 8) {
-#pragma GCC unroll 4
+                ZERO_HOST_UNROLL(4)
                 for (std::size_t i = 0; i < coded_elements; i += 2 * F::size) {
                     F::mul(F::load_codes(from + i), scale)
                         .template store_with<past_caches, true>(
                             F::mul(F::load_codes(from + i + F::size), scale), to + i);
                 }
             } else {
-#pragma GCC unroll 2
+                ZERO_HOST_UNROLL(2)
                 for (std::size_t i = 0; i < half; i += 2 * F::size) {
                     F low[2];
                     F high[2];

@@ -17,6 +17,15 @@
 #include <cstddef>
 #include <cstdint>
 
+/// Unrolls the loop that follows, whose arrays of packs then are registers. nvcc knows no such
+/// pragma.
+#if defined(__CUDACC__)
+#define ZERO_HOST_UNROLL(count)
+#else
+#define ZERO_HOST_PRAGMA(text) _Pragma(#text)
+#define ZERO_HOST_UNROLL(count) ZERO_HOST_PRAGMA(GCC unroll count)
+#endif
+
 namespace ZERO_NAMESPACE::host::detail {
 
 /// The NaN as which every NaN result of arithmetic is stored. Which of two NaNs an instruction

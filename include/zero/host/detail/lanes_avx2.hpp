@@ -218,7 +218,7 @@ struct Lanes<InstructionSet::avx2> {
     ZERO_HOST_AVX2 static float largest_of_block(T const* from) noexcept {
         if constexpr (sizeof(T) == 2) { // bits are ordered as magnitudes are
             Short16 largest = {};
-#pragma GCC unroll 4
+            ZERO_HOST_UNROLL(4)
             for (std::size_t i = 0; i < 4; ++i) {
                 Short16 half;
                 __builtin_memcpy(&half, from + 16 * i, sizeof half);
@@ -234,7 +234,7 @@ struct Lanes<InstructionSet::avx2> {
             return to_float(T::from_bits(static_cast<std::uint16_t>(least[0] ^ 0x7fff)));
         } else {
             Int8 largest = {};
-#pragma GCC unroll 8
+            ZERO_HOST_UNROLL(8)
             for (std::size_t i = 0; i < 8; ++i) {
                 largest = larger(largest, (Int8)load(from + size * i)._value & 0x7fffffff);
             }
