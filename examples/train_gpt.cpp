@@ -16,6 +16,7 @@
 #include <zero/comm/timed.hpp>
 #include <zero/core/host_memory_resource.hpp>
 #include <zero/host/inline_queue.hpp>
+#include <zero/stage/wire.hpp>
 #if defined(GPT_HAS_TIER)
 #include <zero/stage/offload.hpp>
 #endif
@@ -224,6 +225,23 @@ Summary train(Settings settings, Text const& text, HostCommunicator* process) {
         throw std::invalid_argument("--delayed needs --offload file");
     }
     using Flat = zero::Timed<HostCommunicator>;
+    if (settings.wire != "plain") {
+        if (settings.offload != "none" || settings.dtype != "bfloat16"
+            || settings.micro_batches != 0 || settings.shard != 0 || settings.secondary != 0
+            || settings.stage == 0) {
+            throw std::invalid_argument("--wire needs --dtype bfloat16, a stage of 1 to 3, and no "
+                                        "--offload, --micro-batches, --shard or --secondary");
+        }
+        auto const in_codes = [&]<class C>(C) {
+            return with_chosen_types<zero::bfloat16>(
+                settings, [&]<int N, class P, class Partitioner>() {
+                    return train_with.template operator()<Flat, zero::Wire<C>>()
+                        .template operator()<(N == 0 ? 1 : N), P, Partitioner>();
+                });
+        };
+        return settings.wire == "int8" ? in_codes(zero::Int8Blocks{})
+                                       : in_codes(zero::Int4Blocks{});
+    }
     // Groups and files for one type only: each takes the compiler a further engine.
     if (settings.shard != 0) {
         if (settings.offload != "none" || settings.dtype != "bfloat16"

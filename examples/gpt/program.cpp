@@ -182,6 +182,11 @@ int run_program(int argc, char** argv, char const* name, char const* description
                    "ranks, such as those of a host, that share a copy of what stage 3 gathers, so "
                    "that the backward pass reads from them only (with --dtype bfloat16)")
         ->check(CLI::PositiveNumber);
+    app.add_option("--wire", settings.wire,
+                   "how weights travel between ranks: as they are, or in blocks of codes of 8 or 4 "
+                   "bits (stages 1 to 3, with --dtype bfloat16)")
+        ->check(CLI::IsMember({"plain", "int8", "int4"}))
+        ->capture_default_str();
     app.add_option("--schedule", settings.schedule,
                    "when gradients are reduced (default: that of the stage)")
         ->check(CLI::IsMember({"boundary", "every-micro-step"}));

@@ -34,7 +34,8 @@ struct Settings {
     int inner_ranks = 1;   ///< ranks of a group that adds first; 1, or all ranks: one level
     std::size_t shard = 0; ///< ranks that share one copy of the states, of which the other groups
                            ///< hold replicas; 0: all ranks
-    std::size_t secondary = 0; ///< ranks that share a copy of what stage 3 gathers; 0: none
+    std::size_t secondary = 0;  ///< ranks that share a copy of what stage 3 gathers; 0: none
+    std::string wire = "plain"; ///< how weights travel between ranks: plain, int8, int4
     std::size_t steps = 1000;
     std::size_t layers = 2;
     std::size_t width = 64;

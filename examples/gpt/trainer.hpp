@@ -10,6 +10,7 @@
 
 #include <zero/core/timeline.hpp>
 #include <zero/core/timeline_span.hpp>
+#include <zero/ops/block_codecs.hpp>
 #include <zero/policy/detail/policy_list.hpp>
 #include <zero/stage/detail/compose/diagnose_stage.hpp>
 #include <zero/stage/detail/compose/stage_base.hpp>
@@ -300,6 +301,11 @@ std::uint64_t train_rank(Engine& engine, Device device, Communicator& communicat
             - formula(1, {.max_reuse_distance = settings.gather.max_reuse_distance,
                           .keep_after_forward = settings.gather.keep_after_forward})
                   .all_gather;
+    }
+    if (settings.wire != "plain") { // counted in bytes of blocks of 64 elements
+        own.formula.all_gather = own.formula.all_gather / 64
+                                 * (settings.wire == "int8" ? zero::Int8Blocks::bytes_per_block
+                                                            : zero::Int4Blocks::bytes_per_block);
     }
     trainer.validate(own, settings.verify == 0 ? 16 : 1);
     std::uint64_t hash = 0xcbf29ce484222325U;

@@ -126,7 +126,7 @@ TEST_CASE("Each kind of buffer has its own name") {
           == std::vector<std::string>{"parameters", "gradients", "master weights",
                                       "optimizer state", "gradient leases", "parameter leases",
                                       "wire", "control", "scratch", "communicator", "commands",
-                                      "staging", "held sums", "secondary copies"});
+                                      "staging", "held sums", "secondary copies", "weight codes"});
 }
 
 } // namespace zero::test::memory_resource_test

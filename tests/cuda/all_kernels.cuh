@@ -35,6 +35,14 @@ public:
         add(kernels::copy_table_kernel<false, To, From const>);
     }
 
+    template <class T>
+    void add_codes() {
+        add(kernels::encode_kernel<Int8Blocks, T>);
+        add(kernels::encode_kernel<Int4Blocks, T>);
+        add(kernels::decode_kernel<Int8Blocks, T>);
+        add(kernels::decode_kernel<Int4Blocks, T>);
+    }
+
     template <class A, class T>
     void add_tree() {
         add(kernels::sum_tree_kernel<A, T, kernels::few_peers>);
@@ -87,6 +95,9 @@ inline std::vector<void const*> all_kernels() {
     list.add_casts<bfloat16, bfloat16>();
     list.add_casts<float16, float>();
     list.add_casts<float16, float16>();
+    list.add_codes<float>();
+    list.add_codes<bfloat16>();
+    list.add_codes<float16>();
     list.add_tree<float, float>();
     list.add_tree<float, bfloat16>();
     list.add_tree<float, float16>();

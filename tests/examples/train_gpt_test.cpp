@@ -93,6 +93,29 @@ TEST_CASE("A run of train_gpt with secondary copies prints the hash of the flat 
     CHECK(below.contains("--secondary needs --dtype bfloat16, stage 3"));
 }
 
+TEST_CASE("Runs of train_gpt with weights in codes print one hash in stages 1 to 3, and "
+          "another one for each codec",
+          "[train_gpt]") {
+    std::string const label = "\nparameters: ";
+    std::string const common =
+        "--world 3 --steps 4 --dtype bfloat16 --accumulate 2 --schedule every-micro-step ";
+    auto const plain = train_gpt(common + "--stage 3").after(label);
+    auto const expected = train_gpt(common + "--stage 3 --wire int8").after(label);
+    CHECK(expected.size() == 16);
+    CHECK(expected != plain);
+    CHECK(train_gpt(common + "--stage 2 --wire int8 --partitioner round-robin").after(label)
+          == expected);
+    CHECK(train_gpt(common + "--stage 1 --wire int8 --bucket-bytes 10000").after(label)
+          == expected);
+    auto const smaller = train_gpt(common + "--stage 2 --wire int4").after(label);
+    CHECK(smaller != expected);
+    CHECK(smaller != plain);
+    CHECK(train_gpt(common + "--stage 3 --wire int4").after(label) == smaller);
+    auto const refused = train_gpt("--world 2 --steps 4 --stage 2 --wire int8");
+    CHECK(refused.status != 0);
+    CHECK(refused.contains("--wire needs --dtype bfloat16, a stage of 1 to 3"));
+}
+
 TEST_CASE("The example train_gpt shows progress, the losses to beat, memory and traffic",
           "[train_gpt]") {
     auto const outcome = train_gpt("--world 2 --steps 3");

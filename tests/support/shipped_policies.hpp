@@ -4,6 +4,7 @@
 // them with the headers.
 
 #include <zero/core/type_name.hpp>
+#include <zero/policy/wire.hpp>
 #include <zero/zero.hpp>
 
 #include <string>
@@ -38,6 +39,7 @@ struct NoTier {
     static void add_to(Hash& /*hash*/, Options const& /*options*/) noexcept {}
 };
 using ShippedOffloads = std::tuple<NoOffload, Offload<To<NoTier, BufferKind::optimizer_state>>>;
+using ShippedWires = std::tuple<PlainWire, Wire<>, Wire<Int8Blocks>, Wire<Int4Blocks>>;
 
 template <class... Lists>
 using joined = decltype(std::tuple_cat(std::declval<Lists>()...));
@@ -45,7 +47,7 @@ using joined = decltype(std::tuple_cat(std::declval<Lists>()...));
 using ShippedValuePolicies =
     joined<ShippedParameters, ShippedPartitioners, ShippedBucketers, ShippedLossScalers,
            ShippedMasterWeights, ShippedOptimizers, ShippedOptimizerStates,
-           ShippedGradientReductions, ShippedOffloads>;
+           ShippedGradientReductions, ShippedOffloads, ShippedWires>;
 
 namespace detail {
 

@@ -11,6 +11,7 @@
 #include "update_decision.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 
 namespace ZERO_NAMESPACE::detail {
@@ -219,6 +220,24 @@ struct TimedBackend : B {
     static void copy_to_bucket(Queue queue, Slices const& slices, InBucket* bucket) {
         Region const region(queue, TimelinePhase::copy, "copy to bucket");
         B::copy_to_bucket(queue, slices, bucket);
+    }
+
+    /// @brief Records a span of the phase `copy`.
+    template <class C, class Slices>
+    static void encode(Queue queue, Slices const& slices, std::uint8_t* codes)
+        requires requires { B::template encode<C>(queue, slices, codes); }
+    {
+        Region const region(queue, TimelinePhase::copy, "encode");
+        B::template encode<C>(queue, slices, codes);
+    }
+
+    /// @brief Records a span of the phase `copy`.
+    template <class C, class Slices, class T>
+    static void decode(Queue queue, Slices const& slices, std::uint8_t const* codes, T* bucket)
+        requires requires { B::template decode<C>(queue, slices, codes, bucket); }
+    {
+        Region const region(queue, TimelinePhase::copy, "decode");
+        B::template decode<C>(queue, slices, codes, bucket);
     }
 
 private:

@@ -25,18 +25,19 @@ enum class BufferKind : std::uint8_t {
                       ///< and those of the queues of a tier
     staging,          ///< memory through which offloaded states pass, and what the host updates
     held_sums,        ///< sums that `TreeReduction` holds beside the accumulation buffer
-    secondary_copies  ///< this rank's parts of gathered units, with `Groups<C, Secondary>`
+    secondary_copies, ///< this rank's parts of gathered units, with `Groups<C, Secondary>`
+    weight_codes      ///< the largest bucket of weights in codes, with `Wire`
 };
 
 /// @brief Number of enumerators of `BufferKind`.
-inline constexpr std::size_t buffer_kinds = 14;
+inline constexpr std::size_t buffer_kinds = 15;
 
 /// @brief The name of a kind, for reports and messages.
 constexpr char const* name_of(BufferKind kind) noexcept {
     constexpr std::array<char const*, buffer_kinds> names{
-        "parameters",       "gradients", "master weights", "optimizer state", "gradient leases",
-        "parameter leases", "wire",      "control",        "scratch",         "communicator",
-        "commands",         "staging",   "held sums",      "secondary copies"};
+        "parameters",       "gradients", "master weights", "optimizer state",  "gradient leases",
+        "parameter leases", "wire",      "control",        "scratch",          "communicator",
+        "commands",         "staging",   "held sums",      "secondary copies", "weight codes"};
     return names[static_cast<std::size_t>(kind)];
 }
 

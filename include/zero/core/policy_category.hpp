@@ -18,5 +18,6 @@ struct OptimizerCategory {};
 struct OptimizerStateCategory {};
 struct GradientReductionCategory {};
 struct OffloadCategory {};
+struct WireCategory {};
 
 } // namespace ZERO_NAMESPACE

@@ -15,6 +15,7 @@
 #include "allocator_memory.hpp"
 #include "capture_lock.hpp"
 #include "detail/check.hpp"
+#include "detail/code_kernels.cuh"
 #include "detail/config.cuh"
 #include "detail/element_kernels.cuh"
 #include "detail/launch.cuh"
@@ -194,6 +195,26 @@ struct Backend : RuntimeBackend {
     template <class T, class InBucket>
     ZERO_CUDA_HIDDEN static void copy_to_bucket(Queue queue, TableRange<CopySlice<T>> const& table,
                                                 InBucket* bucket);
+
+    /// @brief Enqueues one kernel that encodes slices of a bucket, as `HostBackend::encode`.
+    /// Instantiated where it is used, even with `zero::cuda_compiled`.
+    /// @param codes at an even address
+    /// @throws CudaError
+    template <class C, class T>
+    ZERO_CUDA_HIDDEN static void encode(Queue queue, TableRange<CopySlice<T>> const& table,
+                                        std::uint8_t* codes) {
+        detail::launch(queue, table.count, detail::block_threads, detail::encode_kernel<C, T>,
+                       table, codes);
+    }
+
+    /// @brief Enqueues one kernel that decodes to slices of a bucket, as `HostBackend::decode`.
+    /// @throws CudaError
+    template <class C, class T>
+    ZERO_CUDA_HIDDEN static void decode(Queue queue, TableRange<CopySlice<T>> const& table,
+                                        std::uint8_t const* codes, T* bucket) {
+        detail::launch(queue, table.count, detail::block_threads, detail::decode_kernel<C, T>,
+                       table, codes, bucket);
+    }
 
 private:
     template <class Integer>

@@ -201,6 +201,20 @@ struct HostBackend {
     template <StorageType T, StorageType InBucket>
     static void copy_to_bucket(Queue queue, std::span<CopySlice<T> const> slices, InBucket* bucket);
 
+    /// @brief Enqueues `host::encode` (code_blocks.hpp, which defines it) of slices of a bucket,
+    /// each of which begins at a multiple of
+    /// 64. The table must stay valid until the command has run.
+    /// @param codes of the bucket: `C::bytes_per_block` bytes for each block of 64 elements
+    template <class C, StorageType T>
+    static void encode(Queue queue, std::span<CopySlice<T> const> slices, std::uint8_t* codes);
+
+    /// @brief Enqueues `host::decode` to slices of a bucket. The table must stay valid until the
+    /// command has run.
+    /// @param bucket where slices without a tensor are
+    template <class C, StorageType T>
+    static void decode(Queue queue, std::span<CopySlice<T> const> slices, std::uint8_t const* codes,
+                       T* bucket);
+
 private:
     static void require_arithmetic(bool is_kept_in_unit);
 };

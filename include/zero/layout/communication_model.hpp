@@ -86,6 +86,10 @@ struct StepCommunicationOptions {
 
     /// @brief k, for an engine of stage 3 on `Groups<C, Secondary>`; 0 without
     std::size_t secondary_ranks = 0;
+
+    /// @brief `Codec::bytes_per_block` of the weights of `Wire`; 0: they travel in their type, as
+    /// frozen ones and secondary copies always do
+    std::size_t weight_block_bytes = 0;
 };
 
 /// @brief Counts the collectives of one optimizer step and the bytes that a rank reads in them:

@@ -194,6 +194,12 @@ inline Range secondary_range(FlatLayout const& layout, std::size_t bucket, std::
 MemoryRow plan_secondary_copies(FlatLayout const& layout, std::size_t part, std::size_t parts,
                                 std::size_t element_bytes, std::size_t type = 0);
 
+/// @brief Returns the row `weight_codes` of an engine of stages 1 to 3 with a codec of weights: the
+/// largest trainable bucket of one parameter type.
+/// @param block_bytes `Codec::bytes_per_block`
+MemoryRow plan_weight_codes(FlatLayout const& layout, std::size_t block_bytes,
+                            std::size_t type = 0);
+
 } // namespace ZERO_NAMESPACE
 
 #if !defined(ZERO_COMPILED)

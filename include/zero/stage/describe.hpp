@@ -53,6 +53,17 @@ template <class Config>
     return kinds;
 }
 
+/// @brief Returns ", weights sent as Int8Blocks", or an empty text.
+template <class Config>
+[[gnu::cold]] std::string describe_codec() {
+    std::string codec;
+    if constexpr (codes_weights<Config>) {
+        codec =
+            ", weights sent as " + type_name<typename Config::template TypesAt<0>::WeightCodec>();
+    }
+    return codec;
+}
+
 /// @brief Describes an engine, for `zero::describe`.
 /// @param sharding names of partitioner and bucketer, each followed by ", "; empty for an engine
 /// that does not know them
@@ -63,14 +74,26 @@ template <class Config>
     [&]<std::size_t... Type>(std::index_sequence<Type...>) {
         ((types += text({describe_types<typename Config::template TypesAt<Type>>(), ", "})), ...);
     }(std::make_index_sequence<Config::types>());
-    return text(
-        {"ZeroStage<", stage, ">: ", types, sharding, type_name<typename Config::Communicator>(),
-         ", ", type_name<typename Config::LossScaler>(), ", ",
-         type_name<typename Config::Optimizer>(), " with ",
-         type_name<typename Config::OptimizerState>(),
-         Config::rounds_states ? " (rounded stochastically)" : "", describe_offload<Config>(),
-         ", reduced ", Config::adds_in_tree ? "in a tree of micro-batches, " : "", "by ",
-         name_of(schedule), (schedule == default_schedule(stage) ? " (the stage's default)" : "")});
+    return text({"ZeroStage<",
+                 stage,
+                 ">: ",
+                 types,
+                 sharding,
+                 type_name<typename Config::Communicator>(),
+                 ", ",
+                 type_name<typename Config::LossScaler>(),
+                 ", ",
+                 type_name<typename Config::Optimizer>(),
+                 " with ",
+                 type_name<typename Config::OptimizerState>(),
+                 Config::rounds_states ? " (rounded stochastically)" : "",
+                 describe_offload<Config>(),
+                 describe_codec<Config>(),
+                 ", reduced ",
+                 Config::adds_in_tree ? "in a tree of micro-batches, " : "",
+                 "by ",
+                 name_of(schedule),
+                 (schedule == default_schedule(stage) ? " (the stage's default)" : "")});
 }
 
 /// @brief Returns ", one micro-step per step" for an engine with that restriction; otherwise an

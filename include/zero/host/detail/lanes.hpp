@@ -10,11 +10,21 @@
 #include "../../ops/detail/uncontracted.hpp"
 #include "../../ops/number.hpp"
 #include "../../ops/stochastic_round.hpp"
+#include "../../ops/symmetric_codes.hpp"
 #include "../instruction_set.hpp"
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+
+/// Unrolls the loop that follows, whose arrays of packs then are registers. nvcc knows no such
+/// pragma.
+#if defined(__CUDACC__)
+#define ZERO_HOST_UNROLL(count)
+#else
+#define ZERO_HOST_PRAGMA(text) _Pragma(#text)
+#define ZERO_HOST_UNROLL(count) ZERO_HOST_PRAGMA(GCC unroll count)
+#endif
 
 namespace ZERO_NAMESPACE::host::detail {
 
@@ -122,6 +132,52 @@ struct Lanes {
             float const other = ops::finite_magnitude(value._lane[i]);
             return magnitude._lane[i] < other ? other : magnitude._lane[i];
         });
+    }
+
+    /// Returns the largest magnitude of 64 elements. NaN is above infinity.
+    template <StorageType T>
+    static float largest_of_block(T const* from) noexcept {
+        std::uint32_t result = 0;
+        for (std::size_t i = 0; i < ops::scaled_block_elements; ++i) {
+            result = ops::larger_magnitude_bits(result, to_float(from[i]));
+        }
+        return std::bit_cast<float>(result);
+    }
+
+    /// `ops::code_scale` per element.
+    static Lanes code_scales(Lanes const& largest, float levels) noexcept {
+        return each([&](std::size_t i) { return ops::code_scale(largest._lane[i], levels); });
+    }
+
+    /// Rounds 32 numbers to integers of 8 bits.
+    static void store_codes(Lanes const (&numbers)[32 / size], std::uint8_t* to) noexcept {
+        for (std::size_t i = 0; i < 32; ++i) {
+            to[i] =
+                static_cast<std::uint8_t>(ops::nearest_integer(numbers[i / size]._lane[i % size]));
+        }
+    }
+
+    /// Rounds 32 numbers to integers in the lower halves of bytes, and 32 in the upper halves.
+    static void store_codes(Lanes const (&low)[32 / size], Lanes const (&high)[32 / size],
+                            std::uint8_t* to) noexcept {
+        for (std::size_t i = 0; i < 32; ++i) {
+            auto const lower = ops::nearest_integer(low[i / size]._lane[i % size]);
+            auto const upper = ops::nearest_integer(high[i / size]._lane[i % size]);
+            to[i] = static_cast<std::uint8_t>((lower & 0xf) | static_cast<int>(upper << 4));
+        }
+    }
+
+    /// Loads integers of 8 bits.
+    static Lanes load_codes(std::uint8_t const* from) noexcept {
+        return each([&](std::size_t i) { return static_cast<float>(std::int8_t(from[i])); });
+    }
+
+    /// Loads integers of 4 bits from the lower and the upper halves of bytes.
+    static void load_codes(std::uint8_t const* from, Lanes& low, Lanes& high) noexcept {
+        low = each([&](std::size_t i) {
+            return static_cast<float>(std::int8_t(std::uint8_t(from[i] << 4)) >> 4);
+        });
+        high = each([&](std::size_t i) { return static_cast<float>(std::int8_t(from[i]) >> 4); });
     }
 
     /// `ops::keep_from_zero` per element.

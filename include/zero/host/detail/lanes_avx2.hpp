@@ -213,6 +213,84 @@ struct Lanes<InstructionSet::avx2> {
         return result;
     }
 
+    /// Returns the largest magnitude of 64 elements. NaN is above infinity.
+    template <StorageType T>
+    ZERO_HOST_AVX2 static float largest_of_block(T const* from) noexcept {
+        if constexpr (sizeof(T) == 2) { // bits are ordered as magnitudes are
+            Short16 largest = {};
+            ZERO_HOST_UNROLL(4)
+            for (std::size_t i = 0; i < 4; ++i) {
+                Short16 half;
+                __builtin_memcpy(&half, from + 16 * i, sizeof half);
+                half &= 0x7fff;
+                largest = largest < half ? half : largest;
+            }
+            Long4 const words = (Long4)largest;
+            Short8 const low = (Short8)__builtin_shufflevector(words, words, 0, 1);
+            Short8 const high = (Short8)__builtin_shufflevector(words, words, 2, 3);
+            Short8 const all = low < high ? high : low;
+            // one instruction finds the least of 8
+            Short8 const least = (Short8)__builtin_ia32_phminposuw128(all ^ 0x7fff);
+            return to_float(T::from_bits(static_cast<std::uint16_t>(least[0] ^ 0x7fff)));
+        } else {
+            Int8 largest = {};
+            ZERO_HOST_UNROLL(8)
+            for (std::size_t i = 0; i < 8; ++i) {
+                largest = larger(largest, (Int8)load(from + size * i)._value & 0x7fffffff);
+            }
+            largest =
+                larger(largest, __builtin_shufflevector(largest, largest, 4, 5, 6, 7, 0, 1, 2, 3));
+            largest =
+                larger(largest, __builtin_shufflevector(largest, largest, 2, 3, 0, 1, 6, 7, 4, 5));
+            largest =
+                larger(largest, __builtin_shufflevector(largest, largest, 1, 0, 3, 2, 5, 4, 7, 6));
+            return ((Float8)largest)[0];
+        }
+    }
+
+    /// `ops::code_scale` per element.
+    ZERO_HOST_AVX2 static Lanes code_scales(Lanes const& largest, float levels) noexcept {
+        Int8 const scale = (Int8)(((Bits8)(largest._value / levels) + 0xffffU) & 0xffff0000U);
+        Int8 const is_finite = (Int8)largest._value < 0x7f800000;
+        Int8 const least = Int8{} + 0x00800000;
+        Lanes result;
+        result._value = (Float8)((larger(scale, least) & is_finite) | (~is_finite & 0x7fc00000));
+        return result;
+    }
+
+    /// Rounds 32 numbers to integers of 8 bits.
+    ZERO_HOST_AVX2 static void store_codes(Lanes const (&numbers)[4], std::uint8_t* to) noexcept {
+        store_bytes((Short16)__builtin_ia32_packssdw256(numbers[0].nearest(), numbers[1].nearest()),
+                    (Short16)__builtin_ia32_packssdw256(numbers[2].nearest(), numbers[3].nearest()),
+                    to);
+    }
+
+    /// Rounds 32 numbers to integers in the lower halves of bytes, and 32 in the upper halves.
+    ZERO_HOST_AVX2 static void store_codes(Lanes const (&low)[4], Lanes const (&high)[4],
+                                           std::uint8_t* to) noexcept {
+        Short16 bytes[2]; // from -128 to 127
+        for (std::size_t i = 0; i < 2; ++i) {
+            bytes[i] = (Short16)__builtin_ia32_packssdw256(joined(low[2 * i], high[2 * i]),
+                                                           joined(low[2 * i + 1], high[2 * i + 1]));
+        }
+        store_bytes(bytes[0], bytes[1], to);
+    }
+
+    /// Loads integers of 8 bits.
+    ZERO_HOST_AVX2 static Lanes load_codes(std::uint8_t const* from) noexcept {
+        Lanes result;
+        result._value = converted(load_bytes(from));
+        return result;
+    }
+
+    /// Loads integers of 4 bits from the lower and the upper halves of bytes.
+    ZERO_HOST_AVX2 static void load_codes(std::uint8_t const* from, Lanes& low,
+                                          Lanes& high) noexcept {
+        Int8 const bytes = load_bytes(from);
+        low._value = converted(bytes << 28 >> 28);
+        high._value = converted(bytes >> 4);
+    }
+
     /// `ops::keep_from_zero` per element.
     ZERO_HOST_AVX2 static Lanes keep_from_zero(Lanes const& scaled, Lanes const& value) noexcept {
         Int8 const magnitude = (Int8)scaled._value & 0x7fffffff;
@@ -333,6 +411,47 @@ struct Lanes<InstructionSet::avx2> {
     }
 
 private:
+    using Char16 = char __attribute__((vector_size(16)));
+
+    /// Returns the nearest integers, of two the even one.
+    ZERO_HOST_AVX2 Int8 nearest() const noexcept {
+        return (Int8)__builtin_ia32_cvtps2dq256(_value);
+    }
+
+    /// Returns bytes of two integers each, with their sign.
+    ZERO_HOST_AVX2 static Int8 joined(Lanes const& low, Lanes const& high) noexcept {
+        return (low.nearest() & 0xf) | high.nearest() << 4;
+    }
+
+    /// Stores the lower bytes of numbers that `packssdw` made, in order.
+    ZERO_HOST_AVX2 static void store_bytes(Short16 const& first, Short16 const& second,
+                                           std::uint8_t* to) noexcept {
+        Int8 const packed = (Int8)__builtin_ia32_packsswb256(first, second);
+        Int8 const bytes = __builtin_shufflevector(packed, packed, 0, 4, 1, 5, 2, 6, 3, 7);
+        __builtin_memcpy(to, &bytes, sizeof bytes);
+    }
+
+    ZERO_HOST_AVX2 static Int8 load_bytes(std::uint8_t const* from) noexcept {
+#if defined(__clang__)
+        using Char8 = signed char __attribute__((vector_size(8)));
+        Char8 bytes;
+        __builtin_memcpy(&bytes, from, sizeof bytes);
+        return __builtin_convertvector(bytes, Int8);
+#else
+        LongLong2 bytes = {};
+        __builtin_memcpy(&bytes, from, 8);
+        return (Int8)__builtin_ia32_pmovsxbd256((Char16)bytes);
+#endif
+    }
+
+    ZERO_HOST_AVX2 static Float8 converted(Int8 const& integers) noexcept {
+#if defined(__clang__)
+        return __builtin_convertvector(integers, Float8);
+#else
+        return __builtin_ia32_cvtdq2ps256(integers);
+#endif
+    }
+
     template <bool past_caches>
     ZERO_HOST_AVX2 static void store_bits(Long4 const& bits, bfloat16* to) noexcept {
         if constexpr (!past_caches) {
@@ -363,8 +482,7 @@ private:
     }
 
     ZERO_HOST_AVX2 static Int8 larger(Int8 const& a, Int8 const& b) noexcept {
-        Int8 const is_less = a < b;
-        return (a & ~is_less) | (b & is_less);
+        return a < b ? b : a; // one instruction
     }
 
     Float8 _value;

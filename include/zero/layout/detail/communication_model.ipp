@@ -210,6 +210,12 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
     Traffic const traffic = step_traffic_of_rank(layout, rank, stage, schedule, micro_steps,
                                                  acquired_units, options.gather, options.in_tree);
     ElementSizes const& sizes = options.sizes;
+    auto const weight_bytes = [&](std::uint64_t elements, std::uint64_t frozen) {
+        return options.weight_block_bytes == 0
+                   ? sizes.parameter * elements
+                   : sizes.parameter * frozen
+                         + (elements - frozen) / granularity * options.weight_block_bytes;
+    };
     std::uint64_t const reductions = schedule == ReductionSchedule::boundary ? 1 : micro_steps;
     std::uint64_t const reduced = traffic.reduce_scatter + traffic.all_reduce;
     step.reductions = {reductions * sent, sizes.communication * reduced,
@@ -223,10 +229,16 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
     } else if (stage == 3) {
         auto const counts =
             detail::count_gathers(layout, micro_steps, acquired_units, options.gather);
+        std::uint64_t frozen = 0; // gathered elements
         for (std::size_t bucket = 0; bucket < counts.size(); ++bucket) {
             step.gathers.calls += layout.elements(bucket) == 0 ? 0 : counts[bucket];
+            bool const has_copy = options.secondary_ranks != 0 && counts[bucket] != 0;
+            frozen += layout.bucket(bucket).trainable
+                          ? 0
+                          : (has_copy ? 1 : counts[bucket])
+                                * (layout.elements(bucket) - layout.extent(bucket, rank).size());
         }
-        step.gathers.bytes = sizes.parameter * traffic.all_gather;
+        step.gathers.bytes = weight_bytes(traffic.all_gather, frozen);
         if (options.secondary_ranks != 0) {
             auto const divided =
                 step_traffic_with_secondary(layout, rank, options.secondary_ranks, schedule,
@@ -237,10 +249,10 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
             }
             step.secondary = {step.gathers.calls - first, sizes.parameter * divided.secondary};
             step.secondary_ranks = options.secondary_ranks;
-            step.gathers = {first, sizes.parameter * divided.everyone.all_gather};
+            step.gathers = {first, weight_bytes(divided.everyone.all_gather, frozen)};
         }
     } else {
-        step.publishes = {buckets, sizes.parameter * traffic.all_gather};
+        step.publishes = {buckets, weight_bytes(traffic.all_gather, 0)};
     }
     step.control = {options.control_calls, options.control_bytes};
     return step;

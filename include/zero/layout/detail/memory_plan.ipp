@@ -98,4 +98,16 @@ ZERO_COLD_INLINE MemoryRow plan_secondary_copies(FlatLayout const& layout, std::
     return row;
 }
 
+ZERO_COLD_INLINE MemoryRow plan_weight_codes(FlatLayout const& layout, std::size_t block_bytes,
+                                             std::size_t type) {
+    MemoryRow row;
+    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+        if (layout.bucket(bucket).type == type) {
+            row.content_bytes = detail::larger(
+                row.content_bytes, layout.elements(bucket) / detail::block_elements * block_bytes);
+        }
+    }
+    return row;
+}
+
 } // namespace ZERO_NAMESPACE

@@ -12,6 +12,7 @@
 #include "../optimizer.hpp"
 #include "../optimizer_state_policy.hpp"
 #include "../parameters.hpp"
+#include "../wire_policy.hpp"
 
 #include <concepts>
 
@@ -212,6 +213,23 @@ struct CategoryTraits<OffloadCategory> {
     static consteval bool diagnose_single() {
         static_assert(is_single, "zero::ZeroStage: two Offload policies are given; give one, with "
                                  "every kind in one zero::To.");
+        return is_single;
+    }
+};
+
+template <>
+struct CategoryTraits<WireCategory> {
+    template <class P>
+    static constexpr bool is_model = WirePolicy<P>;
+
+    template <class P>
+    static consteval bool diagnose() {
+        return diagnose_wire<P>();
+    }
+
+    template <bool is_single>
+    static consteval bool diagnose_single() {
+        static_assert(is_single, "zero::ZeroStage: two Wire policies are given; give one.");
         return is_single;
     }
 };

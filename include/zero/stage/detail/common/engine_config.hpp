@@ -91,6 +91,20 @@ struct InTree : Types {
     static constexpr bool adds_in_tree = true;
 };
 
+/// @brief The same, with weights that travel in the blocks of a codec.
+template <class Types, class C>
+struct WithWeightCodec : Types {
+    using WeightCodec = C;
+};
+
+/// @brief Whether the weights of a `TypeSet` travel in codes.
+template <class Types>
+inline constexpr bool has_weight_codec = requires { typename Types::WeightCodec; };
+
+/// @brief Whether weights travel in codes. All types of an engine have one codec.
+template <class Config>
+inline constexpr bool codes_weights = has_weight_codec<typename Config::template TypesAt<0>>;
+
 /// @brief Whether the update of a step runs during the next one (`DelayedUpdate`).
 template <class Config>
 inline constexpr bool delays_update = requires { requires Config::Offload::delays_update; };

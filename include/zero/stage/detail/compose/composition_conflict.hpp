@@ -61,7 +61,17 @@ enum class Conflict {
     /// The backend cannot call the host.
     host_update_without_call,
     /// Gathers read parameters from the tier while a delayed update would write them.
-    delayed_parameters
+    delayed_parameters,
+    /// Weights travel in codes, and in stage 0 none travel.
+    codes_without_gathers,
+    /// In stages 1 and 2 the owner of a parameter reads what the others do, and it is its master.
+    codes_of_own_master,
+    /// In stages 1 and 2 they are encoded from the master weights, which are not in memory then.
+    codes_of_offloaded_master,
+    /// Parameters are read from the tier into the lease that is decoded.
+    codes_of_offloaded,
+    /// The backend cannot encode.
+    codes_without_backend
 };
 
 } // namespace ZERO_NAMESPACE::detail
@@ -97,6 +107,9 @@ struct Composition {
     bool can_call_host = true;                      ///< the backend has `run_on_host`
     bool names_all_for_host = true;                 ///< it holds all that the host updates
     bool delays_update = false;                     ///< DelayedUpdate
+    bool codes_weights = false;                     ///< a Wire with a codec
+    bool all_have_copies = true;                    ///< every type has copied master weights
+    bool can_encode = true;                         ///< the backend can, with these types
     Conflict master = Conflict::none;               ///< the result of `master_conflict_of_all`
 };
 
@@ -163,6 +176,23 @@ constexpr Conflict conflict_of(Composition const& composition) noexcept {
     }
     if (composition.delays_update && composition.offloads_parameters) {
         return Conflict::delayed_parameters;
+    }
+    if (composition.codes_weights && composition.stage == 0) {
+        return Conflict::codes_without_gathers;
+    }
+    if (composition.codes_weights && composition.stage != 3 && !composition.all_have_copies
+        && composition.master == Conflict::none) {
+        return Conflict::codes_of_own_master;
+    }
+    if (composition.codes_weights && composition.stage != 3
+        && (composition.offloads_masters || composition.delays_update)) {
+        return Conflict::codes_of_offloaded_master;
+    }
+    if (composition.codes_weights && composition.offloads_parameters) {
+        return Conflict::codes_of_offloaded;
+    }
+    if (composition.codes_weights && !composition.can_encode) {
+        return Conflict::codes_without_backend;
     }
     return composition.master;
 }

@@ -144,6 +144,26 @@ consteval bool diagnose_stage() {
                       "zero::ZeroStage: with DelayedUpdate a pass reads the parameters that the "
                       "last update has not changed yet, and the file would hold both; leave "
                       "zero::BufferKind::parameters or zero::DelayedUpdate out of Offload.");
+        static_assert(conflict != Conflict::codes_without_gathers,
+                      "zero::ZeroStage: zero::Wire encodes the weights that ranks gather, and "
+                      "stage 0 gathers none; use stage 1, 2 or 3, or leave zero::Wire out.");
+        static_assert(conflict != Conflict::codes_of_own_master,
+                      "zero::ZeroStage: in stages 1 and 2 every rank reads encoded weights, so a "
+                      "parameter that is its own master would lose bits in each step; use 16-bit "
+                      "parameters with zero::MasterWeights<float>, or stage 3, whose shards stay "
+                      "exact.");
+        static_assert(conflict != Conflict::codes_of_offloaded_master,
+                      "zero::ZeroStage: in stages 1 and 2 zero::Wire encodes master weights, which "
+                      "must lie in memory when they are sent; leave "
+                      "zero::BufferKind::master_weights and zero::DelayedUpdate out of Offload, or "
+                      "use stage 3.");
+        static_assert(conflict != Conflict::codes_of_offloaded,
+                      "zero::ZeroStage: offloaded parameters are read into the memory that "
+                      "zero::Wire decodes to; leave zero::BufferKind::parameters out of Offload, "
+                      "or zero::Wire out.");
+        static_assert(conflict != Conflict::codes_without_backend,
+                      "zero::ZeroStage: zero::Wire needs a backend that encodes; give it 'encode' "
+                      "and 'decode' as zero::HostBackend has them.");
         return conflict == Conflict::none;
     }
 }

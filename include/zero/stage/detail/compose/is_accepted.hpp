@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../../backend/backend.hpp"
+#include "../../../backend/slices.hpp"
 #include "../../../comm/communicator.hpp"
 #include "../../../comm/grouped_communicator.hpp"
 #include "../../../core/convert.hpp"
@@ -14,6 +15,7 @@
 #include "stage_config.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <tuple>
 #include <type_traits>
 
@@ -58,6 +60,32 @@ consteval bool sends_float_between() {
 template <class... Types>
 consteval bool sends_float(std::tuple<Types...> const* /*sets*/) {
     return (std::is_same_v<typename Types::Communication, float> && ...);
+}
+
+/// @brief Whether every parameter type has float master weights beside the parameters.
+template <class... Types>
+consteval bool all_have_copies(std::tuple<Types...> const* /*sets*/) {
+    return ((Types::has_master && std::is_same_v<typename Types::Master, float>)&&...);
+}
+
+/// @brief Whether a backend encodes the weights of a `TypeSet`.
+template <class B, class Types>
+consteval bool can_encode() {
+    if constexpr (has_weight_codec<Types>) {
+        using C = typename Types::WeightCodec;
+        using Slices = typename B::template SliceTable<CopySlice<typename Types::Parameter>>::Range;
+        return requires(typename B::Queue queue, Slices slices, std::uint8_t* codes,
+                        std::uint8_t const* received, typename Types::Parameter* bucket) {
+            B::template encode<C>(queue, slices, codes);
+            B::template decode<C>(queue, slices, received, bucket);
+        };
+    } else {
+        return true;
+    }
+}
+template <class B, class... Types>
+consteval bool can_encode(std::tuple<Types...> const* /*sets*/) {
+    return (can_encode<B, Types>() && ...);
 }
 
 /// @brief Whether `HostMemory` holds states.
@@ -130,6 +158,9 @@ consteval Conflict conflict_in() {
         .names_all_for_host =
             names_all_for_host<typename Config::OffloadTo>(Config::EngineConfig::has_masters),
         .delays_update = delays_update<typename Config::EngineConfig>,
+        .codes_weights = codes_weights<typename Config::EngineConfig>,
+        .all_have_copies = all_have_copies(sets),
+        .can_encode = can_encode<Device>(sets),
         .master = Config::master_conflict,
     } // namespace ZERO_NAMESPACE::detail
     );

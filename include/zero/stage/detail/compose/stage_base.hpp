@@ -74,7 +74,8 @@ consteval bool conflicts_in_storage() {
         constexpr Conflict conflict = conflict_in<N, Policies...>();
         return conflict == Conflict::whole_tensor_storage || conflict == Conflict::split_of_other
                || conflict == Conflict::offload_from_device
-               || conflict == Conflict::tree_over_communicator;
+               || conflict == Conflict::tree_over_communicator
+               || conflict == Conflict::codes_without_backend;
     }
     return false;
 }
@@ -86,7 +87,8 @@ inline constexpr bool is_usable =
     is_valid_policy<Policy>() && !has_bare_backend<Policy>()
     && !(DropsStorage
          && (is_in<MasterWeightsCategory, Policy>() || is_in<OptimizerStateCategory, Policy>()
-             || is_in<OffloadCategory, Policy>() || is_in<GradientReductionCategory, Policy>()));
+             || is_in<OffloadCategory, Policy>() || is_in<GradientReductionCategory, Policy>()
+             || is_in<WireCategory, Policy>()));
 
 /// @brief The stage that remains without the policies that cannot be compiled.
 template <int N, bool DropsStorage, class Usable, class... Rest>

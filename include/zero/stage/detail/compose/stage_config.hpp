@@ -15,6 +15,7 @@
 #include "../../../policy/offload.hpp"
 #include "../../../policy/optimizer_state.hpp"
 #include "../../../policy/parameters.hpp"
+#include "../../../policy/wire_policy.hpp"
 #include "../common/engine_config.hpp"
 #include "composition_conflict.hpp"
 
@@ -47,22 +48,30 @@ using plain_type_set_t =
             typename Reduction::template AccumulationType<P>, master_t<MasterPolicy, P>>;
 
 template <class Reduction, class MasterPolicy, class P>
-using type_set_t = std::conditional_t<adds_in_tree<Reduction>,
-                                      InTree<plain_type_set_t<Reduction, MasterPolicy, P>>,
-                                      plain_type_set_t<Reduction, MasterPolicy, P>>;
+using reduced_type_set_t = std::conditional_t<adds_in_tree<Reduction>,
+                                              InTree<plain_type_set_t<Reduction, MasterPolicy, P>>,
+                                              plain_type_set_t<Reduction, MasterPolicy, P>>;
+
+/// @brief The same with the codec of weights, if there is one.
+template <class WireTypes, class Types>
+using type_set_t = std::conditional_t<std::is_same_v<typename WireTypes::WeightCodec, Plain>, Types,
+                                      WithWeightCodec<Types, typename WireTypes::WeightCodec>>;
 
 /// @brief Makes the `EngineConfig` of a stage from its policies. `StageConfig` uses it.
 template <class Communicator, class LossScaler, class Optimizer, class OptimizerState,
-          class OffloadTo, class BucketerOptions, class Reduction, class MasterPolicy, class Policy>
+          class OffloadTo, class BucketerOptions, class WireTypes, class Reduction,
+          class MasterPolicy, class Policy>
 struct MakeEngineConfig;
 
 template <class Communicator, class LossScaler, class Optimizer, class OptimizerState,
-          class OffloadTo, class BucketerOptions, class Reduction, class MasterPolicy, class... P>
+          class OffloadTo, class BucketerOptions, class WireTypes, class Reduction,
+          class MasterPolicy, class... P>
 struct MakeEngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, OffloadTo,
-                        BucketerOptions, Reduction, MasterPolicy, Parameters<P...>> {
+                        BucketerOptions, WireTypes, Reduction, MasterPolicy, Parameters<P...>> {
     using type =
         EngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, MasterPolicy, OffloadTo,
-                     BucketerOptions, type_set_t<Reduction, MasterPolicy, P>...>;
+                     BucketerOptions,
+                     type_set_t<WireTypes, reduced_type_set_t<Reduction, MasterPolicy, P>>...>;
 };
 
 /// @brief The policies of a stage, with defaults for the missing ones.
@@ -84,10 +93,11 @@ struct StageConfig {
     using Reduction = select_t<GradientReductionCategory, GradientReduction<>, Policies...>;
     using MasterPolicy = select_t<MasterWeightsCategory, MasterWeights<float>, Policies...>;
     using OffloadTo = select_t<OffloadCategory, NoOffload, Policies...>;
+    using WireTypes = select_t<WireCategory, PlainWire, Policies...>;
 
     using EngineConfig =
         typename MakeEngineConfig<Communicator, LossScaler, Optimizer, OptimizerStates, OffloadTo,
-                                  typename Bucketer::Options, Reduction, MasterPolicy,
+                                  typename Bucketer::Options, WireTypes, Reduction, MasterPolicy,
                                   ParameterTypes>::type;
 
     /// The default policy never conflicts: parameters that are their own master weights ignore it.

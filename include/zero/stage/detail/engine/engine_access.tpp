@@ -258,6 +258,9 @@ template <class Config>
         _optimizer.each([](auto& store) { store.round_written_masters(); });
         _parameters.synchronise_changes();
         _optimizer.each([](auto& store) { store.copy_parameters_to_master(); });
+        if constexpr (detail::codes_weights<Config>) {
+            publish_all([](std::size_t /*bucket*/) {});
+        }
         detail::wait_for_collectives(*_communicator, _queue);
     } catch (...) {
         fail();

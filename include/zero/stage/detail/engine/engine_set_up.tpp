@@ -133,6 +133,9 @@ template <class Config>
             communicator, _queue, *_memory);
         _parameters.set_initial(parameters);
         _optimizer.each([](auto& store) { store.set_initial(); });
+        if constexpr (detail::codes_weights<Config>) { // a pass reads what is decoded
+            publish_all([](std::size_t /*bucket*/) {});
+        }
         detail::wait_for_collectives(*_communicator, _queue);
         require_same_replicas();
     } catch (...) {
@@ -232,6 +235,10 @@ template <class Config>
             if constexpr (SecondaryCommunicator<Communicator>) {
                 own[BufferKind::secondary_copies] =
                     detail::SecondaryCopyStore<Config, Types>::row(all, type);
+            }
+            if constexpr (detail::has_weight_codec<Types>) {
+                own[BufferKind::weight_codes] =
+                    detail::EncodedWeights<Config, Types>::row(all, type);
             }
             plan += own;
         });

@@ -18,6 +18,13 @@ void Engine<Config>::publish_all(Update const& update) {
         std::size_t const begin = _parameters.first_of_group(end);
         for (std::size_t bucket = end; bucket-- > begin;) {
             update(bucket);
+            if constexpr (detail::codes_weights<Config>) { // a replica holds what was decoded, and
+                // an update may leave it so: codes follow from master weights
+                if (_parameters.sends_updates()) {
+                    _optimizer.of_bucket(bucket,
+                                         [&](auto const& store) { store.round_bucket(bucket); });
+                }
+            }
         }
         _parameters.publish(begin, end);
         end = begin;
@@ -66,6 +73,9 @@ void Engine<Config>::end_updates() {
 template <class Config>
 template <class Update>
 void Engine<Config>::publish_updates(Update const& update) {
+    if constexpr (detail::codes_weights<Config>) {
+        _optimizer.each([](auto& store) { store.forget_writes(); });
+    }
     if (_parameters.sends_updates()) {
         publish_all(update);
     } else {

@@ -119,6 +119,13 @@ public:
         }
     }
 
+    /// @brief Enqueues the rounding of `count` slices from number `first` on, unless it
+    /// `is_by_chunk`.
+    void round_some(std::size_t first, std::size_t count) const {
+        Backend::copy_from_bucket(_queue, _copies.range(first, count),
+                                  static_cast<M const*>(_master.data()));
+    }
+
     [[nodiscard]] std::size_t table_bytes() const noexcept { return _copies.size_bytes(); }
 
     template <class Owned>

@@ -355,6 +355,27 @@ public:
         }
     }
 
+    /// @brief Rounds the copied master weights of one bucket to the parameters.
+    void round_bucket([[maybe_unused]] std::size_t bucket) const {
+        if constexpr (Types::has_master && !Masters::is_by_chunk) {
+            std::size_t const first = _first_slice[bucket];
+            _master.round_some(first, _first_slice[bucket + 1] - first);
+        }
+    }
+
+    /// @brief Rounds all copied master weights, and forgets what visitors wrote.
+    void round_all() {
+        for_chunks([&](Range chunk) { round_masters(chunk); });
+        forget_writes();
+    }
+
+    /// @brief Forgets what visitors wrote and no call took over: an update follows.
+    void forget_writes() noexcept {
+        if constexpr (notes_writes) {
+            _written.forget();
+        }
+    }
+
     [[nodiscard]] std::size_t slices() const noexcept { return _slices.slices().size(); }
 
     /// @brief Bytes of the tables in the backend's memory.

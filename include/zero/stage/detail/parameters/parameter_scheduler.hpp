@@ -93,7 +93,7 @@ public:
         }
         if (!_row.shards_optimizer() || _storage != Storage::owned) {
             broadcast_full();
-        } else {
+        } else if constexpr (!codes_weights<Config>) { // in codes they follow from master weights
             for (std::size_t bucket = 0; bucket < _layout->trainable_buckets(); ++bucket) {
                 publish(bucket, bucket + 1);
             }
@@ -227,7 +227,7 @@ public:
         }
         auto const gather = [&] {
             for (std::size_t bucket = end; bucket-- > begin;) {
-                _stores.of_bucket(bucket, [&](auto& store) { store.gather_replicas(bucket); });
+                _stores.of_bucket(bucket, [&](auto& store) { store.publish(bucket); });
             }
         };
         if (_row.shards_optimizer()) {
@@ -247,9 +247,11 @@ public:
         }
     }
 
-    /// @brief Whether each bucket is sent after its update.
+    /// @brief Whether each bucket is sent after its update. In codes a single rank sends as well:
+    /// it reads what is decoded.
     [[nodiscard]] bool sends_updates() const noexcept {
-        return _row.shards_optimizer() && !_row.shards_parameters() && _layout->world() > 1;
+        return _row.shards_optimizer() && !_row.shards_parameters()
+               && (codes_weights<Config> || _layout->world() > 1);
     }
 
     /// @brief Makes updated buckets that are not sent readable: in stage 0, and on a single rank. A

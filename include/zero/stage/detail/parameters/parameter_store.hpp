@@ -62,12 +62,33 @@ hash_of_initialisation(std::span<AnyParameter const> parameters) noexcept {
 
 /// @brief Whether sharded parameters are read in the shard instead of in copies: on a single rank,
 /// which owns all of them. Poison fills released copies with NaN, so it needs them, and a shard
-/// that is offloaded cannot be read.
+/// that is offloaded cannot be read. With a codec, copies hold other values than the shard.
 template <class Config>
 [[nodiscard]] bool reads_in_place(EngineContext<Config> const& context) noexcept {
     return context.row.shards_parameters() && context.layout->world() == 1
-           && !context.options->poison && !Config::Offload::offloads(BufferKind::parameters);
+           && !context.options->poison && !Config::Offload::offloads(BufferKind::parameters)
+           && !codes_weights<Config>;
 }
+
+template <class Config, class Types>
+class EncodedWeights; // stage/wire.hpp includes it
+
+/// @brief Weights travel as they are.
+struct PlainWeights {
+    [[nodiscard]] static constexpr std::size_t table_bytes() noexcept { return 0; }
+};
+
+/// @brief The codes of an engine, or nothing.
+template <class Config, class Types, bool is_coded = has_weight_codec<Types>>
+struct WeightCodes {
+    using type = PlainWeights;
+};
+template <class Config, class Types>
+struct WeightCodes<Config, Types, true> {
+    using type = EncodedWeights<Config, Types>;
+};
+template <class Config, class Types>
+using WeightCodesOf = typename WeightCodes<Config, Types>::type;
 
 /// @brief Owns the parameters of one type in every storage and placement, or has them in a tier,
 /// and calls the collectives that move them. The ParameterScheduler decides when.
@@ -96,7 +117,7 @@ public:
 
     /// @brief Bytes of the tables in the backend's memory.
     [[nodiscard]] std::size_t table_bytes() const noexcept {
-        return _pieces.size_bytes() + _owned.size_bytes();
+        return _pieces.size_bytes() + _owned.size_bytes() + _codes.table_bytes();
     }
 
     /// @brief The memory of a slice that this rank holds: inside its extent if parameters are
@@ -277,7 +298,18 @@ public:
     /// @brief Returns the bytes of a bucket that `gather_replicas` communicates in place, and 0 for
     /// one that it copies, which cannot be part of a group.
     [[nodiscard]] std::size_t bytes_in_place(std::size_t bucket) const noexcept {
-        return is_copied(bucket) ? 0 : _layout->elements(bucket) * sizeof(T);
+        return is_copied(bucket) || has_codes ? 0 : _layout->elements(bucket) * sizeof(T);
+    }
+
+    /// @brief Makes the replicas of an updated bucket equal, in codes if weights have a codec.
+    /// Collective.
+    void publish(std::size_t bucket) {
+        if constexpr (has_codes) {
+            [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
+            _codes.gather(bucket, nullptr, codes_tag(CollectivePurpose::publish, bucket));
+        } else {
+            gather_replicas(bucket);
+        }
     }
 
     /// @brief All-gathers the extents of a bucket into the replicas, through a lease if the bucket
@@ -305,6 +337,12 @@ public:
 private:
     static constexpr bool is_offloaded = Config::Offload::offloads(BufferKind::parameters);
     static constexpr bool has_copies = SecondaryCommunicator<Communicator>;
+    static constexpr bool has_codes = has_weight_codec<Types>;
+
+    [[nodiscard]] CollectiveTag codes_tag(CollectivePurpose purpose,
+                                          std::size_t bucket) const noexcept {
+        return bucket_tag(purpose, "encoded parameters of bucket", *_layout, bucket);
+    }
 
     /// Gathers a bucket from its secondary copies. @return false if there are none
     bool gather_copies([[maybe_unused]] T* lease, [[maybe_unused]] std::size_t bucket,
@@ -322,6 +360,14 @@ private:
     }
 
     void gather_into(T* lease, std::size_t bucket, char const* context) {
+        if constexpr (has_codes) {
+            if (_codes.encodes(bucket)) {
+                CollectiveTag tag = codes_tag(CollectivePurpose::gather, bucket);
+                tag.context = context;
+                _codes.gather(bucket, lease, tag);
+                return;
+            }
+        }
         auto const cuts = _cuts.of(_layout->cuts(bucket));
         if (cuts.back() != 0) {
             CollectiveTag tag =
@@ -368,18 +414,23 @@ private:
             _full[index] =
                 parameter.spec.type == context.type ? static_cast<T*>(parameter.data) : nullptr;
         }
-        if (_storage == Storage::owned) {
-            if (!_is_sharded) {
-                find_owned(context.type);
-            }
-            return;
+        if (_storage != Storage::owned) {
+            _pieces = {*_layout, _queue, *context.memory, _full, [&](std::size_t bucket) {
+                           return is_copied(bucket) ? Range{0, _layout->elements(bucket)} : Range{};
+                       }};
+            _owned = {*_layout, _queue, *context.memory, _full, [&](std::size_t bucket) {
+                          return is_copied(bucket) ? _layout->extent(bucket, _rank) : Range{};
+                      }};
+        } else if (!_is_sharded) {
+            find_owned(context.type);
         }
-        _pieces = {*_layout, _queue, *context.memory, _full, [&](std::size_t bucket) {
-                       return is_copied(bucket) ? Range{0, _layout->elements(bucket)} : Range{};
-                   }};
-        _owned = {*_layout, _queue, *context.memory, _full, [&](std::size_t bucket) {
-                      return is_copied(bucket) ? _layout->extent(bucket, _rank) : Range{};
-                  }};
+        if constexpr (has_codes) {
+            _codes = {context,
+                      [&](std::size_t bucket, Piece const& piece) { return slice(bucket, piece); },
+                      [&](std::size_t bucket, Piece const& piece) {
+                          return _is_sharded ? nullptr : slice(bucket, piece);
+                      }};
+        }
     }
 
     /// Whether a parameter of the adopted block follows the run of `elements` elements that begins
@@ -505,6 +556,7 @@ private:
     /// memory because they cannot be communicated in place.
     BucketCopies<T, Backend> _pieces;
     BucketCopies<T, Backend> _owned;
+    [[no_unique_address]] WeightCodesOf<Config, Types> _codes;
     SetUpBacklog<Backend> _backlog;
     Drain<Backend> _drain;
 };

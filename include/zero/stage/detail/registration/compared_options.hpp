@@ -5,6 +5,7 @@
 #include "../../../core/dtype.hpp"
 #include "../../../core/hash.hpp"
 #include "../../../core/memory_resource.hpp"
+#include "../../../core/type_name.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/gather_options.hpp"
 #include "../../../layout/parameter_spec.hpp"
@@ -63,6 +64,7 @@ struct ComparedSettings {
     std::uint64_t optimizer = 0;
     std::uint64_t groups = 0;
     std::uint64_t communicator = 0;
+    std::uint64_t codec = 0;          ///< of weights; 0: none
     std::uint64_t initialisation = 0; ///< which parameters every rank may initialise
 
     /// @brief Returns one hash per option name.
@@ -136,6 +138,10 @@ template <class Config>
     settings.optimizer = optimizer.value();
     settings.groups = groups.value();
     settings.communicator = options_hash_of(communicator);
+    if constexpr (codes_weights<Config>) {
+        using C = typename Config::template TypesAt<0>::WeightCodec;
+        settings.codec = Hash().add(type_name<C>()).add(C::bytes_per_block).value();
+    }
     settings.initialisation = initialisation;
     auto hashes = settings.hashes();
     if constexpr (Config::adds_in_tree) {

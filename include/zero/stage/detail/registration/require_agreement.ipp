@@ -127,6 +127,7 @@ ZERO_COLD_INLINE List<ComparedOption> ComparedSettings::hashes() const {
         .add(gather.changed_order);
     return {{"stage", hash_of(stage)},
             {"parameters", types.value()},
+            {"wire", codec},
             {"reduction", reduction.value()},
             {"storage", hash_of(storage)},
             {"gather", gathering.value()},

@@ -3,6 +3,7 @@
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/detail/throw_error.hpp"
 #include "../../../core/error.hpp"
+#include "../../../layout/flat_layout.hpp"
 #include "../../../layout/gather_options.hpp"
 #include "../../../layout/parameter_spec.hpp"
 #include "../../../ops/tree_sum.hpp"
@@ -91,6 +92,11 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @brief Requires that a reduction without a tree names no micro-batches. @throws InvalidArgument
 [[gnu::cold]] void require_no_tree(GradientReductionOptions const& reduction);
+
+/// @brief Requires that the blocks of 64 elements that `Wire` encodes belong to one parameter each.
+/// Only a layout of an adopted block may have others.
+/// @throws InvalidArgument naming the parameter
+[[gnu::cold]] void require_whole_blocks(FlatLayout const& layout);
 
 /// @brief Requires that every parameter begins at a multiple of 64 elements of the adopted block.
 /// Otherwise the blocks whose states share a scale depend on the number of ranks.

@@ -9,6 +9,7 @@
 #include "../../../layout/detail/order_by.hpp"
 #include "../../../layout/detail/shape.hpp"
 #include "../../../layout/parameter_spec.hpp"
+#include "../../../layout/piece.hpp"
 #include "../../../layout/placement.hpp"
 #include "../../../ops/tree_sum.hpp"
 #include "validate_arguments.hpp"
@@ -350,6 +351,22 @@ ZERO_COLD_INLINE void require_aligned_blocks(std::span<AnyParameter const> param
                  " elements whose states share a scale, so the bits of TreeReduction, or of "
                  "replicas in other parts of a model, would depend on the ranks; use "
                  "Storage::scattered, or OptimizerState<bfloat16>."});
+        }
+    }
+}
+
+ZERO_COLD_INLINE void require_whole_blocks(FlatLayout const& layout) {
+    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+        for (Piece const& piece : layout.pieces(bucket)) {
+            if (piece.bucket_begin % block_elements != 0
+                || piece.parameter_begin % block_elements != 0) {
+                throw_error<InvalidArgument>(
+                    {"zero: parameter '", layout.parameter(piece.parameter).name,
+                     "' does not begin at a multiple of ", block_elements,
+                     " elements of the adopted block, so its codes would hold elements of other "
+                     "parameters; align it there, use Storage::scattered, or leave zero::Wire "
+                     "out."});
+            }
         }
     }
 }

@@ -265,9 +265,17 @@ public:
     /// @brief Makes the replicas equal and sets the master weights to them. Collective; waits.
     void refresh_master_weights() const { _engine->parameters_changed(); }
 
-    /// @brief Makes parameters that every rank has written readable for later commands.
+    /// @brief Makes parameters that every rank has written readable for later commands. Collective
+    /// if they travel in codes; then it waits.
     void publish_written() const {
-        guard([&] { _engine->_parameters.publish_written(); });
+        guard([&] {
+            _engine->_parameters.publish_written();
+            if constexpr (codes_weights<Config>) {
+                _engine->_optimizer.each([](auto& store) { store.round_all(); });
+                _engine->publish_all([](std::size_t /*bucket*/) {});
+                wait_for_collectives(*_engine->_communicator, _engine->_queue);
+            }
+        });
     }
 
     /// @brief Calls `run`, whose failure breaks the engine and releases the other ranks.

@@ -1,0 +1,262 @@
+#pragma once
+
+#include "../backend/slices.hpp"
+#include "../core/detail/namespace.hpp"
+#include "../core/storage_types.hpp"
+#include "../ops/arithmetic.hpp"
+#include "../ops/block_codecs.hpp"
+#include "../ops/codec.hpp"
+#include "detail/cast_loops.hpp"
+#include "detail/copy_loop.hpp"
+#include "detail/run_loop.hpp"
+#include "host_backend.hpp"
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace ZERO_NAMESPACE::host::detail {
+
+inline constexpr std::size_t coded_elements = zero::detail::coded_elements;
+
+/// Prefetches the lines that a later block will read.
+template <class F>
+[[gnu::always_inline]] inline void prefetch_lines(void const* from, std::size_t bytes) noexcept {
+    for (std::size_t i = 0; i < bytes; i += 64) {
+        F::prefetch(static_cast<bfloat16 const*>(from) + i / sizeof(bfloat16));
+    }
+}
+
+/// Encodes a range, block by block; elements behind its end are zero.
+template <class C, StorageType T>
+struct EncodeLoop {
+    T const* in;
+    std::size_t n;
+    std::uint8_t* out;
+
+    template <class F>
+    [[gnu::always_inline]] void operator()() const noexcept {
+        T const* from = in;
+        std::uint8_t* to = out;
+        std::size_t left = n;
+        constexpr std::size_t together = group<F> * coded_elements;
+        for (; left >= together; left -= together) {
+            blocks<group<F>, F>(from, to);
+            from += together;
+            to += group<F> * C::bytes_per_block;
+        }
+        for (; left >= coded_elements; left -= coded_elements) {
+            blocks<1, F>(from, to);
+            from += coded_elements;
+            to += C::bytes_per_block;
+        }
+        if (left != 0) {
+            T rest[coded_elements] = {};
+            copy_elements(rest, from, left);
+            blocks<1, F>(rest, to);
+        }
+    }
+
+private:
+    static constexpr std::size_t half = coded_elements / 2;
+
+    /// Blocks whose scales are computed together: a division takes as long as many other
+    /// instructions.
+    template <class F>
+    static constexpr std::size_t group = zero::detail::is_symmetric<C> ? F::size : 1;
+
+    template <std::size_t count, class F>
+    [[gnu::always_inline]] static void blocks(T const* from, std::uint8_t* to) noexcept {
+        if constexpr (zero::detail::is_symmetric<C>) {
+            symmetric<count, F>(from, to);
+        } else {
+            float values[coded_elements];
+            for (std::size_t i = 0; i < coded_elements; i += F::size) {
+                F::load(from + i).store(values + i);
+            }
+            C::encode(values, to);
+        }
+    }
+
+    template <std::size_t count, class F>
+    [[gnu::always_inline]] static void symmetric(T const* from, std::uint8_t* to) noexcept {
+        float largest[F::size] = {};
+        for (std::size_t block = 0; block < count; ++block) {
+            T const* const values = from + block * coded_elements;
+            prefetch_lines<F>(values, coded_elements * sizeof(T));
+            largest[block] = F::largest_of_block(values);
+        }
+        F const scale = F::code_scales(F::load(static_cast<float const*>(largest)), C::levels);
+        float scales[F::size];
+        float inverses[F::size];
+        scale.store(scales);
+        F::div(F(1.0F), scale).store(inverses);
+        for (std::size_t block = 0; block < count; ++block) {
+            std::uint8_t* const codes = to + block * C::bytes_per_block;
+            C::put_scale(scales[block], codes);
+            if (std::bit_cast<std::uint32_t>(largest[block]) < 0x7f800000U) {
+                put_codes<F>(from + block * coded_elements, F(inverses[block]), codes);
+            } else {
+                for (std::size_t i = 0; i < C::code_bytes; ++i) {
+                    codes[i] = 0;
+                }
+            }
+        }
+    }
+
+    template <class F>
+    [[gnu::always_inline]] static void put_codes(T const* from, F const& inverse,
+                                                 std::uint8_t* to) noexcept {
+        F low[half / F::size];
+        F high[half / F::size];
+        ZERO_HOST_UNROLL(8)
+        for (std::size_t i = 0; i < half / F::size; ++i) { // in registers
+            low[i] = F::mul(F::load(from + i * F::size), inverse);
+            high[i] = F::mul(F::load(from + half + i * F::size), inverse);
+        }
+        if constexpr (C::code_bits == 8) {
+            F::store_codes(low, to);
+            F::store_codes(high, to + half);
+        } else {
+            F::store_codes(low, high, to);
+        }
+    }
+};
+
+/// Decodes a range, block by block. With `streams` the results bypass the caches; `out` is then
+/// aligned.
+template <class C, StorageType T, bool streams>
+struct DecodeLoop {
+    std::uint8_t const* in;
+    T* out;
+    std::size_t n;
+
+    template <class F>
+    [[gnu::always_inline]] void operator()() const noexcept {
+        std::uint8_t const* from = in;
+        T* to = out;
+        std::size_t left = n;
+        for (; left >= coded_elements; left -= coded_elements) {
+            block<streams, F>(from, to);
+            from += C::bytes_per_block;
+            to += coded_elements;
+        }
+        if constexpr (streams) {
+            F::finish_streams();
+        }
+        if (left != 0) {
+            T rest[coded_elements];
+            block<false, F>(from, rest);
+            copy_elements(to, rest, left);
+        }
+    }
+
+private:
+    template <bool past_caches, class F>
+    [[gnu::always_inline]] static void block(std::uint8_t const* from, T* to) noexcept {
+        constexpr std::size_t half = coded_elements / 2;
+        if constexpr (!zero::detail::is_symmetric<C>) {
+            float values[coded_elements];
+            C::decode(from, values);
+            for (std::size_t i = 0; i < coded_elements; i += 2 * F::size) {
+                F::load(values + i)
+                    .with_canonical_nan()
+                    .template store_with<past_caches, true>(
+                        F::load(values + i + F::size).with_canonical_nan(), to + i);
+            }
+            return;
+        } else {
+            F const scale(C::scale_of(from)); // a NaN is the canonical one
+            prefetch_lines<F>(from, C::code_bytes);
+            if constexpr (C::code_bits == 8) {
+                ZERO_HOST_UNROLL(4)
+                for (std::size_t i = 0; i < coded_elements; i += 2 * F::size) {
+                    F::mul(F::load_codes(from + i), scale)
+                        .template store_with<past_caches, true>(
+                            F::mul(F::load_codes(from + i + F::size), scale), to + i);
+                }
+            } else {
+                ZERO_HOST_UNROLL(2)
+                for (std::size_t i = 0; i < half; i += 2 * F::size) {
+                    F low[2];
+                    F high[2];
+                    F::load_codes(from + i, low[0], high[0]);
+                    F::load_codes(from + i + F::size, low[1], high[1]);
+                    F::mul(low[0], scale)
+                        .template store_with<past_caches, true>(F::mul(low[1], scale), to + i);
+                    F::mul(high[0], scale)
+                        .template store_with<past_caches, true>(F::mul(high[1], scale),
+                                                                to + half + i);
+                }
+            }
+        }
+    }
+};
+
+} // namespace ZERO_NAMESPACE::host::detail
+
+namespace ZERO_NAMESPACE::host {
+
+/// @brief Encodes n elements of a parameter in blocks of 64, the last of which is completed with
+/// zeros. The same bytes with every instruction set.
+/// @param out `C::bytes_per_block` bytes for each block, at any address
+template <Codec C, StorageType T>
+void encode(std::uint8_t* out, T const* in, std::size_t n) noexcept {
+    detail::run(detail::EncodeLoop<C, T>{in, n, out});
+}
+
+/// @brief Decodes n elements, rounded to T. NaNs are canonical.
+/// @param moved_bytes bytes that all decodings of an operation read and write; decides whether the
+/// results bypass the caches
+template <Codec C, StorageType T>
+void decode(T* out, std::uint8_t const* in, std::size_t n, std::size_t moved_bytes = 0) noexcept {
+    bool const is_aligned = reinterpret_cast<std::uintptr_t>(out) % detail::streamed_alignment == 0;
+    if (is_aligned && moved_bytes >= detail::streaming_copy_bytes) {
+        detail::run(detail::DecodeLoop<C, T, true>{in, out, n});
+    } else {
+        detail::run(detail::DecodeLoop<C, T, false>{in, out, n});
+    }
+}
+
+/// @brief Encodes the slices of a bucket, each of which begins at a multiple of 64.
+/// @param codes of the bucket
+template <Codec C, StorageType T>
+void encode(std::span<CopySlice<T> const> slices, std::uint8_t* codes) noexcept {
+    for (auto const& slice : slices) {
+        encode<C>(codes + slice.bucket_begin / detail::coded_elements * C::bytes_per_block,
+                  static_cast<T const*>(slice.tensor), slice.elements);
+    }
+}
+
+/// @brief Decodes the slices of a bucket.
+/// @param bucket where slices without a tensor are
+template <Codec C, StorageType T>
+void decode(std::span<CopySlice<T> const> slices, std::uint8_t const* codes, T* bucket) noexcept {
+    std::size_t moved = 0;
+    for (auto const& slice : slices) {
+        moved += slice.elements * (sizeof(T) + 1);
+    }
+    for (auto const& slice : slices) {
+        decode<C>(slice.tensor != nullptr ? slice.tensor : bucket + slice.bucket_begin,
+                  codes + slice.bucket_begin / detail::coded_elements * C::bytes_per_block,
+                  slice.elements, moved);
+    }
+}
+
+} // namespace ZERO_NAMESPACE::host
+
+namespace ZERO_NAMESPACE {
+
+template <class C, StorageType T>
+void HostBackend::encode(Queue queue, std::span<CopySlice<T> const> slices, std::uint8_t* codes) {
+    queue->enqueue([=] { host::encode<C>(slices, codes); });
+}
+
+template <class C, StorageType T>
+void HostBackend::decode(Queue queue, std::span<CopySlice<T> const> slices,
+                         std::uint8_t const* codes, T* bucket) {
+    queue->enqueue([=] { host::decode<C>(slices, codes, bucket); });
+}
+
+} // namespace ZERO_NAMESPACE

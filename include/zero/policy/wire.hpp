@@ -1,0 +1,31 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+#include "../core/policy_category.hpp"
+#include "../ops/block_codecs.hpp"
+#include "wire_policy.hpp"
+
+namespace ZERO_NAMESPACE {
+
+/// @brief A policy that selects how weights travel between ranks: as they are, or in blocks of 64
+/// elements that a `Codec` makes smaller (qwZ of ZeRO++, Wang et al., 2023).
+///
+/// Every gather of trainable parameters is encoded: of units in stage 3, and of updated parameters
+/// in stages 1 and 2. What a pass reads is decode(encode(p)), where p is the master weight, rounded
+/// to the parameter type. The owner reads it as well, so all ranks read the same bits, which do not
+/// depend on stage, partitioner or bucket size. p keeps every bit where it is the master itself:
+/// master weights, or the shards of stage 3. Frozen parameters, initial values, states, sums and
+/// hashes travel as they are. docs/wire.md
+/// @tparam Weights `Plain`, `Int8Blocks`, `Int4Blocks` or another `Codec`
+/// @tparam Gradients `Plain`
+/// @tparam Feedback `NoFeedback`
+template <class Weights = Plain, class Gradients = Plain, class Feedback = NoFeedback>
+struct Wire {
+    using policy_category = WireCategory;
+    using WeightCodec = Weights;     ///< or `Plain`
+    using GradientCodec = Gradients; ///< `Plain`
+    using ErrorFeedback = Feedback;  ///< `NoFeedback`
+};
+static_assert(WirePolicy<Wire<>> && WirePolicy<Wire<Int8Blocks>>);
+
+} // namespace ZERO_NAMESPACE

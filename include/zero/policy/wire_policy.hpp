@@ -1,0 +1,81 @@
+#pragma once
+
+#include "../core/detail/namespace.hpp"
+#include "../core/policy_category.hpp"
+#include "../ops/codec.hpp"
+
+#include <concepts>
+#include <type_traits>
+
+namespace ZERO_NAMESPACE {
+
+/// @brief For `Wire`: values travel in their own type.
+struct Plain {};
+
+/// @brief For `Wire`: the error of an encoding is not kept.
+struct NoFeedback {};
+
+/// @brief The policy of a stage that names none: all values travel as they are.
+struct PlainWire {
+    using policy_category = WireCategory;
+    using WeightCodec = Plain;
+    using GradientCodec = Plain;
+    using ErrorFeedback = NoFeedback;
+};
+
+} // namespace ZERO_NAMESPACE
+
+/// The requirements of `WirePolicy`, one concept each. The concept and its messages use them.
+namespace ZERO_NAMESPACE::detail {
+
+template <class P>
+concept WireHasTypes = requires {
+    typename P::WeightCodec;
+    typename P::GradientCodec;
+    typename P::ErrorFeedback;
+};
+
+/// Whether weights travel as they are, or in codes.
+template <class P>
+concept WireWeightsFit =
+    std::same_as<typename P::WeightCodec, Plain> || Codec<typename P::WeightCodec>;
+
+template <class P>
+concept WireGradientsFit = std::same_as<typename P::GradientCodec, Plain>;
+
+template <class P>
+concept WireFeedbackFits = std::same_as<typename P::ErrorFeedback, NoFeedback>;
+
+} // namespace ZERO_NAMESPACE::detail
+
+namespace ZERO_NAMESPACE {
+
+/// @brief A policy that selects how values travel between ranks.
+template <class P>
+concept WirePolicy =
+    std::same_as<typename P::policy_category, WireCategory> && detail::WireHasTypes<P>
+    && detail::WireWeightsFit<P> && detail::WireGradientsFit<P> && detail::WireFeedbackFits<P>;
+
+/// @brief Reports each reason why `P` is not a `WirePolicy` as one error.
+template <class P>
+consteval bool diagnose_wire() {
+    static_assert(detail::WireHasTypes<P>,
+                  "zero: a Wire policy needs member types 'WeightCodec', 'GradientCodec' and "
+                  "'ErrorFeedback'; write zero::Wire<zero::Int8Blocks>.");
+    if constexpr (detail::WireHasTypes<P>) {
+        if constexpr (!detail::WireWeightsFit<P>) {
+            return diagnose_codec<typename P::WeightCodec>();
+        } else {
+            static_assert(detail::WireGradientsFit<P>,
+                          "zero: Wire encodes weights, and gradients travel in the communication "
+                          "type of zero::GradientReduction; leave the second argument of "
+                          "zero::Wire out.");
+            static_assert(!detail::WireGradientsFit<P> || detail::WireFeedbackFits<P>,
+                          "zero: Wire keeps the errors of encoded gradients, and it encodes none; "
+                          "leave the third argument of zero::Wire out.");
+        }
+    }
+    return WirePolicy<P>;
+}
+
+} // namespace ZERO_NAMESPACE

@@ -1,0 +1,17 @@
+// compiles
+// The other cases of weights in codes differ from this one in a few types only.
+#include "stage.hpp"
+
+#include <zero/stage/wire.hpp>
+
+using Third = zero::ZeroStage<3, zero::Wire<zero::Int8Blocks>>;
+using Second = zero::ZeroStage<2, zero::Wire<zero::Int4Blocks, zero::Plain, zero::NoFeedback>,
+                               zero::Parameters<zero::bfloat16>>;
+
+template class zero::Engine<zero::detail::config_of_t<Third>>;
+template class zero::Engine<zero::detail::config_of_t<Second>>;
+
+int main() {
+    train<Third>(zero::LoopbackCommunicator::make_group(1).front());
+    train<zero::ZeroStage<0, zero::Wire<>>>(zero::LoopbackCommunicator::make_group(1).front());
+}

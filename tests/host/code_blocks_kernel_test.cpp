@@ -1,0 +1,159 @@
+#include "host/kernel_inputs.hpp"
+#include "ops/codec_conformance.hpp"
+
+#include <zero/host/code_blocks.hpp>
+#include <zero/ops/block_codecs.hpp>
+
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <span>
+#include <vector>
+
+namespace zero::test::code_blocks_kernel_test {
+
+// Compares the loops with the codec's own functions on one block, with every instruction set, every
+// length up to 200 and unaligned ranges. Bytes and elements next to a range must not change.
+namespace {
+
+/// What the loops know only by its functions.
+template <class C>
+struct Unknown {
+    static constexpr std::size_t bytes_per_block = C::bytes_per_block;
+    static void encode(float const (&values)[64], std::uint8_t* to) noexcept {
+        C::encode(values, to);
+    }
+    static void decode(std::uint8_t const* from, float (&values)[64]) noexcept {
+        C::decode(from, values);
+    }
+    static float error_bound(float largest) noexcept { return C::error_bound(largest); }
+};
+
+template <class C, class T>
+std::vector<std::uint8_t> expected_bytes(std::vector<T> const& values) {
+    std::vector<std::uint8_t> bytes((values.size() + 63) / 64 * C::bytes_per_block);
+    for (std::size_t begin = 0; begin < values.size(); begin += 64) {
+        float block[64] = {};
+        for (std::size_t i = begin; i < std::min(begin + 64, values.size()); ++i) {
+            block[i - begin] = to_float(values[i]);
+        }
+        C::encode(block, bytes.data() + begin / 64 * C::bytes_per_block);
+    }
+    return bytes;
+}
+
+template <class C, class T>
+std::vector<T> expected_values(std::vector<std::uint8_t> const& bytes, std::size_t n) {
+    std::vector<T> values(n);
+    for (std::size_t begin = 0; begin < n; begin += 64) {
+        float block[64];
+        C::decode(bytes.data() + begin / 64 * C::bytes_per_block, block);
+        for (std::size_t i = begin; i < std::min(begin + 64, n); ++i) {
+            values[i] = from_float<T>(canonical(block[i - begin]));
+        }
+    }
+    return values;
+}
+
+/// Values of one size, or special ones among them.
+template <class T>
+std::vector<T> inputs(std::size_t n, std::uint32_t seed) {
+    auto values = kernel_inputs<T>(n, seed);
+    std::mt19937 random(seed);
+    for (std::size_t i = 0; seed % 4 != 0 && i < n; ++i) {
+        values[i] = from_float<T>(static_cast<float>(random() % 20001U) * 1e-4F - 1.0F);
+    }
+    return values;
+}
+
+template <class C, class T>
+int wrong_ranges() {
+    int wrong = 0;
+    for (auto const set : instruction_sets) {
+        WithInstructionSet const scope(set);
+        for (std::size_t n = 0; scope.is_supported() && n <= 200; ++n) {
+            std::size_t const offset = n % 5;
+            auto const values = inputs<T>(n, static_cast<std::uint32_t>(n));
+            std::vector<T> in(n + offset);
+            std::copy(values.begin(), values.end(),
+                      in.begin() + static_cast<std::ptrdiff_t>(offset));
+            auto const bytes = expected_bytes<C>(values);
+            std::vector<std::uint8_t> out(bytes.size() + offset + 40, 0xa5);
+            host::encode<C>(out.data() + offset, static_cast<T const*>(in.data()) + offset, n);
+            std::vector<std::uint8_t> whole(out.size(), 0xa5);
+            std::copy(bytes.begin(), bytes.end(),
+                      whole.begin() + static_cast<std::ptrdiff_t>(offset));
+            wrong += out != whole ? 1 : 0;
+
+            auto const decoded = expected_values<C, T>(bytes, n);
+            for (std::size_t const moved : {std::size_t{0}, std::size_t{1} << 30U}) {
+                std::vector<T> to(n + offset + 40, from_float<T>(123.0F));
+                auto all = to;
+                std::copy(decoded.begin(), decoded.end(),
+                          all.begin() + static_cast<std::ptrdiff_t>(offset));
+                host::decode<C>(to.data() + offset, out.data() + offset, n, moved);
+                wrong += same_bits(to, all) ? 0 : 1;
+            }
+        }
+    }
+    return wrong;
+}
+
+template <class C>
+int wrong_types() {
+    return wrong_ranges<C, float>() + wrong_ranges<C, bfloat16>() + wrong_ranges<C, float16>();
+}
+
+} // namespace
+
+TEST_CASE("The loops of codecs give the bytes and values of the codec's functions") {
+    CHECK(wrong_types<Int8Blocks>() == 0);
+    CHECK(wrong_types<Int4Blocks>() == 0);
+    CHECK(wrong_types<Unknown<Int8Blocks>>() == 0);
+}
+
+TEST_CASE("All blocks have the same bytes with every instruction set") {
+    int wrong = 0;
+    for (auto const set : instruction_sets) {
+        WithInstructionSet const scope(set);
+        for (CodedBlock const& block : blocks_to_code()) {
+            std::vector<float> const values(block.begin(), block.end());
+            std::vector<std::uint8_t> bytes(66);
+            host::encode<Int8Blocks>(bytes.data(), values.data(), 64);
+            wrong += bytes == expected_bytes<Int8Blocks>(values) ? 0 : 1;
+            bytes.resize(34);
+            host::encode<Int4Blocks>(bytes.data(), values.data(), 64);
+            wrong += bytes == expected_bytes<Int4Blocks>(values) ? 0 : 1;
+        }
+    }
+    CHECK(wrong == 0);
+}
+
+TEST_CASE("Slices of a bucket have their codes in the place of their blocks") {
+    std::vector<float> first(70, 1.0F);
+    std::vector<float> second(64, -2.0F);
+    std::vector<CopySlice<float>> const slices{{first.data(), 64, 70}, {second.data(), 192, 64}};
+    std::vector<std::uint8_t> codes(4 * 66, 0xa5);
+    host::encode<Int8Blocks>(std::span<CopySlice<float> const>(slices), codes.data());
+    CHECK(std::all_of(codes.begin(), codes.begin() + 66, [](auto byte) { return byte == 0xa5; }));
+    CHECK(codes[2 * 66 + 6] == 0); // behind the end of the first
+    std::vector<float> bucket(256, 5.0F);
+    std::vector<CopySlice<float>> const places{{nullptr, 64, 70}, {nullptr, 192, 64}};
+    host::decode<Int8Blocks>(std::span<CopySlice<float> const>(places),
+                             static_cast<std::uint8_t const*>(codes.data()), bucket.data());
+    CHECK(bucket[63] == 5.0F);
+    CHECK(std::abs(bucket[64] - 1.0F) <= Int8Blocks::error_bound(1.0F));
+    CHECK(bucket[133] == bucket[64]);
+    CHECK(bucket[134] == 5.0F);
+    CHECK(std::abs(bucket[192] + 2.0F) <= Int8Blocks::error_bound(2.0F));
+    host::decode<Int8Blocks>(std::span<CopySlice<float> const>(slices),
+                             static_cast<std::uint8_t const*>(codes.data()), bucket.data());
+    CHECK(first[69] == bucket[133]);
+    CHECK(second[63] == bucket[255]);
+}
+
+} // namespace zero::test::code_blocks_kernel_test
