@@ -153,6 +153,7 @@ void cub_norm(benchmark::State& state) {
 }
 
 [[maybe_unused]] bool const is_registered = [] {
+    using bench::CodesPass;
     using bench::FlattenPass;
     using bench::NormPass;
     using bench::SumPass;
@@ -172,6 +173,11 @@ void cub_norm(benchmark::State& state) {
     bench::add("norm/cuda_bfloat16/zero", pass<NormPass<bfloat16>>);
     bench::add("norm/cuda_bfloat16/cub", cub_norm<bfloat16>);
     bench::add("update/cuda_two_states/adamw", pass<UpdatePass>);
+    bench::add("encode/cuda_bfloat16_int8/zero", pass<CodesPass<Int8Blocks, bfloat16, true>>);
+    bench::add("encode/cuda_bfloat16_int4/zero", pass<CodesPass<Int4Blocks, bfloat16, true>>);
+    bench::add("encode/cuda_float32_int8/zero", pass<CodesPass<Int8Blocks, float, true>>);
+    bench::add("decode/cuda_bfloat16_int8/zero", pass<CodesPass<Int8Blocks, bfloat16, false>>);
+    bench::add("decode/cuda_bfloat16_int4/zero", pass<CodesPass<Int4Blocks, bfloat16, false>>);
     // Memory of the caller that begins one element after an alignment of 16 bytes.
     bench::add("flatten/cuda_bfloat16_odd/zero", pass<FlattenPass<bfloat16, bfloat16, true>, 1>);
     bench::add("norm/cuda_float32_odd/zero", pass<NormPass<float>, 1>);

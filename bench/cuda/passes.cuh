@@ -5,6 +5,7 @@
 
 #include <zero/cuda/backend.cuh>
 #include <zero/ops/adamw.hpp>
+#include <zero/ops/block_codecs.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -63,6 +64,65 @@ private:
     DeviceArray<InBucket> _bucket;
     TimedInput _input{};
     std::size_t _moved_bytes;
+    cuda::Backend::SliceTable<CopySlice<T>> _table;
+};
+
+/// Encodes the weights of all tensors, or decodes them.
+template <class C, class T, bool encodes>
+class CodesPass {
+public:
+    explicit CodesPass(std::vector<std::size_t> const& sizes)
+        : _weights(padded(sizes)), _codes(padded(sizes) / 64 * C::bytes_per_block),
+          _decoded(encodes ? 1 : padded(sizes)), _elements(elements_of(sizes)),
+          _table(cudaStreamPerThread, cuda::Backend::default_memory(), slices(sizes)) {
+        fill_normal(_weights.data(), padded(sizes), parameter_deviation);
+        if constexpr (!encodes) {
+            cuda::Backend::encode<C>(cudaStreamPerThread, _table.all(), _codes.data());
+            cuda::detail::check(cudaStreamSynchronize(cudaStreamPerThread),
+                                "cudaStreamSynchronize");
+        }
+    }
+
+    void enqueue(cudaStream_t stream) const {
+        if constexpr (encodes) {
+            cuda::Backend::encode<C>(stream, _table.all(), _codes.data());
+        } else {
+            cuda::Backend::decode<C>(stream, _table.all(),
+                                     static_cast<std::uint8_t const*>(_codes.data()),
+                                     _decoded.data());
+        }
+    }
+
+    [[nodiscard]] std::vector<TimedInput> inputs() const {
+        return {{_weights.data(), _elements * sizeof(T)}};
+    }
+    [[nodiscard]] std::size_t moved_bytes() const {
+        return _elements * sizeof(T) + _elements / 64 * C::bytes_per_block;
+    }
+
+private:
+    /// Every tensor begins at a multiple of 64, as in a bucket.
+    [[nodiscard]] static std::size_t padded(std::vector<std::size_t> const& sizes) {
+        std::size_t sum = 0;
+        for (std::size_t const size : sizes) {
+            sum += (size + 63) / 64 * 64;
+        }
+        return sum;
+    }
+    [[nodiscard]] detail::List<CopySlice<T>> slices(std::vector<std::size_t> const& sizes) const {
+        detail::List<CopySlice<T>> result;
+        std::size_t at = 0;
+        for (std::size_t const size : sizes) {
+            result.push_back({_weights.data() + at, at, size});
+            at += (size + 63) / 64 * 64;
+        }
+        return result;
+    }
+
+    DeviceArray<T> _weights;
+    DeviceArray<std::uint8_t> _codes;
+    DeviceArray<T> _decoded;
+    std::size_t _elements;
     cuda::Backend::SliceTable<CopySlice<T>> _table;
 };
 

@@ -4,9 +4,15 @@
 
 #include <zero/comm/model_parallel.hpp>
 #include <zero/ops/sgd.hpp>
+#include <zero/policy/averaged.hpp>
+#include <zero/stage/averaged_weights.hpp>
+#include <zero/stage/training_state.hpp>
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <vector>
 
 // The engine on a device with ranks as threads: every stage gives the bits of the host's engine.
 
@@ -398,6 +404,73 @@ TEST_CASE("The stream that an engine makes for its communication has the highest
     cuda::OwnedStream const models;
     CHECK(priority_of(cuda::Backend::handle(queue)) == greatest);
     CHECK(priority_of(models.get()) == least);
+}
+
+namespace {
+
+using Values = std::vector<std::vector<float>>;
+
+/// Averages after three steps, what `AveragedWeights` shows of them, and the weights around it.
+template <class Stage, class Run>
+std::vector<Values> seen_averages(typename Stage::Communicator& communicator,
+                                  typename Stage::Options options, Run const& run) {
+    options.optimizer.decay = 0.5;
+    Stage engine(
+        communicator,
+        registration<typename Stage::ParameterType, typename Stage::GradientType>(toy_specs()),
+        options);
+    for (std::uint64_t step = 0; step < 3; ++step) {
+        run(engine, static_cast<std::uint64_t>(communicator.rank()), step);
+    }
+    auto const all = [&](bool are_states) {
+        TrainingState state(engine);
+        Values values;
+        for (std::size_t p = 0; p < toy_specs().size(); ++p) {
+            bool const is_state = are_states && toy_specs()[p].trainable;
+            values.push_back(is_state ? state.full_optimizer_state(p, "average")
+                                      : state.full_fp32_parameter(p));
+        }
+        return values;
+    };
+    std::vector<Values> seen{all(false), all(true)};
+    {
+        AveragedWeights const averages(engine);
+        seen.push_back(all(false));
+    }
+    seen.push_back(all(false));
+    return seen;
+}
+
+} // namespace
+
+TEST_CASE("An average of the weights on a device has the bits of the host's, and can be shown",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    auto const expected = on_ranks<std::vector<Values>>(2, [](LoopbackCommunicator& communicator) {
+        using Stage = HostStage<2, Parameters<bfloat16>, Averaged<AdamW>>;
+        return seen_averages<Stage>(communicator, {}, [](auto& engine, auto rank, auto step) {
+            (void)run_step(engine, rank, step);
+        });
+    });
+    CHECK(expected[0][2] == expected[0][1]);
+    CHECK(expected[0][3] == expected[0][0]);
+    CHECK_FALSE(expected[0][1] == expected[0][0]);
+    in_every_stage([&]<int N>() {
+        using Stage = DeviceStage<N, Parameters<bfloat16>, Averaged<AdamW>>;
+        auto const found =
+            on_ranks<std::vector<Values>, DeviceLoopback>(2, [](DeviceLoopback& communicator) {
+                cuda::OwnedStream const stream;
+                typename Stage::Options options;
+                options.compute_queue = stream.get();
+                return seen_averages<Stage>(
+                    communicator, options, [&](auto& engine, auto rank, auto step) {
+                        (void)run_device_step(engine, stream.get(), rank, step, 1, 0.01, 0);
+                    });
+            });
+        CHECK(found == expected);
+    });
 }
 
 } // namespace zero::test::engine_test
