@@ -35,7 +35,8 @@ struct Job {
     Storage storage = Storage::owned;            ///< stage 3 takes owned
 };
 
-/// Gradients of neighbouring elements differ by up to 2^20, so that the order of a sum shows.
+/// Gradients of neighbouring elements differ by up to 2^30, so that the order of a sum shows, in
+/// 16-bit types as well.
 inline float gradient_of(Job const& job, std::uint64_t step, std::size_t number,
                          std::size_t parameter, std::size_t element) {
     if (job.has_empty_batches && number % 3 == 1) {
@@ -45,7 +46,7 @@ inline float gradient_of(Job const& job, std::uint64_t step, std::size_t number,
         && element == 3) {
         return std::numeric_limits<float>::infinity();
     }
-    auto const exponent = static_cast<int>((element + number * 7) % 20) - 16;
+    auto const exponent = static_cast<int>((element + number * 7) % 31) - 27;
     return std::ldexp(noise(step, number, parameter, element), exponent);
 }
 

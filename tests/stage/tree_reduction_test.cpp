@@ -151,6 +151,13 @@ std::vector<ParameterSpec> random_model(std::mt19937_64& random) {
     return specs;
 }
 
+/// A stage in a tree, and one that is given the tree's sums.
+template <class T, class S>
+struct Compared {
+    using Tree = T;
+    using Straight = S;
+};
+
 /// The options that are compared with those of one rank.
 struct Choice {
     ReductionKind kind = ReductionKind::mean;
@@ -276,22 +283,31 @@ TEST_CASE("The sum of a step is the tree as it is defined, rounded once") {
 }
 
 TEST_CASE("Each other order of addition has other bits") {
-    using Straight = ZeroStage<2, GradientReduction<>>;
-    Straight::Options straight;
-    straight.reduction.kind = ReductionKind::sum;
-    for (std::size_t const count : {7U, 11U, 14U}) {
-        INFO("V = " << count);
-        Job const job{.micro_batches = count, .steps = 1};
-        Float<2>::Options options;
-        options.reduction.kind = ReductionKind::sum;
-        auto const found = train<Float<2>>(1, options, job);
-        CHECK((reference<Straight, float>(straight, job) == found));
-        for (Order const order :
-             {Order::swapped, Order::ranks, Order::halves, Order::oldest_first, Order::rounded}) {
-            INFO("order " << static_cast<int>(order));
-            CHECK_FALSE((reference<Straight, float>(straight, job, order) == found));
+    auto const compare = [](auto const& stages) {
+        using Stages = std::remove_cvref_t<decltype(stages)>;
+        using Tree = typename Stages::Tree;
+        using Straight = typename Stages::Straight;
+        using G = typename Tree::GradientType;
+        typename Straight::Options straight;
+        straight.reduction.kind = ReductionKind::sum;
+        for (std::size_t const count : {7U, 11U, 14U}) {
+            INFO("V = " << count << ", gradients of " << sizeof(G) << " bytes");
+            Job const job{.micro_batches = count, .steps = 1};
+            typename Tree::Options options;
+            options.reduction.kind = ReductionKind::sum;
+            auto const found = train<Tree>(1, options, job);
+            CHECK((reference<Straight, G>(straight, job) == found));
+            for (Order const order : {Order::swapped, Order::ranks, Order::halves,
+                                      Order::oldest_first, Order::rounded}) {
+                INFO("order " << static_cast<int>(order));
+                auto const other = reference<Straight, G>(straight, job, order);
+                CHECK_FALSE((other.back().trained.states == found.back().trained.states));
+                CHECK(other.back().norm != found.back().norm);
+            }
         }
-    }
+    };
+    compare(Compared<Float<2>, ZeroStage<2, GradientReduction<>>>());
+    compare(Compared<Half<2>, ZeroStage<2, Parameters<bfloat16>, GradientReduction<float>>>());
     // and so has rank order on other numbers of ranks
     auto const in_rank_order = [](int world) {
         return trained<ZeroStage<2>>(world, {}, {.steps = 1});
