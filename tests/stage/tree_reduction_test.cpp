@@ -18,6 +18,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -102,7 +103,7 @@ std::vector<Seen> reference(typename Stage::Options const& options, Job const& j
                                 bool const is_user =
                                     std::find(spec.units.begin(), spec.units.end(), user)
                                     != spec.units.end();
-                                if (is_user && is_used(job, number, user)) {
+                                if (is_user && is_used(job, step, number, user)) {
                                     float const own = gradient_of(job, step, number, parameter, i);
                                     sum =
                                         from_float<G>(to_float(sum) + to_float(from_float<G>(own)));
@@ -158,42 +159,56 @@ struct Compared {
     using Straight = S;
 };
 
+/// Whether a stage skips a step that overflows.
+template <class Stage>
+concept SkipsOverflow = Stage::Composition::LossScaler::skips_overflow;
+
 /// The options that are compared with those of one rank.
 struct Choice {
     ReductionKind kind = ReductionKind::mean;
     std::optional<float> clipping = {};
 };
 
-/// Whether the partitioner of a composition serves an adopted block.
-template <template <int> class Stage>
-inline constexpr bool cuts_contiguously = true;
+/// Whether the partitioner of a stage serves an adopted block.
+template <class Stage>
+inline constexpr bool cuts_contiguously =
+    std::is_same_v<typename Stage::Composition::Partitioner, ContiguousPartitioner>;
 
 /// Compares one stage, drawn for each number of ranks, with the run of one rank.
 template <template <int> class Stage>
 void compare_worlds(Job job, Choice const& choice, std::mt19937_64& random, char const* name) {
     job.has_empty_batches = choice.kind == ReductionKind::weighted_mean;
     job.specs = random() % 4 == 0 ? toy_specs() : random_model(random);
+    job.leaves_out = random() % 2 == 0;
+    if (SkipsOverflow<Stage<2>>) {
+        job.overflows = job.leaves_out ? 0 : random() % 2; // unit 1 has no gradient in step 1
+    }
+    auto const unused = random() % 2 == 0 ? UnusedParameters::leave : UnusedParameters::zero;
     auto const options_of = [&]<int N>() {
         typename Stage<N>::Options options;
         options.reduction.kind = choice.kind;
         options.gradient_clipping = choice.clipping;
+        options.unused_parameters = unused;
         return options;
     };
     auto const expected = train<Stage<2>>(1, options_of.template operator()<2>(), job);
     CHECK(expected.back().steps == job.steps - (job.overflows ? 1 : 0));
     for (std::size_t const world : admissible(job)) {
         auto const stage = static_cast<int>(random() % 4);
-        auto const delivery = static_cast<Delivery>(random() % 3);
+        // memory of the caller delivers a gradient of zeros, which is one
+        bool const leaves = unused == UnusedParameters::leave && job.leaves_out;
+        auto const delivery = static_cast<Delivery>(random() % (leaves ? 2 : 3));
         job.storage = stage == 3 ? Storage::owned : static_cast<Storage>(random() % 3);
-        if (job.storage == Storage::adopted && !cuts_contiguously<Stage>) {
-            job.storage = Storage::scattered;
-        }
         INFO(name << ", V = " << job.micro_batches << ", b = " << job.group << ", W = " << world
                   << ", stage " << stage << ", delivery " << static_cast<int>(delivery) << ", "
-                  << job.specs.size() << " parameters, storage " << static_cast<int>(job.storage));
+                  << job.specs.size() << " parameters, storage " << static_cast<int>(job.storage)
+                  << ", unused " << static_cast<int>(unused));
         job.delays = random() % 2 == 0 ? std::optional(random()) : std::nullopt;
         with_stage(stage, [&]<int N>() {
             auto options = options_of.template operator()<N>();
+            if (job.storage == Storage::adopted && !cuts_contiguously<Stage<N>>) {
+                job.storage = Storage::scattered;
+            }
             options.poison = random() % 2 == 0;
             options.reduction.wire_bytes = 300 + random() % 3000;
             if constexpr (requires { options.bucketer.bucket_bytes; }) {
@@ -208,25 +223,38 @@ void compare_worlds(Job job, Choice const& choice, std::mt19937_64& random, char
     }
 }
 
+/// A partitioner and a bucketer for each stage, because they change no bits.
+template <int N>
+using Cutter = std::tuple_element_t<N, std::tuple<RoundRobinPartitioner, BalancedPartitioner,
+                                                  ContiguousPartitioner, RoundRobinPartitioner>>;
+template <int N>
+using OtherCutter = std::tuple_element_t<N, std::tuple<WholeGroupPartitioner, PerTensorPartitioner,
+                                                       DealtGroupPartitioner, BalancedPartitioner>>;
+template <int N>
+using Buckets =
+    std::tuple_element_t<N,
+                         std::tuple<UnitBucketer, SingleBucketer, ParameterBucketer, UnitBucketer>>;
+
 template <int N>
 using Float = ZeroStage<N, TreeReduction<>>;
 template <int N>
 using Half = ZeroStage<N, Parameters<bfloat16>, TreeReduction<>>;
 template <int N>
-using HalfSums = ZeroStage<N, Parameters<bfloat16>, TreeReduction<bfloat16, float, bfloat16>, Lion>;
+using HalfSums = ZeroStage<N, Parameters<bfloat16>, TreeReduction<bfloat16, float, bfloat16>, Lion,
+                           Cutter<N>, Buckets<N>>;
 template <int N>
 using Scaled = ZeroStage<N, Parameters<float16>, TreeReduction<>, DynamicLossScaler, Sgd,
                          std::conditional_t<N == 3, UnitBucketer, SingleBucketer>>;
+template <int N>
+using Static =
+    ZeroStage<N, Parameters<float16>, TreeReduction<>, StaticLossScaler, Adagrad, OtherCutter<N>>;
+template <int N>
+using Adaptive = ZeroStage<N, TreeReduction<>, DynamicLossScaler, Adam, Cutter<3 - N>>;
 template <int N>
 using Whole = ZeroStage<N, TreeReduction<>, Lamb, BalancedPartitioner, ParameterBucketer>;
 template <int N>
 using Blocks = ZeroStage<N, Parameters<bfloat16>, TreeReduction<>, SplitMasterWeights,
                          BlockScaledState<float16>, RoundRobinPartitioner>;
-
-template <>
-inline constexpr bool cuts_contiguously<Whole> = false;
-template <>
-inline constexpr bool cuts_contiguously<Blocks> = false;
 
 constexpr std::size_t counts[] = {1, 2, 4, 6, 7, 8, 11, 12, 14, 16, 24};
 
@@ -240,14 +268,15 @@ TEST_CASE("Every admissible number of ranks trains to the same bits, in every st
             if (count % group != 0) {
                 continue;
             }
-            Job job{.micro_batches = count, .group = group};
+            Job const job{.micro_batches = count, .group = group};
             compare_worlds<Float>(job, {}, random, "float");
             compare_worlds<Half>(job, {ReductionKind::weighted_mean, 0.5F}, random,
                                  "bfloat16, weighted");
             compare_worlds<HalfSums>(job, {}, random, "bfloat16 sums");
-            job.overflows = 1;
             compare_worlds<Scaled>(job, {}, random, "float16, scaled");
-            job.overflows.reset();
+            compare_worlds<Static>(job, {ReductionKind::sum, 2.0F}, random,
+                                   "float16, static scale");
+            compare_worlds<Adaptive>(job, {}, random, "float, scaled");
             compare_worlds<Whole>(job, {}, random, "whole tensors");
             compare_worlds<Blocks>(job, {}, random, "scaled states");
             ++compared;
