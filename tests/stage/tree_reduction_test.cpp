@@ -420,12 +420,13 @@ TEST_CASE("Scaled blocks of states that would depend on the ranks are refused") 
 TEST_CASE("A tree allocates what is planned, and its plan counts the sums that are held") {
     in_every_stage([]<int N>() {
         for (int const world : {1, 2, 4}) {
-            auto const plans = [&]<class Stage>(std::size_t micro_batches) {
+            auto const plans = [&]<class Stage>(std::size_t micro_batches, std::size_t group = 1) {
                 return on_ranks<MemoryPlan>(world, [&](LoopbackCommunicator& communicator) {
                     HostMemoryResource memory;
                     typename Stage::Options options;
                     options.memory = &memory;
                     options.reduction.micro_batches = micro_batches;
+                    options.reduction.micro_batch_group = group;
                     options.reduction.schedule = ReductionSchedule::every_micro_step;
                     Stage const engine(communicator,
                                        registration<typename Stage::ParameterType>(toy_specs()),
@@ -469,6 +470,12 @@ TEST_CASE("A tree allocates what is planned, and its plan counts the sums that a
             auto const rounded = plans.template operator()<HalfSums<N>>(8 * steps);
             CHECK(bytes(rounded, BufferKind::gradients) == flat / 2);
             CHECK(bytes(rounded, BufferKind::held_sums) == 3 * elements * 4);
+            // a group of 4 takes 4 / W micro-steps, and there are 7
+            auto const grouped = plans.template operator()<Half<N>>(28, 4);
+            CHECK(bytes(grouped, BufferKind::gradients) == flat);
+            // 2 groups, and of a group 2 numbers, 1 or none, without the one in the buffer
+            std::size_t const held = world == 1 ? 3 : world == 2 ? 2 : 1;
+            CHECK(bytes(grouped, BufferKind::held_sums) == held * elements * 4);
         }
     });
 }
