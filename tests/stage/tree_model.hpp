@@ -13,10 +13,15 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <random>
+#include <span>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <vector>
 
 // A model whose data are micro-batches with numbers, for any number of ranks.
@@ -241,5 +246,45 @@ std::vector<Seen> train(int world, typename Stage::Options const& options, Job c
         return train_on<Stage>(communicator, options, job, delivery);
     }));
 }
+
+/// Draws a model: units of one to three parameters, the first of which is tied to the last unit.
+/// The second is trainable and not empty, for the step that overflows.
+inline std::vector<ParameterSpec> random_model(std::mt19937_64& random) {
+    constexpr std::size_t sizes[] = {0, 1, 3, 63, 64, 65, 127, 200, 333};
+    std::size_t const units = 2 + random() % 4;
+    std::vector<ParameterSpec> specs{{"tied", 1 + random() % 300, {0, units - 1}, 0, true},
+                                     {"first", 4 + random() % 400, {0}, 1, true}};
+    for (std::size_t unit = 0; unit < units; ++unit) {
+        for (std::size_t more = random() % 3 + (unit == 0 ? 0 : 1); more != 0; --more) {
+            specs.push_back({std::to_string(specs.size()),
+                             sizes[random() % std::size(sizes)],
+                             {unit},
+                             random() % 2,
+                             random() % 5 != 0});
+        }
+    }
+    return specs;
+}
+
+/// Whether the partitioner of a stage serves an adopted block.
+template <class Stage>
+inline constexpr bool cuts_contiguously =
+    std::is_same_v<typename Stage::Composition::Partitioner, ContiguousPartitioner>;
+
+/// Whether a stage skips a step that overflows.
+template <class Stage>
+concept SkipsOverflow = Stage::Composition::LossScaler::skips_overflow;
+
+/// A partitioner and a bucketer for each stage, because they change no bits.
+template <int N>
+using Cutter = std::tuple_element_t<N, std::tuple<RoundRobinPartitioner, BalancedPartitioner,
+                                                  ContiguousPartitioner, RoundRobinPartitioner>>;
+template <int N>
+using OtherCutter = std::tuple_element_t<N, std::tuple<WholeGroupPartitioner, PerTensorPartitioner,
+                                                       DealtGroupPartitioner, BalancedPartitioner>>;
+template <int N>
+using Buckets =
+    std::tuple_element_t<N,
+                         std::tuple<UnitBucketer, SingleBucketer, ParameterBucketer, UnitBucketer>>;
 
 } // namespace zero::test::tree
