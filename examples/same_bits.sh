@@ -18,8 +18,7 @@ training=(--micro-batches 8 --steps 3 --width 16 --layers 1 --context 8 --batch 
 types=(float32 bfloat16 float16)
 worlds=(1 2 4 8) process_worlds=(2 4 8) stages=(0 1 2 3)
 if $quick; then
-    types=(float32 bfloat16)
-    worlds=(1 4) process_worlds=(2) stages=(0 3)
+    worlds=(1 4) process_worlds=(4) stages=(0 3)
 fi
 status=0
 declare -A expected=()

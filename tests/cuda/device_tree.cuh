@@ -44,7 +44,7 @@ StepReport run_step_on_device(Engine& engine, cudaStream_t stream, Job const& jo
         std::size_t const number = engine.micro_batch(micro_step);
         for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
             auto const weights = engine.acquire(unit);
-            if (!is_used(job, number, unit)) {
+            if (!is_used(job, step, number, unit)) {
                 engine.gradients_ready(unit);
                 continue;
             }

@@ -74,6 +74,28 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("Threads and processes on 8, 4, 2 and 8 ranks go on to the hash of 8") {
+    TemporaryFolder const folder;
+    for (std::string const type : {"bfloat16", "float16"}) {
+        std::string const common = "--micro-batches 8 --dtype " + type;
+        std::string const path = " '" + (folder.path() / type).string() + "'";
+        std::string const saves = common + " --save" + path;
+        std::string const goes_on = saves + " --resume" + path;
+        auto const whole = run_program(command(common + " --world 8"));
+        auto const eight = run_program(command(saves + " --stop-after 1 --stage 2 --world 8"));
+        auto const four = with_processes(goes_on + " --stop-after 2 --stage 3 --inner-ranks 2");
+        auto const two = run_program(command(goes_on + " --stop-after 3 --stage 0 --world 2"));
+        auto const last = run_program(command(goes_on + " --stage 1 --world 8"));
+        INFO(eight.output << four.output << two.output << last.output);
+        for (auto const& part : {four, two, last}) {
+            CHECK(part.contains("resumed from "));
+            CHECK(part.after("\nparameters: ").size() == 16);
+        }
+        CHECK(last.after("\nparameters: ") == whole.after("\nparameters: "));
+        CHECK(two.after("\nparameters: ") != whole.after("\nparameters: "));
+    }
+}
+
 TEST_CASE("Four processes with their states in files end with the hash of memory") {
     if (with_processes("--offload file --dtype bfloat16").contains("needs xxHash")) {
         return;

@@ -173,6 +173,26 @@ TEST_CASE("Gradients form a block only if each of them lies where its parameter 
     }
 }
 
+TEST_CASE("A rank whose gradients form no block is refused, and the message says what differs") {
+    auto const outcome = run_and_observe(world, [](LoopbackCommunicator& communicator) {
+        Blocks blocks;
+        std::vector<float> elsewhere(total);
+        auto parameters = blocks.registration();
+        if (communicator.rank() == 1) {
+            parameters[2].gradient = elsewhere.data();
+        }
+        ZeroStage<1> const engine(communicator, parameters,
+                                  {.storage = Storage::adopted, .adopted_block = blocks.values});
+    });
+    for (auto const& rank : outcome.ranks) {
+        CHECK(rank.message
+              == "zero: the ranks registered different models; parameter number 0 is 'p0' (1000 "
+                 "elements of float32, units 0, group 0, gradient in one block, trainable) on rank "
+                 "0 and 'p0' (1000 elements of float32, units 0, group 0, trainable) on rank 1; "
+                 "register the same parameters in the same order on every rank.");
+    }
+}
+
 TEST_CASE("Buckets of an adopted block are cut at the capacity of the bucketer") {
     auto const largest = on_ranks<std::size_t>(world, [](LoopbackCommunicator& communicator) {
         Blocks blocks;

@@ -84,13 +84,15 @@ auto on_levels(int inner_ranks, int outer_ranks, std::size_t scratch, Body const
 }
 
 template <int N, class C = Levels>
-using Float = ZeroStage<N, TreeReduction<>, C>;
+using Float = ZeroStage<N, TreeReduction<>, C, Adam, tree::Cutter<N>>;
 template <int N, class C = Levels>
 using Half = ZeroStage<N, Parameters<bfloat16>, TreeReduction<>, C>;
 template <int N, class C = Levels>
-using HalfSums = ZeroStage<N, Parameters<bfloat16>, TreeReduction<bfloat16, float, bfloat16>, C>;
+using HalfSums = ZeroStage<N, Parameters<bfloat16>, TreeReduction<bfloat16, float, bfloat16>, C,
+                           Lamb, BalancedPartitioner, ParameterBucketer>;
 template <int N, class C = Levels>
-using Scaled = ZeroStage<N, Parameters<float16>, TreeReduction<>, DynamicLossScaler, C>;
+using Scaled = ZeroStage<N, Parameters<float16>, TreeReduction<>, DynamicLossScaler, C, Adagrad,
+                         tree::OtherCutter<N>>;
 
 /// Trains in a tree on two levels.
 template <class Stage>
@@ -111,8 +113,12 @@ std::size_t compare_levels(tree::Job job, ReductionKind kind, std::mt19937_64& r
                            char const* name) {
     std::size_t compared = 0;
     job.has_empty_batches = kind == ReductionKind::weighted_mean;
+    job.specs = random() % 4 == 0 ? toy_specs() : tree::random_model(random);
+    job.leaves_out = random() % 2 == 0;
+    auto const unused = random() % 2 == 0 ? UnusedParameters::leave : UnusedParameters::zero;
     typename Stage<2, LoopbackCommunicator>::Options one;
     one.reduction.kind = kind;
+    one.unused_parameters = unused;
     auto const expected = tree::train<Stage<2, LoopbackCommunicator>>(1, one, job);
     for (auto const& levels :
          {std::pair(2U, 2U), std::pair(2U, 4U), std::pair(4U, 2U), std::pair(3U, 2U),
@@ -126,19 +132,28 @@ std::size_t compare_levels(tree::Job job, ReductionKind kind, std::mt19937_64& r
         }
         ++compared;
         auto const stage = static_cast<int>(random() % 4);
+        job.storage = stage == 3 ? Storage::owned : static_cast<Storage>(random() % 3);
+        job.delays = random() % 2 == 0 ? std::optional(random()) : std::nullopt;
         INFO(name << ", V = " << job.micro_batches << ", b = " << job.group << ", " << inner
-                  << " x " << outer << " ranks, stage " << stage);
+                  << " x " << outer << " ranks, stage " << stage << ", storage "
+                  << static_cast<int>(job.storage) << ", unused " << static_cast<int>(unused));
         with_stage(stage, [&]<int N>() {
             typename Stage<N, Levels>::Options options;
             options.reduction.kind = kind;
+            options.unused_parameters = unused;
+            if (job.storage == Storage::adopted && !tree::cuts_contiguously<Stage<N, Levels>>) {
+                job.storage = Storage::scattered;
+            }
             options.reduction.wire_bytes = 300 + random() % 3000;
             options.poison = random() % 2 == 0;
             if constexpr (requires { options.bucketer.bucket_bytes; }) {
                 options.bucketer.bucket_bytes = 400 + random() % 4000;
             }
+            // memory of the caller delivers a gradient of zeros, which is one
+            bool const leaves = unused == UnusedParameters::leave && job.leaves_out;
             auto const found = train_in_tree<Stage<N, Levels>>(
                 static_cast<int>(inner), static_cast<int>(outer), options, job,
-                256 + random() % 4096, static_cast<tree::Delivery>(random() % 3));
+                256 + random() % 4096, static_cast<tree::Delivery>(random() % (leaves ? 2 : 3)));
             for (std::size_t step = 0; step < found.size(); ++step) {
                 INFO("step " << step);
                 CHECK((found[step] == expected[step]));
@@ -224,7 +239,7 @@ TEST_CASE("Two levels add in the tree: every stage trains to the bits of one ran
         compared += compare_levels<Float>(job, ReductionKind::mean, random, "float");
         compared += compare_levels<Half>(job, ReductionKind::weighted_mean, random, "bfloat16");
         compared += compare_levels<HalfSums>(job, ReductionKind::mean, random, "bfloat16 sums");
-        job.overflows = 1;
+        job.overflows = 0;
         compared += compare_levels<Scaled>(job, ReductionKind::mean, random, "float16, scaled");
     }
     CHECK(compared == 4 * 34);

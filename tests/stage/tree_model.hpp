@@ -13,10 +13,15 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <random>
+#include <span>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <vector>
 
 // A model whose data are micro-batches with numbers, for any number of ranks.
@@ -29,13 +34,15 @@ struct Job {
     std::size_t group = 1;
     std::uint64_t steps = 3;
     std::vector<ParameterSpec> specs = toy_specs();
-    bool has_empty_batches = false;              ///< some micro-batches have no data: weight 0
+    bool has_empty_batches = false; ///< some micro-batches have no data: weight 0
+    bool leaves_out = false; ///< no micro-batch uses unit 1 in step 1, number 0 nothing in step 2
     std::optional<std::uint64_t> overflows = {}; ///< the step in which a micro-batch overflows
     std::optional<std::uint64_t> delays = {};    ///< seed of a communication queue that pauses
     Storage storage = Storage::owned;            ///< stage 3 takes owned
 };
 
-/// Gradients of neighbouring elements differ by up to 2^20, so that the order of a sum shows.
+/// Gradients of neighbouring elements differ by up to 2^30, so that the order of a sum shows, in
+/// 16-bit types as well.
 inline float gradient_of(Job const& job, std::uint64_t step, std::size_t number,
                          std::size_t parameter, std::size_t element) {
     if (job.has_empty_batches && number % 3 == 1) {
@@ -45,12 +52,16 @@ inline float gradient_of(Job const& job, std::uint64_t step, std::size_t number,
         && element == 3) {
         return std::numeric_limits<float>::infinity();
     }
-    auto const exponent = static_cast<int>((element + number * 7) % 20) - 16;
+    auto const exponent = static_cast<int>((element + number * 7) % 31) - 27;
     return std::ldexp(noise(step, number, parameter, element), exponent);
 }
 
 /// Whether a micro-batch uses a unit. Some use none.
-inline bool is_used(Job const& job, std::size_t number, std::size_t unit) {
+inline bool is_used(Job const& job, std::uint64_t step, std::size_t number, std::size_t unit) {
+    if (job.leaves_out && job.micro_batches > 1
+        && ((step == 1 && unit == 1) || (step == 2 && number == 0))) {
+        return false;
+    }
     return job.micro_batches == 1 || (number % 5 != 3 && (number % 4 != 1 || unit != 2));
 }
 
@@ -98,6 +109,12 @@ inline std::vector<Seen> joined(std::vector<std::vector<Seen>> const& ranks) {
 
 enum class Delivery : std::uint8_t { leases, handed_over, own_memory };
 
+/// First element of a parameter in the caller's memory. Neighbours are not aligned alike, so that
+/// no rank has its gradients by chance in one block, as an engine over an adopted block finds it.
+inline std::size_t begin_of(std::size_t parameter) {
+    return parameter % 2;
+}
+
 /// Runs a step of the model on this rank. Collective.
 /// @param own memory of the gradients, by parameter, for `Delivery::own_memory`
 template <class Engine>
@@ -116,7 +133,7 @@ StepReport run_step(Engine& engine, Job const& job, std::uint64_t step, bool is_
         }
         for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
             auto const weights = engine.acquire(unit);
-            if (!is_used(job, number, unit) && delivery != Delivery::own_memory) {
+            if (!is_used(job, step, number, unit) && delivery != Delivery::own_memory) {
                 if (engine.stage_number() == 3 || number % 5 != 3) { // else it reports nothing
                     engine.gradients_ready(unit);
                 }
@@ -133,7 +150,8 @@ StepReport run_step(Engine& engine, Job const& job, std::uint64_t step, bool is_
                 std::vector<G> values(job.specs[parameter].elements);
                 for (std::size_t i = 0; i < values.size(); ++i) {
                     float const here = gradient_of(job, step, number, parameter, i);
-                    values[i] = from_float<G>(is_used(job, number, unit) ? here * scale : 0.0F);
+                    values[i] =
+                        from_float<G>(is_used(job, step, number, unit) ? here * scale : 0.0F);
                 }
                 if (!job.specs[parameter].trainable) {
                     continue;
@@ -143,8 +161,8 @@ StepReport run_step(Engine& engine, Job const& job, std::uint64_t step, bool is_
                         engine.hand_over(unit, parameter, std::span<G const>(values)));
                     continue;
                 }
-                G* const to =
-                    leased ? (*leased)[parameter].data() : const_cast<G*>(own[parameter].data());
+                G* const to = leased ? (*leased)[parameter].data()
+                                     : const_cast<G*>(own[parameter].data() + begin_of(parameter));
                 for (std::size_t i = 0; i < values.size(); ++i) {
                     to[i] = from_float<G>(to_float(to[i]) + to_float(values[i]));
                 }
@@ -164,6 +182,9 @@ void configure(Options& options, Job const& job) {
         options.loss_scaler.initial_scale = 128;
         options.loss_scaler.growth_interval = 2;
     }
+    if constexpr (requires { options.loss_scaler.scale; }) {
+        options.loss_scaler.scale = 128;
+    }
 }
 
 /// Trains on a communicator and returns what this rank saw.
@@ -174,9 +195,9 @@ std::vector<Seen> train_on(Communicator& communicator, typename Stage::Options o
     auto parameters = registration<typename Stage::ParameterType, G>(job.specs);
     std::vector<std::vector<G>> own;
     for (auto& parameter : parameters) {
-        own.emplace_back(parameter.elements);
+        own.emplace_back(parameter.elements + 1);
         if (delivery == Delivery::own_memory && parameter.trainable) {
-            parameter.gradient = own.back().data();
+            parameter.gradient = own.back().data() + begin_of(own.size() - 1);
         }
     }
     std::vector<typename Stage::ParameterType> block;
@@ -225,5 +246,45 @@ std::vector<Seen> train(int world, typename Stage::Options const& options, Job c
         return train_on<Stage>(communicator, options, job, delivery);
     }));
 }
+
+/// Draws a model: units of one to three parameters, the first of which is tied to the last unit.
+/// The second is trainable and not empty, for the step that overflows.
+inline std::vector<ParameterSpec> random_model(std::mt19937_64& random) {
+    constexpr std::size_t sizes[] = {0, 1, 3, 63, 64, 65, 127, 200, 333};
+    std::size_t const units = 2 + random() % 4;
+    std::vector<ParameterSpec> specs{{"tied", 1 + random() % 300, {0, units - 1}, 0, true},
+                                     {"first", 4 + random() % 400, {0}, 1, true}};
+    for (std::size_t unit = 0; unit < units; ++unit) {
+        for (std::size_t more = random() % 3 + (unit == 0 ? 0 : 1); more != 0; --more) {
+            specs.push_back({std::to_string(specs.size()),
+                             sizes[random() % std::size(sizes)],
+                             {unit},
+                             random() % 2,
+                             random() % 5 != 0});
+        }
+    }
+    return specs;
+}
+
+/// Whether the partitioner of a stage serves an adopted block.
+template <class Stage>
+inline constexpr bool cuts_contiguously =
+    std::is_same_v<typename Stage::Composition::Partitioner, ContiguousPartitioner>;
+
+/// Whether a stage skips a step that overflows.
+template <class Stage>
+concept SkipsOverflow = Stage::Composition::LossScaler::skips_overflow;
+
+/// A partitioner and a bucketer for each stage, because they change no bits.
+template <int N>
+using Cutter = std::tuple_element_t<N, std::tuple<RoundRobinPartitioner, BalancedPartitioner,
+                                                  ContiguousPartitioner, RoundRobinPartitioner>>;
+template <int N>
+using OtherCutter = std::tuple_element_t<N, std::tuple<WholeGroupPartitioner, PerTensorPartitioner,
+                                                       DealtGroupPartitioner, BalancedPartitioner>>;
+template <int N>
+using Buckets =
+    std::tuple_element_t<N,
+                         std::tuple<UnitBucketer, SingleBucketer, ParameterBucketer, UnitBucketer>>;
 
 } // namespace zero::test::tree

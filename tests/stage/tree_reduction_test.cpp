@@ -102,7 +102,7 @@ std::vector<Seen> reference(typename Stage::Options const& options, Job const& j
                                 bool const is_user =
                                     std::find(spec.units.begin(), spec.units.end(), user)
                                     != spec.units.end();
-                                if (is_user && is_used(job, number, user)) {
+                                if (is_user && is_used(job, step, number, user)) {
                                     float const own = gradient_of(job, step, number, parameter, i);
                                     sum =
                                         from_float<G>(to_float(sum) + to_float(from_float<G>(own)));
@@ -132,24 +132,12 @@ std::vector<std::size_t> admissible(Job const& job) {
     return worlds;
 }
 
-/// Draws a model: units of one to three parameters, the first of which is tied to the last unit.
-/// The second is trainable and not empty, for the step that overflows.
-std::vector<ParameterSpec> random_model(std::mt19937_64& random) {
-    constexpr std::size_t sizes[] = {0, 1, 3, 63, 64, 65, 127, 200, 333};
-    std::size_t const units = 2 + random() % 4;
-    std::vector<ParameterSpec> specs{{"tied", 1 + random() % 300, {0, units - 1}, 0, true},
-                                     {"first", 4 + random() % 400, {0}, 1, true}};
-    for (std::size_t unit = 0; unit < units; ++unit) {
-        for (std::size_t more = random() % 3 + (unit == 0 ? 0 : 1); more != 0; --more) {
-            specs.push_back({std::to_string(specs.size()),
-                             sizes[random() % std::size(sizes)],
-                             {unit},
-                             random() % 2,
-                             random() % 5 != 0});
-        }
-    }
-    return specs;
-}
+/// A stage in a tree, and one that is given the tree's sums.
+template <class T, class S>
+struct Compared {
+    using Tree = T;
+    using Straight = S;
+};
 
 /// The options that are compared with those of one rank.
 struct Choice {
@@ -157,36 +145,41 @@ struct Choice {
     std::optional<float> clipping = {};
 };
 
-/// Whether the partitioner of a composition serves an adopted block.
-template <template <int> class Stage>
-inline constexpr bool cuts_contiguously = true;
-
 /// Compares one stage, drawn for each number of ranks, with the run of one rank.
 template <template <int> class Stage>
 void compare_worlds(Job job, Choice const& choice, std::mt19937_64& random, char const* name) {
     job.has_empty_batches = choice.kind == ReductionKind::weighted_mean;
     job.specs = random() % 4 == 0 ? toy_specs() : random_model(random);
+    job.leaves_out = random() % 2 == 0;
+    if (SkipsOverflow<Stage<2>>) {
+        job.overflows = job.leaves_out ? 0 : random() % 2; // unit 1 has no gradient in step 1
+    }
+    auto const unused = random() % 2 == 0 ? UnusedParameters::leave : UnusedParameters::zero;
     auto const options_of = [&]<int N>() {
         typename Stage<N>::Options options;
         options.reduction.kind = choice.kind;
         options.gradient_clipping = choice.clipping;
+        options.unused_parameters = unused;
         return options;
     };
     auto const expected = train<Stage<2>>(1, options_of.template operator()<2>(), job);
     CHECK(expected.back().steps == job.steps - (job.overflows ? 1 : 0));
     for (std::size_t const world : admissible(job)) {
         auto const stage = static_cast<int>(random() % 4);
-        auto const delivery = static_cast<Delivery>(random() % 3);
+        // memory of the caller delivers a gradient of zeros, which is one
+        bool const leaves = unused == UnusedParameters::leave && job.leaves_out;
+        auto const delivery = static_cast<Delivery>(random() % (leaves ? 2 : 3));
         job.storage = stage == 3 ? Storage::owned : static_cast<Storage>(random() % 3);
-        if (job.storage == Storage::adopted && !cuts_contiguously<Stage>) {
-            job.storage = Storage::scattered;
-        }
         INFO(name << ", V = " << job.micro_batches << ", b = " << job.group << ", W = " << world
                   << ", stage " << stage << ", delivery " << static_cast<int>(delivery) << ", "
-                  << job.specs.size() << " parameters, storage " << static_cast<int>(job.storage));
+                  << job.specs.size() << " parameters, storage " << static_cast<int>(job.storage)
+                  << ", unused " << static_cast<int>(unused));
         job.delays = random() % 2 == 0 ? std::optional(random()) : std::nullopt;
         with_stage(stage, [&]<int N>() {
             auto options = options_of.template operator()<N>();
+            if (job.storage == Storage::adopted && !cuts_contiguously<Stage<N>>) {
+                job.storage = Storage::scattered;
+            }
             options.poison = random() % 2 == 0;
             options.reduction.wire_bytes = 300 + random() % 3000;
             if constexpr (requires { options.bucketer.bucket_bytes; }) {
@@ -206,20 +199,21 @@ using Float = ZeroStage<N, TreeReduction<>>;
 template <int N>
 using Half = ZeroStage<N, Parameters<bfloat16>, TreeReduction<>>;
 template <int N>
-using HalfSums = ZeroStage<N, Parameters<bfloat16>, TreeReduction<bfloat16, float, bfloat16>, Lion>;
+using HalfSums = ZeroStage<N, Parameters<bfloat16>, TreeReduction<bfloat16, float, bfloat16>, Lion,
+                           Cutter<N>, Buckets<N>>;
 template <int N>
 using Scaled = ZeroStage<N, Parameters<float16>, TreeReduction<>, DynamicLossScaler, Sgd,
                          std::conditional_t<N == 3, UnitBucketer, SingleBucketer>>;
+template <int N>
+using Static =
+    ZeroStage<N, Parameters<float16>, TreeReduction<>, StaticLossScaler, Adagrad, OtherCutter<N>>;
+template <int N>
+using Adaptive = ZeroStage<N, TreeReduction<>, DynamicLossScaler, Adam, Cutter<3 - N>>;
 template <int N>
 using Whole = ZeroStage<N, TreeReduction<>, Lamb, BalancedPartitioner, ParameterBucketer>;
 template <int N>
 using Blocks = ZeroStage<N, Parameters<bfloat16>, TreeReduction<>, SplitMasterWeights,
                          BlockScaledState<float16>, RoundRobinPartitioner>;
-
-template <>
-inline constexpr bool cuts_contiguously<Whole> = false;
-template <>
-inline constexpr bool cuts_contiguously<Blocks> = false;
 
 constexpr std::size_t counts[] = {1, 2, 4, 6, 7, 8, 11, 12, 14, 16, 24};
 
@@ -233,14 +227,15 @@ TEST_CASE("Every admissible number of ranks trains to the same bits, in every st
             if (count % group != 0) {
                 continue;
             }
-            Job job{.micro_batches = count, .group = group};
+            Job const job{.micro_batches = count, .group = group};
             compare_worlds<Float>(job, {}, random, "float");
             compare_worlds<Half>(job, {ReductionKind::weighted_mean, 0.5F}, random,
                                  "bfloat16, weighted");
             compare_worlds<HalfSums>(job, {}, random, "bfloat16 sums");
-            job.overflows = 1;
             compare_worlds<Scaled>(job, {}, random, "float16, scaled");
-            job.overflows.reset();
+            compare_worlds<Static>(job, {ReductionKind::sum, 2.0F}, random,
+                                   "float16, static scale");
+            compare_worlds<Adaptive>(job, {}, random, "float, scaled");
             compare_worlds<Whole>(job, {}, random, "whole tensors");
             compare_worlds<Blocks>(job, {}, random, "scaled states");
             ++compared;
@@ -276,22 +271,31 @@ TEST_CASE("The sum of a step is the tree as it is defined, rounded once") {
 }
 
 TEST_CASE("Each other order of addition has other bits") {
-    using Straight = ZeroStage<2, GradientReduction<>>;
-    Straight::Options straight;
-    straight.reduction.kind = ReductionKind::sum;
-    for (std::size_t const count : {7U, 11U, 14U}) {
-        INFO("V = " << count);
-        Job const job{.micro_batches = count, .steps = 1};
-        Float<2>::Options options;
-        options.reduction.kind = ReductionKind::sum;
-        auto const found = train<Float<2>>(1, options, job);
-        CHECK((reference<Straight, float>(straight, job) == found));
-        for (Order const order :
-             {Order::swapped, Order::ranks, Order::halves, Order::oldest_first, Order::rounded}) {
-            INFO("order " << static_cast<int>(order));
-            CHECK_FALSE((reference<Straight, float>(straight, job, order) == found));
+    auto const compare = [](auto const& stages) {
+        using Stages = std::remove_cvref_t<decltype(stages)>;
+        using Tree = typename Stages::Tree;
+        using Straight = typename Stages::Straight;
+        using G = typename Tree::GradientType;
+        typename Straight::Options straight;
+        straight.reduction.kind = ReductionKind::sum;
+        for (std::size_t const count : {7U, 11U, 14U}) {
+            INFO("V = " << count << ", gradients of " << sizeof(G) << " bytes");
+            Job const job{.micro_batches = count, .steps = 1};
+            typename Tree::Options options;
+            options.reduction.kind = ReductionKind::sum;
+            auto const found = train<Tree>(1, options, job);
+            CHECK((reference<Straight, G>(straight, job) == found));
+            for (Order const order : {Order::swapped, Order::ranks, Order::halves,
+                                      Order::oldest_first, Order::rounded}) {
+                INFO("order " << static_cast<int>(order));
+                auto const other = reference<Straight, G>(straight, job, order);
+                CHECK_FALSE((other.back().trained.states == found.back().trained.states));
+                CHECK(other.back().norm != found.back().norm);
+            }
         }
-    }
+    };
+    compare(Compared<Float<2>, ZeroStage<2, GradientReduction<>>>());
+    compare(Compared<Half<2>, ZeroStage<2, Parameters<bfloat16>, GradientReduction<float>>>());
     // and so has rank order on other numbers of ranks
     auto const in_rank_order = [](int world) {
         return trained<ZeroStage<2>>(world, {}, {.steps = 1});
@@ -375,12 +379,13 @@ TEST_CASE("Scaled blocks of states that would depend on the ranks are refused") 
 TEST_CASE("A tree allocates what is planned, and its plan counts the sums that are held") {
     in_every_stage([]<int N>() {
         for (int const world : {1, 2, 4}) {
-            auto const plans = [&]<class Stage>(std::size_t micro_batches) {
+            auto const plans = [&]<class Stage>(std::size_t micro_batches, std::size_t group = 1) {
                 return on_ranks<MemoryPlan>(world, [&](LoopbackCommunicator& communicator) {
                     HostMemoryResource memory;
                     typename Stage::Options options;
                     options.memory = &memory;
                     options.reduction.micro_batches = micro_batches;
+                    options.reduction.micro_batch_group = group;
                     options.reduction.schedule = ReductionSchedule::every_micro_step;
                     Stage const engine(communicator,
                                        registration<typename Stage::ParameterType>(toy_specs()),
@@ -424,6 +429,12 @@ TEST_CASE("A tree allocates what is planned, and its plan counts the sums that a
             auto const rounded = plans.template operator()<HalfSums<N>>(8 * steps);
             CHECK(bytes(rounded, BufferKind::gradients) == flat / 2);
             CHECK(bytes(rounded, BufferKind::held_sums) == 3 * elements * 4);
+            // a group of 4 takes 4 / W micro-steps, and there are 7
+            auto const grouped = plans.template operator()<Half<N>>(28, 4);
+            CHECK(bytes(grouped, BufferKind::gradients) == flat);
+            // 2 groups, and of a group 2 numbers, 1 or none, without the one in the buffer
+            std::size_t const held = world == 1 ? 3 : world == 2 ? 2 : 1;
+            CHECK(bytes(grouped, BufferKind::held_sums) == held * elements * 4);
         }
     });
 }

@@ -29,6 +29,7 @@ namespace ZERO_NAMESPACE::detail {
     return text({"'", spec.name.substr(0, 80), "' (", spec.elements, " elements of ",
                  name_of(types[spec.type]), rows, shape, ", units ", units.substr(0, 40),
                  ", group ", spec.group,
+                 spec.gradient == GradientMemory::block ? ", gradient in one block" : "",
                  spec.counts_on == CountsOn::every_model_rank ? "" : ", counts on the first",
                  (spec.trainable ? ", trainable)" : ", frozen)")});
 }
