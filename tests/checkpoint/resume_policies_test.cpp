@@ -11,6 +11,7 @@
 #include <zero/policy/averaged.hpp>
 #include <zero/policy/dynamic_loss_scaler.hpp>
 #include <zero/policy/static_loss_scaler.hpp>
+#include <zero/stage/training_state.hpp>
 
 #include <string>
 #include <vector>
@@ -31,6 +32,28 @@ TEST_CASE("A run resumes with the same bits: optimizers that update elements") {
     check_resume<ZeroStage<0, Adagrad>, ZeroStage<2, Adagrad>>();
     check_resume<ZeroStage<2, Averaged<AdamW>>, ZeroStage<3, Averaged<AdamW>>>(
         {.optimizer = {.decay = 0.75, .begin = 2}}); // which the checkpoint brings
+}
+
+TEST_CASE("An average begins at the weights of a checkpoint without one, which trains on") {
+    TemporaryFolder const folder;
+    auto const seen = on_ranks<bool>(2, [&](LoopbackCommunicator& communicator) {
+        Toy<ZeroStage<1>> plain(communicator);
+        train(*plain.engine, communicator, 0, 3);
+        save_checkpoint(*plain.engine, folder.path());
+        Toy<ZeroStage<1, Averaged<AdamW>>> averaged(communicator, {.optimizer = {.decay = 0.5}});
+        auto const report = load_checkpoint(*averaged.engine, folder.path(), {.may_differ = true});
+        TrainingState state(*averaged.engine);
+        bool is_right = report.without_states.empty() && state.updates(0) == 3
+                        && state.full_optimizer_state(0, "average") == state.full_fp32_parameter(0);
+        train(*plain.engine, communicator, 3, 5);
+        train(*averaged.engine, communicator, 3, 5);
+        TrainingState other(*plain.engine);
+        for (std::size_t p = 0; p < toy_specs().size(); ++p) {
+            is_right = is_right && state.full_fp32_parameter(p) == other.full_fp32_parameter(p);
+        }
+        return is_right && state.full_optimizer_state(0, "average") != state.full_fp32_parameter(0);
+    });
+    CHECK(seen == std::vector<bool>{true, true});
 }
 
 TEST_CASE("A run resumes with the same bits: optimizers that update whole parameters") {

@@ -5,11 +5,13 @@
 #include "support/temporary_folder.hpp"
 #include "support/toy_model.hpp"
 
+#include <zero/comm/groups.hpp>
 #include <zero/policy/averaged.hpp>
 #include <zero/stage/averaged_weights.hpp>
 #include <zero/stage/offload.hpp>
 #include <zero/stage/offload_states.hpp>
 #include <zero/stage/training_state.hpp>
+#include <zero/stage/wire.hpp>
 #include <zero/zero.hpp>
 
 #include <algorithm>
@@ -21,6 +23,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 // Averaged<O> and AveragedWeights: the average is the one of a straight-line reference, and showing
@@ -294,6 +297,124 @@ TEST_CASE("Weights come back where an exception ends the scope") {
         (void)run_step(engine, rank, 1);
     };
     CHECK(failure_of(body).empty());
+}
+
+TEST_CASE("An exception on one rank ends the run with its cause") {
+    using Stage = ZeroStage<3, Averaged<AdamW>>;
+    auto const outcomes = run_and_observe(2, [](LoopbackCommunicator& communicator) {
+        Stage engine(communicator, registration<float>(toy_specs()), {});
+        AveragedWeights const averages(engine);
+        if (communicator.rank() == 1) {
+            throw std::runtime_error("the evaluation failed");
+        }
+        (void)full_parameters(engine);
+    });
+    CHECK(outcomes.ranks[0].type == "Aborted");
+    CHECK(outcomes.rethrown.message == "the evaluation failed");
+}
+
+TEST_CASE("A held handle is refused at the end of averages, which can be ended again") {
+    auto const body = [](auto& engine, std::uint64_t rank) {
+        (void)run_step(engine, rank, 0);
+        Values const before = full_parameters(engine);
+        AveragedWeights averages(engine);
+        {
+            auto const weights = engine.acquire(0);
+            auto const refusal = outcome_of([&] { averages.end(); });
+            if (refusal.type != "OutOfOrder"
+                || refusal.message.find("the end of zero::AveragedWeights") == std::string::npos) {
+                throw std::logic_error(refusal.message);
+            }
+        }
+        averages.end();
+        averages.end();
+        if (!same(full_parameters(engine), before)) {
+            throw std::logic_error("the averages stayed");
+        }
+        (void)run_step(engine, rank, 1);
+    };
+    CHECK(failure_of(body).empty());
+}
+
+TEST_CASE("What a visitor wrote before averages are shown stays written") {
+    using Stage = ZeroStage<2, Parameters<bfloat16>, Averaged<AdamW>>;
+    auto const outcome = outcome_of([] {
+        run_ranks(2, [](LoopbackCommunicator& communicator) {
+            Stage engine(communicator, registration<bfloat16>(toy_specs()), {});
+            (void)run_step(engine, static_cast<std::uint64_t>(communicator.rank()), 0);
+            engine.for_each_owned_slice([](auto const& slice) {
+                if (slice.parameter == 0 && slice.begin == 0 && !slice.values.empty()) {
+                    slice.values[0] = from_float<bfloat16>(5.0F);
+                }
+            });
+            { AveragedWeights const averages(engine); }
+            if (full_parameters(engine)[0][0] != 5.0F) {
+                throw std::logic_error("the written value was lost");
+            }
+        });
+    });
+    CHECK(outcome.message.empty());
+}
+
+namespace {
+
+/// The parameters after each of four steps, between which averages are shown or not.
+template <class Stage>
+std::vector<Values> shown_or_not(bool is_shown, typename Stage::Options const& options) {
+    return on_ranks<std::vector<Values>>(
+               4,
+               [&](LoopbackCommunicator& everyone) {
+                   auto const train = [&](auto& communicator) {
+                       Stage engine(communicator,
+                                    registration<typename Stage::ParameterType,
+                                                 typename Stage::GradientType>(toy_specs()),
+                                    options);
+                       std::vector<Values> seen;
+                       for (std::uint64_t step = 0; step < 4; ++step) {
+                           (void)run_step(engine, static_cast<std::uint64_t>(everyone.rank()),
+                                          step);
+                           if (is_shown) {
+                               AveragedWeights const averages(engine);
+                               (void)full_parameters(engine);
+                           }
+                           seen.push_back(full_parameters(engine));
+                       }
+                       return seen;
+                   };
+                   if constexpr (std::is_same_v<typename Stage::Communicator,
+                                                LoopbackCommunicator>) {
+                       return train(everyone);
+                   } else {
+                       typename Stage::Communicator groups(everyone, {.shard = 2});
+                       return train(groups);
+                   }
+               })
+        .front();
+}
+
+} // namespace
+
+TEST_CASE("Showing averages changes no bit with codes, delayed updates, groups or files") {
+    TemporaryFolder const folder;
+    auto const check_stage = [&]<class Stage>(char const* name) {
+        INFO(name);
+        typename Stage::Options options;
+        if constexpr (requires { options.offload.path; }) {
+            options.offload.path = folder.path();
+            options.offload.allow_page_cache = true;
+        }
+        auto const expected = shown_or_not<Stage>(false, options);
+        CHECK(expected.size() == 4);
+        CHECK(shown_or_not<Stage>(true, options) == expected);
+    };
+    using P = Parameters<bfloat16>;
+    using A = Averaged<AdamW>;
+    using Files = To<FileTier, BufferKind::optimizer_state, BufferKind::master_weights>;
+    check_stage.operator()<ZeroStage<1, P, A, Wire<Int8Blocks>>>("codes in stage 1");
+    check_stage.operator()<ZeroStage<3, P, A, Wire<Int4Blocks>>>("codes in stage 3");
+    check_stage.operator()<ZeroStage<2, P, A, Offload<Files>>>("files");
+    check_stage.operator()<ZeroStage<2, P, A, Offload<Files, DelayedUpdate>>>("late");
+    check_stage.operator()<ZeroStage<3, P, A, Groups<LoopbackCommunicator, Hybrid>>>("groups");
 }
 
 TEST_CASE("Options of an average that are out of range are refused") {

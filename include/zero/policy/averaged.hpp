@@ -100,10 +100,13 @@ namespace ZERO_NAMESPACE {
 ///     rate = float(max(1 - decay, 1 / t)), and 1 before
 ///     average = fma(rate, p, fma(-rate, average, average))
 ///
-/// A skipped step leaves it. A caller's own update must move it itself.
+/// A skipped step leaves it. A caller's own update must move it itself. A checkpoint of `O` loads
+/// with `LoadOptions::may_differ`, and the average begins at the loaded weights.
 /// @tparam O an `ElementOptimizer`
 template <class O>
 struct Averaged : detail::AveragedStates<O> {
+    static_assert(
+        !requires { O::average; }, "zero::Averaged: it averages already.");
     static_assert(ElementOptimizer<O>,
                   "zero::Averaged: it averages the weights of an element-wise optimizer, such as "
                   "zero::AdamW; zero::Lamb and zero::Muon update whole parameters.");

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,10 +27,12 @@ class LoadPlan {
 public:
     /// @param names names of the engine's arrays, in the order of the table
     /// @param optimizer type name of the engine's optimizer, compared if everything is loaded
+    /// @param average number of the state that is an average of the weights (`Averaged`)
     /// @throws CheckpointError that lists every difference, unless `options` accept it
     LoadPlan(FlatLayout const& layout, StateTable const& table,
              std::vector<std::string> const& names, std::string const& optimizer,
-             CheckpointReader& checkpoint, LoadOptions const& options);
+             CheckpointReader& checkpoint, LoadOptions const& options,
+             std::optional<std::size_t> average);
 
     /// @brief Returns the differences that `LoadOptions` accepted, and the states that are dropped
     /// because their parameter is frozen now.
@@ -41,6 +44,11 @@ public:
 
     /// @brief Returns, for each parameter, whether the checkpoint lacks one of its states.
     [[nodiscard]] std::vector<char> const& lacks_states() const noexcept { return _lacks_states; }
+
+    /// @brief Returns the parameters whose average begins at the loaded weights.
+    [[nodiscard]] std::vector<std::size_t> const& begin_average() const noexcept {
+        return _begin_average;
+    }
 
     /// @brief Verifies everything that `load` will read, and changes nothing.
     void verify();
@@ -90,7 +98,9 @@ private:
     std::vector<std::string> _differences; ///< `LoadOptions::may_differ` accepts them
     std::vector<std::string> _accepted;    ///< other differences, which are listed only
     std::vector<char> _lacks_states;       ///< by parameter
-    std::vector<std::string> _roundings;   ///< `LoadOptions::may_round` would accept them
+    std::optional<std::size_t> _average;
+    std::vector<std::size_t> _begin_average;
+    std::vector<std::string> _roundings; ///< `LoadOptions::may_round` would accept them
 };
 
 /// @brief Files are written, and read into a device, in pieces of this size.

@@ -22,9 +22,9 @@ inline constexpr std::size_t listed_problems = 20;
 ZERO_COLD_INLINE LoadPlan::LoadPlan(FlatLayout const& layout, StateTable const& table,
                                     std::vector<std::string> const& names,
                                     std::string const& optimizer, CheckpointReader& checkpoint,
-                                    LoadOptions const& options)
-    : _layout(&layout), _table(&table), _names(&names), _checkpoint(&checkpoint),
-      _options(options) {
+                                    LoadOptions const& options, std::optional<std::size_t> average)
+    : _layout(&layout), _table(&table), _names(&names), _checkpoint(&checkpoint), _options(options),
+      _average(average) {
     std::vector<std::string> problems;
     _lacks_states.resize(layout.parameters().size(), 0);
     if (options.scope == LoadScope::everything && checkpoint.manifest().optimizer != optimizer) {
@@ -250,6 +250,12 @@ ZERO_COLD_INLINE void LoadPlan::add_states(std::size_t parameter, std::size_t st
             continue;
         }
         auto const found = _checkpoint->find_array(stored, (*_names)[array]);
+        if (!found && form.index == _average) {
+            _differences.push_back(text({"the checkpoint has no average of parameter '", spec.name,
+                                         "', which begins at the loaded weights"}));
+            _begin_average.push_back(parameter);
+            continue;
+        }
         if (!found) {
             bool const was_frozen = !manifest.parameters[stored].trainable;
             (was_frozen && _options.may_thaw ? _accepted : _differences)

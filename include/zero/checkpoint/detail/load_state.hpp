@@ -66,7 +66,11 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
                 options.check_extras(reader->manifest().extras);
             }
             std::string const optimizer = type_name<Optimizer>();
-            plan.emplace(access.layout(), table, names, optimizer, *reader, options);
+            std::optional<std::size_t> average;
+            if constexpr (requires { Optimizer::average; }) {
+                average = Optimizer::average;
+            }
+            plan.emplace(access.layout(), table, names, optimizer, *reader, options, average);
             if (options.scope == LoadScope::everything) {
                 // settings of another optimizer have other names
                 bool const takes_settings =
@@ -91,6 +95,14 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
                     on_caller([&] { access.copy(to, from, bytes); });
                 };
                 report.bytes_needed = plan->load(copy, staging.data());
+                for (std::size_t const parameter : plan->begin_average()) {
+                    std::size_t const average = Optimizer::states - 1;
+                    for (Range const& own : table.held(ArrayKind::state, average, parameter)) {
+                        std::vector<float> values(own.size());
+                        table.load(ArrayKind::parameter, 0, parameter, own, copy, values.data());
+                        table.store(ArrayKind::state, average, parameter, own, copy, values.data());
+                    }
+                }
                 return std::uint64_t{0};
             },
             options.file_time_out);
@@ -99,6 +111,7 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
         }
         wait_for_collectives(access.communicator(), access.queue());
     });
+    access.forget_writes();
     access.publish_written();
     report.extras = reader->manifest().extras;
     report.differences = plan->differences();

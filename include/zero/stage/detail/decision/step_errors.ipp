@@ -92,9 +92,11 @@ ZERO_COLD_INLINE void throw_too_many_skips(FlatLayout const& layout, StepFigures
     throw_error<TooManySkips>(
         {"zero: ", report.skipped_in_a_row, " steps in a row were skipped, up to step ",
          report.serial, ", the last because ", skip_cause(layout, report),
-         "; the step after it changed nothing either; find the cause, or raise skip_limit (seen "
-         "by rank ",
-         rank, ")."});
+         "; the step after it changed nothing either; find the cause, or raise skip_limit",
+         report.is_too_large ? ", the limit or factor of skip_above_norm, or let its running norm "
+                               "begin anew (TrainingState::set_running_norm({}))"
+                             : "",
+         " (seen by rank ", rank, ")."});
 }
 
 ZERO_COLD_INLINE void throw_exhausted(FlatLayout const& layout, StepReport const& report,

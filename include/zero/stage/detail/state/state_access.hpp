@@ -221,9 +221,9 @@ public:
 
     /// @brief Rounds copied master weights to the parameters and makes them readable on every rank.
     /// In stage 0 every rank takes the weights of rank 0. Collective; waits.
-    void publish_master_weights() const {
-        wait_to_write("publish_master_weights()");
-        _engine->compare_call("publish_master_weights()");
+    void publish_master_weights(char const* call = "publish_master_weights()") const {
+        wait_to_write(call);
+        _engine->compare_call(call);
         guard([&] {
             _engine->_optimizer.each([](auto& store) { store.publish_masters(); });
             if (!_engine->context({}).row.shards_optimizer() && communicator().size() != 1) {
@@ -271,11 +271,22 @@ public:
         guard([&] {
             _engine->_parameters.publish_written();
             if constexpr (codes_weights<Config>) {
-                _engine->_optimizer.each([](auto& store) { store.round_all(); });
+                _engine->_optimizer.each([](auto& store) { store.publish_masters(); });
                 _engine->publish_all([](std::size_t /*bucket*/) {});
                 wait_for_collectives(*_engine->_communicator, _engine->_queue);
             }
         });
+    }
+
+    /// @brief The same for parameters that a rank has written in all its copies, also those that
+    /// travel in codes. Sends nothing.
+    void publish_local() const {
+        guard([&] { _engine->_parameters.publish_written(); });
+    }
+
+    /// @brief Forgets what visitors wrote: everything is written anew.
+    void forget_writes() const {
+        _engine->_optimizer.each([](auto& store) { store.forget_writes(); });
     }
 
     /// @brief Calls `run`, whose failure breaks the engine and releases the other ranks.
