@@ -149,6 +149,28 @@ TEST_CASE("What a visitor wrote and a step replaced is not taken over later") {
     CHECK(masters(true) == masters(false));
 }
 
+TEST_CASE("What a visitor wrote stays written where another parameter is set") {
+    auto const written = []<class Stage>() {
+        return on_ranks<float>(2, [](LoopbackCommunicator& communicator) {
+            Stage engine(communicator, registration<bfloat16>(toy_specs()), {});
+            engine.for_each_owned_slice([](auto const& slice) {
+                for (auto& value : slice.values) {
+                    value = from_float<bfloat16>(5.0F);
+                }
+            });
+            TrainingState state(engine);
+            state.set_full_fp32_parameter(2, std::vector<float>(toy_specs()[2].elements, 3.0F));
+            state.publish_master_weights();
+            return state.full_fp32_parameter(1)[3];
+        });
+    };
+    using P = Parameters<bfloat16>;
+    std::vector<float> const expected{5.0F, 5.0F};
+    CHECK(written.operator()<ZeroStage<2, P>>() == expected);
+    CHECK(written.operator()<ZeroStage<2, P, Wire<Int8Blocks>>>() == expected);
+    CHECK(written.operator()<ZeroStage<3, P, Wire<Int8Blocks>>>() == expected);
+}
+
 TEST_CASE("A rebuild of buckets changes no bit of weights in codes") {
     auto const run = [&]<class Stage>(Stage const*, bool rebuilds) {
         return on_ranks<Result>(3, [&](LoopbackCommunicator& all) {
