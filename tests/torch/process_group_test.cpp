@@ -2,6 +2,7 @@
 
 #include "comm/conformance.hpp"
 #include "comm/report.hpp"
+#include "stage/tree_model.hpp"
 
 #include <zero/core/error.hpp>
 #include <zero/host/inline_queue.hpp>
@@ -9,6 +10,7 @@
 #include <array>
 #include <csignal>
 #include <string>
+#include <vector>
 
 namespace zero::test::process_group_test {
 
@@ -71,6 +73,22 @@ TEST_CASE("A process group moves what is larger than its buffers in several roun
         check_broadcast<float>(caller, 5000, caller.world() - 1);
         check_integers(caller, 3000, 0);
     });
+}
+
+TEST_CASE("Micro-batches that process groups add in a tree have the bits of one rank") {
+    tree::Job const job{.micro_batches = 4, .steps = 2};
+    using Types = Parameters<bfloat16>;
+    auto const expected = tree::train<ZeroStage<2, Types, TreeReduction<>>>(1, {}, job);
+    for (int const world : {2, 4}) {
+        INFO("W = " << world);
+        std::vector<std::vector<tree::Seen>> ranks(static_cast<std::size_t>(world));
+        GlooFixture::run(world, [&](ProcessGroupCommunicator& communicator) {
+            using Stage = ZeroStage<3, Types, TreeReduction<>, ProcessGroupCommunicator>;
+            ranks[static_cast<std::size_t>(communicator.rank())] =
+                tree::train_on<Stage>(communicator, {}, job, tree::Delivery::leases);
+        });
+        CHECK((tree::joined(ranks) == expected));
+    }
 }
 
 TEST_CASE("A process group releases all ranks when one rank aborts") {
