@@ -69,7 +69,8 @@ int main(int count, char** arguments) try {
     auto const of_stage = [&](int stage) {
         return planner::plan(model, ranks, static_cast<std::size_t>(settings.accumulate_bytes),
                              stage, static_cast<std::size_t>(settings.micro_steps), file,
-                             settings.in_tree != 0, static_cast<std::size_t>(settings.secondary));
+                             settings.in_tree != 0, static_cast<std::size_t>(settings.secondary),
+                             settings.block_bytes);
     };
     auto const of_stages = [&] {
         return Table{of_stage(0), of_stage(1), of_stage(2), of_stage(3)};

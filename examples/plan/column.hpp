@@ -79,9 +79,11 @@ inline zero::MemoryRow held_sums(zero::LayoutTotals const& totals, std::size_t a
 /// @param micro_steps micro-steps of a step; in stage 3 each acquires every unit twice
 /// @param in_tree whether zero::TreeReduction adds gradients
 /// @param secondary ranks that share a copy of what stage 3 gathers; 0: there are none
+/// @param block_bytes bytes of 64 weights in codes; 0: they travel as they are
 inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ranks,
                    std::size_t accumulate_bytes, int stage, std::size_t micro_steps = 1,
-                   InFile const& file = {}, bool in_tree = false, std::size_t secondary = 0) {
+                   InFile const& file = {}, bool in_tree = false, std::size_t secondary = 0,
+                   std::size_t block_bytes = 0) {
     zero::LayoutOptions const options{
         .world = ranks, .element_bytes = 2, .buckets_inside_units = stage == 3};
     auto const layout =
@@ -123,7 +125,8 @@ inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ra
         .control_calls = 1,
         .control_bytes = sizeof(std::int64_t) * (zero::ops::Inspection::count + minima),
         .in_tree = in_tree,
-        .secondary_ranks = secondary};
+        .secondary_ranks = secondary,
+        .weight_block_bytes = stage == 0 ? 0 : block_bytes};
     auto const step =
         zero::count_step_communication(layout, 0, stage, schedule, micro_steps, acquired, calls);
     zero::MemoryPlan all = with_states_in_file(memory, layout, row, 0, file);
@@ -133,6 +136,9 @@ inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ra
     if (stage == 3 && secondary != 0) {
         all[zero::BufferKind::secondary_copies] =
             zero::plan_secondary_copies(layout, 0, secondary, sizes.parameter);
+    }
+    if (stage != 0 && block_bytes != 0) {
+        all[zero::BufferKind::weight_codes] = zero::plan_weight_codes(layout, block_bytes);
     }
     return {all, step, leases};
 }

@@ -9,6 +9,7 @@
 #include <zero/stage/offload.hpp>
 #endif
 #include <zero/comm/secondary.hpp>
+#include <zero/stage/wire.hpp>
 #include <zero/zero.hpp>
 
 #include <cstddef>
@@ -192,6 +193,30 @@ TEST_CASE("The planner's bytes of secondary copies are those of an engine") {
     CHECK(plan[BufferKind::secondary_copies].content_bytes > 0);
     CHECK(planner::plan(model, 6, 4, 2, 1, {}, false, 3).memory.engine_bytes()
           == planner::plan(model, 6, 4, 2).memory.engine_bytes());
+}
+
+TEST_CASE("The planner's bytes of weights in codes are those of an engine") {
+    auto const model = planner::gpt2(2, 64);
+    auto const check = [&]<int N>() {
+        INFO("stage " << N);
+        using Stage = ZeroStage<N, AdamW, Parameters<bfloat16>, Wire<Int8Blocks>>;
+        auto const plans = on_ranks<MemoryPlan>(4, [&](LoopbackCommunicator& communicator) {
+            std::vector<Parameter<bfloat16>> parameters;
+            for (ParameterSpec const& spec : model) {
+                parameters.push_back(
+                    {.name = spec.name, .elements = spec.elements, .units = spec.units});
+            }
+            return Stage(communicator, parameters).memory_plan();
+        });
+        auto const column = planner::plan(model, 4, 4, N, 1, {}, false, 0, 66);
+        CHECK((column.memory[BufferKind::weight_codes] == plans[0][BufferKind::weight_codes]));
+        CHECK(plans[0][BufferKind::weight_codes].content_bytes > 0);
+        CHECK(column.read_bytes() < planner::plan(model, 4, 4, N).read_bytes());
+    };
+    check.operator()<2>();
+    check.operator()<3>();
+    CHECK(planner::plan(model, 4, 4, 0, 1, {}, false, 0, 66).memory.engine_bytes()
+          == planner::plan(model, 4, 4, 0).memory.engine_bytes());
 }
 
 TEST_CASE("The planner knows three models by all of their parameters") {
