@@ -92,7 +92,9 @@ TEST_CASE("Threads and processes on 8, 4, 2 and 8 ranks go on to the hash of 8")
             CHECK(part.after("\nparameters: ").size() == 16);
         }
         CHECK(last.after("\nparameters: ") == whole.after("\nparameters: "));
-        CHECK(two.after("\nparameters: ") != whole.after("\nparameters: "));
+        if (type == "bfloat16") { // float16 skips steps, which ones depends on the text
+            CHECK(two.after("\nparameters: ") != whole.after("\nparameters: "));
+        }
     }
 }
 

@@ -48,14 +48,14 @@ struct ComparedSettings {
     float predivide = 1.0F;
     std::size_t wire_bytes = 0;
     bool one_micro_step = false;
+    bool rebuilds_buckets = false;
     Storage storage{};
+    UnusedParameters unused_parameters{};
+    NonFinite non_finite{};
     GatherOptions gather{};
     std::size_t extra_leases = 0;
-    bool rebuilds_buckets = false;
     std::size_t leases_until_rebuild = 0;
-    UnusedParameters unused_parameters{};
     NormLimit skip_above_norm{};
-    NonFinite non_finite{};
     std::size_t skip_limit = 0;
     ReportOptions report{};
     float gradient_clipping = 0.0F; ///< 0: off
