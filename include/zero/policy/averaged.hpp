@@ -118,9 +118,11 @@ struct Averaged : detail::AveragedStates<O> {
     static constexpr char const* name = detail::AveragedStates<O>::averaged_name.text;
 
     static constexpr std::size_t average = O::states; ///< the number of the state
-    static constexpr std::size_t states = O::states + 1;
+    static constexpr std::size_t states =
+        O::states + 1;                          ///< those of the optimizer, and the average
     static constexpr bool whole_tensor = false; ///< element-wise: a parameter may be cut anywhere
 
+    /// @brief What is constant during a step.
     struct Hyper {
         typename O::Hyper base; ///< constants of the optimizer
         float rate;             ///< of the average
@@ -154,6 +156,7 @@ struct Averaged : detail::AveragedStates<O> {
         O::for_each_option(options.base, visit);
     }
 
+    /// @brief Updates one element, or a pack of elements, and moves the average.
     template <class F>
     ZERO_HOST_DEVICE void operator()(F gradient, F& parameter, F (&state)[states],
                                      Hyper const& hyper) const {

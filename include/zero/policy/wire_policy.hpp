@@ -18,9 +18,9 @@ struct NoFeedback {};
 /// @brief The policy of a stage that names none: all values travel as they are.
 struct PlainWire {
     using policy_category = WireCategory;
-    using WeightCodec = Plain;
-    using GradientCodec = Plain;
-    using ErrorFeedback = NoFeedback;
+    using WeightCodec = Plain;        ///< of gathered weights
+    using GradientCodec = Plain;      ///< of reduced gradients
+    using ErrorFeedback = NoFeedback; ///< of the latter
 };
 
 } // namespace ZERO_NAMESPACE
