@@ -109,13 +109,14 @@ class Scripts(unittest.TestCase):
 
         passes = text_of("passes.cuh")
         found = re.findall(r"(?m)^class (\w+Pass)\b", passes)
-        self.assertEqual((len(found), unfilled(passes, found, "class")), (4, []))
+        self.assertEqual((len(found), unfilled(passes, found, "class")), (5, []))
         self.assertEqual(unfilled(passes.replace("fill_normal(", "zeros("), found, "class"), found)  # the check finds one
         for file, least in (("kernels_bench.cu", 17), ("step_bench.cu", 2)):
             text = text_of(file)
             timed = re.findall(r'bench::add\("[^"]+",\s*(?:\[\]\([^)]*\)\s*\{\s*)?(\w+)', text)
             self.assertGreaterEqual(len(timed), least)
-            self.assertEqual(unfilled(text, set(timed) - {"pass", "parts"}, "void"), [])  # these two time passes
+            self.assertEqual(unfilled(text, set(timed) - {"pass", "parts", "step"}, "void"), [])  # the first two time passes
+        self.assertIn("fill_normal(", text_of("training.cuh"))  # of steps
         self.assertIn("if (is_constant(input))", re.search(r"(?s)void time_on_device.*?state.SetIterationTime", text_of("device_time.cuh"))[0])
 
     def test_the_peer_in_pytorch_has_the_data_of_the_benchmarks_of_a_device(self):
