@@ -124,7 +124,7 @@ Seen from(Seen run, std::uint64_t begin) {
 TEST_CASE("A run resumes with its running norm in another stage and on another number of ranks") {
     Seen const whole = save_after(steps, "", relative);
     CHECK(whole.too_large == std::vector<std::uint32_t>{0, 0, 0, 0, 1, 1, 1, 2, 2});
-    for (std::uint64_t const begin : {1U, 2U, 4U, 5U, 7U}) { // the first two before the window is full
+    for (std::uint64_t const begin : {1U, 2U, 4U, 5U, 7U}) { // two before the window is full
         CAPTURE(begin);
         TemporaryFolder const folder;
         (void)save_after(begin, folder.path(), relative, begin == 5);
