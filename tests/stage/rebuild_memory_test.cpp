@@ -147,7 +147,7 @@ void check_accounts(std::size_t parameter_bytes, Storage storage = Storage::owne
               < account.before[BufferKind::gradient_leases].bytes());
         // For each rank: the number of parameters, the hash of the layout and the hashes of the 15
         // named options (see compared_options.hpp).
-        CHECK(account.agreement == world * (2 + 18) * sizeof(std::uint64_t));
+        CHECK(account.agreement == world * (2 + 20) * sizeof(std::uint64_t));
         CHECK(account.most == peak(account, parameter_bytes, 4));
         CHECK(account.left == 0);
     }
