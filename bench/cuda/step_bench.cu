@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -279,14 +278,14 @@ void parts(benchmark::State& state) {
 void add_on_host(std::size_t threads) {
     std::string const name = "step/cuda_stage_2_on_host_" + std::to_string(threads) + "_threads/";
     auto const models = bench::models();
-    auto const add = [&](char const* who, auto const& run) {
+    auto const add = [&](char const* who, auto const& run, bool once = false) {
         for (auto const& sizes : {models[0], models[1]}) {
             auto* const added = benchmark::RegisterBenchmark((name + who).c_str(), run)
                                     ->Arg(static_cast<std::int64_t>(elements_of(sizes)))
                                     ->UseManualTime()
                                     ->Unit(benchmark::kMillisecond);
-            if (std::string_view(who) == "delayed") {
-                added->Iterations(1); // each makes three engines
+            if (once) {
+                added->Iterations(1);
             } else {
                 added->MinTime(0.1);
             }
@@ -296,7 +295,9 @@ void add_on_host(std::size_t threads) {
     add("twin", [=](benchmark::State& state) { parts_on_host(state, threads, true, true); });
     add("link", [=](benchmark::State& state) { parts_on_host(state, threads, true, false); });
     add("update", [=](benchmark::State& state) { parts_on_host(state, threads, false, true); });
-    add("delayed", [=](benchmark::State& state) { delayed_step(state, threads); });
+    // Each repetition makes three engines.
+    add(
+        "delayed", [=](benchmark::State& state) { delayed_step(state, threads); }, true);
 }
 
 [[maybe_unused]] bool const is_registered = [] {

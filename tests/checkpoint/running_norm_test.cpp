@@ -149,6 +149,7 @@ TEST_CASE("A checkpoint without a running norm is loaded, and the report says so
     CHECK(std::isinf(resumed.seen.limits[2]));
     CHECK(std::isfinite(resumed.seen.limits[3]));
     CHECK(resume_at<2>(3, 2, folder.path(), {}).differences.empty());
+    CHECK(resume_at<2>(3, 2, folder.path(), {.limit = 1e6F}).differences.empty());
 }
 
 TEST_CASE("A running norm goes on in another window, and is ignored without the option") {

@@ -8,6 +8,7 @@
 #include <zero/comm/groups.hpp>
 #include <zero/policy/averaged.hpp>
 #include <zero/stage/averaged_weights.hpp>
+#include <zero/stage/gathered_parameters.hpp>
 #include <zero/stage/offload.hpp>
 #include <zero/stage/offload_states.hpp>
 #include <zero/stage/training_state.hpp>
@@ -268,6 +269,12 @@ TEST_CASE("While averages are shown, what would change or save the training is r
             refuses("reload_states()", [&] { reload_states(engine); });
             refuses("for_each_owned_slice()",
                     [&] { engine.for_each_owned_slice([](auto const&) {}); });
+            if (gather(engine, {"embedding"}).values("embedding").front()
+                != TrainingState(engine).full_optimizer_state(0, "average").front()) {
+                throw std::logic_error("gather() reads something else");
+            }
+            refuses("gather()",
+                    [&] { (void)gather(engine, {"embedding"}, Gather::all_write_equally); });
             refuses("set_step_count()", [&] { engine.set_step_count(0); });
         }
         (void)run_step(engine, rank, 1);

@@ -36,7 +36,7 @@ template <class Stage>
 void save_parameters(Stage& stage, std::filesystem::path const& file, DType dtype = DType::float32,
                      std::chrono::milliseconds file_time_out = std::chrono::minutes(30)) {
     auto const access = detail::access_to(stage);
-    access.require_idle("save_parameters()");
+    access.require_idle("save_parameters()", detail::StateUse::read_all);
     std::vector<DType> dtypes;
     std::vector<std::size_t> order;
     std::optional<SafetensorsWriter> writer; // on rank 0

@@ -59,6 +59,7 @@ constexpr char const* base_state_name(std::size_t state) noexcept {
     }
 }
 
+/// @brief Returns whether a state of an optimizer is never negative.
 template <class O>
 constexpr bool is_nonnegative_state(std::size_t state) noexcept {
     if constexpr (requires { O::nonnegative_states; }) {
@@ -68,7 +69,7 @@ constexpr bool is_nonnegative_state(std::size_t state) noexcept {
     }
 }
 
-/// @brief What is known of the states of an optimizer, and of one more.
+/// @brief Names and signs of the states of an optimizer, and of the average.
 template <class O, class = std::make_index_sequence<O::states>>
 struct AveragedStates;
 
@@ -122,7 +123,7 @@ struct Averaged : detail::AveragedStates<O> {
         O::states + 1;                          ///< those of the optimizer, and the average
     static constexpr bool whole_tensor = false; ///< element-wise: a parameter may be cut anywhere
 
-    /// @brief What is constant during a step.
+    /// @brief The constants of a step.
     struct Hyper {
         typename O::Hyper base; ///< constants of the optimizer
         float rate;             ///< of the average

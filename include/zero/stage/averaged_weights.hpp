@@ -19,26 +19,19 @@
 #include <exception>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief What an engine answers while it shows averages: parameters can be read, and weights
-/// exported.
+/// @brief Answers for an engine that shows averages: everything can be read, and nothing changed.
 class ShownAverages final : public ParkedStates {
 public:
     explicit ShownAverages(Protocol const& protocol) noexcept : _protocol(&protocol) {}
 
-    void require_here(char const* call, bool is_reader) override {
-        bool allowed = is_reader;
-        for (std::string_view const reads :
-             {"save_parameters()", "reading a full state", "access to states"}) {
-            allowed = allowed || reads == call;
-        }
-        if (!allowed) {
+    void require_here(char const* call, StateUse use) override {
+        if (use == StateUse::change) {
             throw_error<OutOfOrder>({"zero: ", call, " while the parameters are averages (",
                                      _protocol->rank_text(),
                                      "); end the zero::AveragedWeights on every rank first."});
@@ -66,7 +59,7 @@ namespace ZERO_NAMESPACE {
 ///         zero::save_parameters(engine, "averaged.safetensors");
 ///     }
 ///
-/// Meanwhile parameters can be read (`acquire`, `for_each_full_parameter`, `gather_to`,
+/// Meanwhile parameters can be read (`acquire`, `for_each_full_parameter`, `gather_to`, `gather`,
 /// `TrainingState::full_...` and `local_...`) and exported; everything else between two steps, and
 /// a step, throws `OutOfOrder`. A parameter that was never updated, and a frozen one, keeps its
 /// weights. 16-bit parameters show the average rounded to their type; an export in float32 has it

@@ -218,7 +218,8 @@ private:
     }
 
     void require_valid() const {
-        _access.require_idle("gather()");
+        _access.require_idle("gather()", _mode == Gather::read ? detail::StateUse::read_all
+                                                               : detail::StateUse::change);
         FlatLayout const& layout = _access.layout();
         for (std::size_t i = 0; i < _parameters.size(); ++i) {
             std::size_t const parameter = _parameters[i];

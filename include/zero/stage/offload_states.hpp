@@ -81,7 +81,7 @@ public:
     static Parking& of(Engine<Config>& engine, char const* call) {
         Protocol& protocol = StateAccess<Config>(engine).parking();
         if (protocol.parked() != nullptr && !protocol.parked()->is_in_files()) {
-            protocol.parked()->require_here(call, false);
+            protocol.parked()->require_here(call, StateUse::change);
         }
         if (protocol.parked() == nullptr) {
             protocol.park(std::make_unique<Parking>(engine));
@@ -183,8 +183,8 @@ public:
                                     : StatesPlace::nowhere;
     }
 
-    void require_here(char const* call, bool is_reader) override {
-        KindSet const used = is_reader ? read_kinds() : KindSet::movable();
+    void require_here(char const* call, StateUse use) override {
+        KindSet const used = use == StateUse::read_parameters ? read_kinds() : KindSet::movable();
         for (auto const& file : _files) {
             if (!_is_lost && !(file->returning() & used).is_empty()) {
                 finish(used);
@@ -346,6 +346,7 @@ void reload_states(Stage& engine, ReloadStatesOptions const& options = {}) {
 
 /// @brief Returns where the engine's buffers of a kind are. Does not wait: while states move,
 /// `memory` until all of a call have left it, and `file` until all are back.
+/// @throws OutOfOrder while averages are shown (`AveragedWeights`)
 template <class Stage>
 [[nodiscard]] StatesPlace where(Stage& engine, BufferKind kind) {
     return detail::Parking<detail::config_of_t<Stage>>::of(engine, "where()").place(kind);

@@ -45,11 +45,6 @@ public:
     /// @brief Returns, for each parameter, whether the checkpoint lacks one of its states.
     [[nodiscard]] std::vector<char> const& lacks_states() const noexcept { return _lacks_states; }
 
-    /// @brief Returns the parameters whose average begins at the loaded weights.
-    [[nodiscard]] std::vector<std::size_t> const& begin_average() const noexcept {
-        return _begin_average;
-    }
-
     /// @brief Verifies everything that `load` will read, and changes nothing.
     void verify();
 
@@ -99,8 +94,8 @@ private:
     std::vector<std::string> _accepted;    ///< other differences, which are listed only
     std::vector<char> _lacks_states;       ///< by parameter
     std::optional<std::size_t> _average;
-    std::vector<std::size_t> _begin_average;
-    std::vector<std::string> _roundings; ///< `LoadOptions::may_round` would accept them
+    std::vector<std::size_t> _begin_average; ///< parameters whose average begins at their weights
+    std::vector<std::string> _roundings;     ///< `LoadOptions::may_round` would accept them
 };
 
 /// @brief Files are written, and read into a device, in pieces of this size.

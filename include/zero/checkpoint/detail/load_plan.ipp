@@ -384,8 +384,9 @@ ZERO_COLD_INLINE void LoadPlan::verify() {
 }
 
 ZERO_COLD_INLINE std::uint64_t LoadPlan::load(StateTable::Copy copy, std::byte* staging) {
-    return for_items(copy, [&](Item const& item, std::byte* to, ManifestInterval const& interval,
-                               std::size_t from, std::size_t bytes) {
+    std::uint64_t const loaded = for_items(copy, [&](Item const& item, std::byte* to,
+                                                     ManifestInterval const& interval,
+                                                     std::size_t from, std::size_t bytes) {
         if (staging == nullptr) {
             _checkpoint->read_items(item.stored, item.stored_array, interval, from, {to, bytes});
             return;
@@ -397,6 +398,14 @@ ZERO_COLD_INLINE std::uint64_t LoadPlan::load(StateTable::Copy copy, std::byte* 
             copy(to + at, staging, count);
         }
     });
+    for (std::size_t const parameter : _begin_average) {
+        for (Range const& own : _table->held(ArrayKind::state, *_average, parameter)) {
+            std::vector<float> values(own.size());
+            _table->load(ArrayKind::parameter, 0, parameter, own, copy, values.data());
+            _table->store(ArrayKind::state, *_average, parameter, own, copy, values.data());
+        }
+    }
+    return loaded;
 }
 
 } // namespace ZERO_NAMESPACE::detail

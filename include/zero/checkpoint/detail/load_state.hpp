@@ -95,14 +95,6 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
                     on_caller([&] { access.copy(to, from, bytes); });
                 };
                 report.bytes_needed = plan->load(copy, staging.data());
-                for (std::size_t const parameter : plan->begin_average()) {
-                    std::size_t const average = Optimizer::states - 1;
-                    for (Range const& own : table.held(ArrayKind::state, average, parameter)) {
-                        std::vector<float> values(own.size());
-                        table.load(ArrayKind::parameter, 0, parameter, own, copy, values.data());
-                        table.store(ArrayKind::state, average, parameter, own, copy, values.data());
-                    }
-                }
                 return std::uint64_t{0};
             },
             options.file_time_out);

@@ -74,7 +74,7 @@ public:
             }
         }
         if (access.control().limits_norm()) {
-            read_running_norm(fields);
+            read_running_norm(fields, access.options().skip_above_norm.factor.has_value());
         }
         compare_tree(access.options().reduction, scalars, source, options.may_differ);
         read_scaler(access, FieldReader{&scalars, "loss_scaler.", source}, options.may_differ);
@@ -130,10 +130,12 @@ public:
 
 private:
     /// The limit is an option of the program, so a checkpoint of one without it is accepted.
-    void read_running_norm(FieldReader const& fields) {
+    void read_running_norm(FieldReader const& fields, bool has_factor) {
         if (!fields.scalars->numbers.contains("running_norm")) {
-            differences.emplace_back("the running norm of skip_above_norm stays that of the "
-                                     "engine, because the checkpoint has none");
+            if (has_factor) {
+                differences.emplace_back("the running norm of skip_above_norm stays that of the "
+                                         "engine, because the checkpoint has none");
+            }
             return;
         }
         RunningNorm running;

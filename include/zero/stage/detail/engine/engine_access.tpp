@@ -99,7 +99,7 @@ void Engine<Config>::for_each_full_parameter(Visitor&& visit) {
 template <class Config>
 template <class Visitor>
 void Engine<Config>::visit_full(char const* call, Visitor&& visit) {
-    _protocol.require_idle_to_read(call);
+    _protocol.require_idle(call, detail::StateUse::read_parameters);
     if constexpr (!detail::compares_calls<Communicator>) {
         if (context({}).row.shards_parameters()) { // otherwise one rank may visit alone
             compare_call(call);
@@ -122,7 +122,7 @@ template <class Config>
 void Engine<Config>::require_same_replicas() {
     if constexpr (ModelParallelCommunicator<Communicator>) {
         settle_pending("require_same_replicas()");
-        _protocol.require_idle_to_read("require_same_replicas()");
+        _protocol.require_idle("require_same_replicas()", detail::StateUse::read_parameters);
         std::vector<std::uint64_t> rows;
         std::optional<Weights<Engine>> weights; // as in `visit_full`
         for (std::size_t parameter = 0; parameter < _layout.parameters().size(); ++parameter) {
@@ -166,7 +166,7 @@ void Engine<Config>::require_same_replicas() {
 template <class Config>
 template <class Visitor>
 void Engine<Config>::for_each_owned_slice(Visitor&& visit) {
-    _protocol.require_states_here("for_each_owned_slice()");
+    _protocol.require_states_here("for_each_owned_slice()", detail::StateUse::change);
     wait_for_owned_slices();
     detail::Protocol::Visit const visiting(_protocol);
     _optimizer.each([&](auto& store) { store.visit_slices(visit); });
@@ -187,7 +187,7 @@ void Engine<Config>::wait_for_weights() {
 /// Waits until the host may read and write what this rank owns.
 template <class Config>
 void Engine<Config>::wait_for_owned_slices() {
-    _protocol.require_states_here("access to states");
+    _protocol.require_states_here("access to states", detail::StateUse::read_all);
     _parameters.wait_for_readers();
     Backend::synchronise(Backend::record(_queue));
     if constexpr (detail::delays_update<Config>) {

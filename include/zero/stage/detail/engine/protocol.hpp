@@ -17,8 +17,15 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief What forbids an engine to use its states between two steps: that `offload_states` moved
-/// them out of memory, or that averages are shown in place of the weights.
+/// @brief What a call does with the states of an engine. The later ones need more.
+enum class StateUse : std::uint8_t {
+    read_parameters,
+    read_all, ///< master weights and states as well
+    change
+};
+
+/// @brief Keeps calls from the states of an engine between two steps, because `offload_states`
+/// moved them out of memory or averages are shown in place of the weights.
 class ParkedStates {
 public:
     ParkedStates() = default;
@@ -27,9 +34,8 @@ public:
     virtual ~ParkedStates() = default;
 
     /// @brief Waits for a reload that was begun.
-    /// @param is_reader whether the call uses parameters only
-    /// @throws OutOfOrder if something that the call uses is not in memory
-    virtual void require_here(char const* call, bool is_reader) = 0;
+    /// @throws OutOfOrder if something that the call uses is not in memory, or must not change
+    virtual void require_here(char const* call, StateUse use) = 0;
 
     /// @brief Whether `offload_states` made it.
     [[nodiscard]] virtual bool is_in_files() const noexcept { return true; }
@@ -106,13 +112,10 @@ public:
     /// @throws BrokenEngine
     void require_alive() const;
 
-    void require_idle(char const* call) const;
+    void require_idle(char const* call, StateUse use = StateUse::change) const;
 
     /// @brief The same for `begin_step`, before which an update may be pending.
     void require_may_begin_step() const;
-
-    /// @brief The same for a call that uses parameters only.
-    void require_idle_to_read(char const* call) const;
 
     /// @brief Requires that parameters can be read, in a step or between two.
     void require_may_acquire() const;
@@ -182,9 +185,9 @@ public:
 
     /// @brief Requires that all states are in memory, and no update is pending, also inside a step.
     /// Allowed in a broken engine.
-    void require_states_here(char const* call) const {
+    void require_states_here(char const* call, StateUse use) const {
         if (_parked != nullptr) {
-            _parked->require_here(call, false);
+            _parked->require_here(call, use);
         }
         require_settled(call);
     }
@@ -291,7 +294,7 @@ private:
 
     /// Returns whether the engine is between two steps with what the call uses in memory, if states
     /// were away. @throws OutOfOrder
-    [[nodiscard, gnu::cold]] bool has_states_back(char const* call, bool is_reader) const;
+    [[nodiscard, gnu::cold]] bool has_states_back(char const* call, StateUse use) const;
 
     FlatLayout const* _layout;
     std::size_t _rank;

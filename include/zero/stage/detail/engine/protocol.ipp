@@ -29,8 +29,8 @@ ZERO_INLINE void Protocol::require_alive() const {
     }
 }
 
-ZERO_INLINE void Protocol::require_idle(char const* call) const {
-    require(_phase == Phase::idle || has_states_back(call, false), call, inside_step);
+ZERO_INLINE void Protocol::require_idle(char const* call, StateUse use) const {
+    require(_phase == Phase::idle || has_states_back(call, use), call, inside_step);
 }
 
 ZERO_INLINE void Protocol::require_may_begin_step() const {
@@ -39,12 +39,8 @@ ZERO_INLINE void Protocol::require_may_begin_step() const {
     }
 }
 
-ZERO_INLINE void Protocol::require_idle_to_read(char const* call) const {
-    require(_phase == Phase::idle || has_states_back(call, true), call, inside_step);
-}
-
 ZERO_INLINE void Protocol::require_may_acquire() const {
-    if (_phase >= Phase::broken && !has_states_back("acquire()", true)) {
+    if (_phase >= Phase::broken && !has_states_back("acquire()", StateUse::read_parameters)) {
         require_alive();
     }
 }
@@ -63,12 +59,12 @@ ZERO_COLD_INLINE void Protocol::require_between_steps(char const* call) const {
     require(_visits == 0, call, " in a visitor of states or parameters; call it after the visit");
 }
 
-ZERO_COLD_INLINE bool Protocol::has_states_back(char const* call, bool is_reader) const {
+ZERO_COLD_INLINE bool Protocol::has_states_back(char const* call, StateUse use) const {
     require_settled(call);
     if (!is_away()) {
         return false;
     }
-    _parked->require_here(call, is_reader);
+    _parked->require_here(call, use);
     return true;
 }
 

@@ -112,7 +112,7 @@ ZERO_COLD_INLINE List<ComparedOption> ComparedSettings::hashes() const {
     reduction.add(schedule).add(kind).add(double{predivide}).add(wire_bytes).add(one_micro_step);
     Hash rebuild;
     rebuild.add(rebuilds_buckets).add(leases_until_rebuild);
-    Hash norm_limit; // 0: off
+    Hash norm_limit;
     norm_limit.add(double{skip_above_norm.limit.value_or(0.0F)})
         .add(double{skip_above_norm.factor.value_or(0.0F)})
         .add(skip_above_norm.window);

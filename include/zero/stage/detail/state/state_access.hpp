@@ -173,9 +173,9 @@ public:
 
     /// @brief Requires that no step is open, and publishes an update that is pending. Call it on
     /// every rank. @param call the public function, for messages
-    void require_idle(char const* call) const {
+    void require_idle(char const* call, StateUse use = StateUse::change) const {
         _engine->settle_pending(call);
-        _engine->_protocol.require_idle(call);
+        _engine->_protocol.require_idle(call, use);
     }
 
     /// @brief Waits until the host may read what this rank holds. Allowed in a broken engine.
@@ -268,14 +268,14 @@ public:
     /// @brief Makes parameters that every rank has written readable for later commands. Collective
     /// if they travel in codes; then it waits.
     void publish_written() const {
-        guard([&] {
-            _engine->_parameters.publish_written();
-            if constexpr (codes_weights<Config>) {
+        publish_local();
+        if constexpr (codes_weights<Config>) {
+            guard([&] {
                 _engine->_optimizer.each([](auto& store) { store.publish_masters(); });
                 _engine->publish_all([](std::size_t /*bucket*/) {});
                 wait_for_collectives(*_engine->_communicator, _engine->_queue);
-            }
-        });
+            });
+        }
     }
 
     /// @brief The same for parameters that a rank has written in all its copies, also those that

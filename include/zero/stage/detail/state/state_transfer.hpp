@@ -131,7 +131,7 @@ public:
     [[nodiscard]] std::vector<float> gather(ArrayKind kind, std::size_t state,
                                             std::size_t parameter) {
         if (kind != ArrayKind::gradient) {
-            _access.require_idle("reading a full state");
+            _access.require_idle("reading a full state", StateUse::read_all);
             _access.wait_to_read();
         }
         FlatLayout const& layout = _access.layout();
