@@ -28,7 +28,7 @@ constexpr std::size_t micro_batches = 6; ///< of all ranks in a step
 constexpr std::uint64_t steps = 9;
 constexpr float sizes[steps] = {1, 2, 60, 1, 300, 2, 1, 80, 1};
 
-/// What follows from the norms, and all parameters at the end.
+/// Limits and counts of each step, and all parameters at the end.
 struct Seen {
     std::vector<float> limits;
     std::vector<std::uint32_t> too_large;

@@ -20,7 +20,7 @@ namespace zero::test::code_blocks_kernel_test {
 // length up to 200 and unaligned ranges. Bytes and elements next to a range must not change.
 namespace {
 
-/// What the loops know only by its functions.
+/// A codec that the loops know only by its functions.
 template <class C>
 struct Unknown {
     static constexpr std::size_t bytes_per_block = C::bytes_per_block;

@@ -37,7 +37,7 @@ namespace {
 using Values = std::vector<std::vector<float>>;
 constexpr std::uint64_t steps = 7;
 
-/// What all ranks see after a step.
+/// The state after a step, the same on all ranks.
 struct Seen {
     Values weights;
     Values moments;

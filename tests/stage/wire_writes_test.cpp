@@ -30,7 +30,7 @@ using namespace wire_model;
 template <int N, class... Policies>
 using Coded = ZeroStage<N, Parameters<bfloat16>, Wire<Int8Blocks>, Policies...>;
 
-/// What an engine read and held after a change between steps, and after one more step.
+/// Parameters and states after a change between steps, and after one more step.
 struct Result {
     Values changed, masters, next;
     int is_right = 0;
