@@ -7,6 +7,8 @@
 
 #include <zero/host/threaded_queue.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/policy/averaged.hpp>
+#include <zero/stage/averaged_weights.hpp>
 #include <zero/stage/gathered_parameters.hpp>
 #if __has_include(<xxhash.h>)
 #include <zero/stage/offload.hpp>
@@ -16,6 +18,8 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <exception>
 #include <new>
 #include <string>
 #include <type_traits>
@@ -223,4 +227,40 @@ TEST_CASE("A gather by name takes no more memory in a model of many parameters")
         return taken;
     };
     CHECK(bytes(10'000) < bytes(10) + 1024);
+}
+
+TEST_CASE("Wherever memory runs out while averages come to be shown, the weights stay") {
+    using Stage = ZeroStage<2, Parameters<bfloat16>, Averaged<AdamW>>;
+    long failures = 0;
+    std::size_t wrong = 0;
+    for (bool is_shown = false; !is_shown;) {
+        run_ranks(1, [&](LoopbackCommunicator& communicator) {
+            Stage engine(communicator, registration<bfloat16>(toy_specs()));
+            for (std::uint64_t step = 0; step < 3; ++step) {
+                (void)run_step(engine, 0, step);
+            }
+            auto const weights = [&] {
+                std::vector<float> values;
+                engine.for_each_owned_slice([&](auto const& slice) {
+                    for (std::size_t i = 0; i < slice.values.size(); ++i) {
+                        values.push_back(slice.master_weight(i));
+                    }
+                });
+                return values;
+            };
+            auto const before = weights();
+            allocations_left = failures;
+            try {
+                AveragedWeights const averages(engine);
+                is_shown = true;
+                allocations_left = -1;
+            } catch (std::exception const&) {
+                allocations_left = -1;
+                ++failures;
+            }
+            wrong += weights() == before ? 0 : 1; // also in a broken engine
+        });
+    }
+    CHECK(failures > 50);
+    CHECK(wrong == 0);
 }
