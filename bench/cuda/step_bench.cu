@@ -29,6 +29,7 @@
 // short compared with the device's. `planned_bytes` is the memory plan, and `pool_used_bytes` and
 // `pool_reserved_bytes` are what the device's memory pool handed out and holds. Where the host
 // updates, "delayed" rows time steps with an update that is delayed behind as long a backward pass.
+// Where the device updates states of the host, the twin copies as many bytes both ways at once.
 namespace zero {
 
 namespace {
@@ -40,10 +41,12 @@ using Stage = ZeroStage<2, Parameters<bfloat16>, GradientReduction<float, float,
 using States = To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>;
 using StageOnHost = Stage::with<Offload<States>>;
 using DelayedStage = Stage::with<Offload<States, DelayedUpdate>>;
+using StageOverLink = Stage::with<Offload<States, UpdateOnDevice>>;
 
 constexpr std::size_t moved_by_copy = 8; ///< bytes per element
 constexpr std::size_t moved_by_step = moved_by_copy + 4 + 30;
 constexpr std::size_t moved_on_host = 30;
+constexpr std::size_t moved_over_link = 2 * 12; ///< masters and states, there and back
 
 /// Returns a size of the current device's memory pool.
 double pool_bytes(cudaMemPoolAttr attribute) {
@@ -68,9 +71,10 @@ typename Stage::Options options_of(cuda::OwnedStream const& stream, std::size_t 
     return options;
 }
 
+/// @param moved bytes per element
 /// @param threads of the host, if it updates
 template <class Stage>
-void step(benchmark::State& state, std::size_t threads = 0) {
+void step(benchmark::State& state, std::size_t moved, std::size_t threads = 0) {
     if (bench::skips_without_device(state)) {
         return;
     }
@@ -80,9 +84,7 @@ void step(benchmark::State& state, std::size_t threads = 0) {
     auto const options = options_of<Stage>(stream, threads);
     bench::Training<Stage> training(group.front(), bench::sizes_of(state), options);
     Stage& engine = training.engine();
-    bench::time_on_device(state, stream.get(),
-                          (threads == 0 ? moved_by_step : moved_on_host)
-                              * elements_of(bench::sizes_of(state)),
+    bench::time_on_device(state, stream.get(), moved * elements_of(bench::sizes_of(state)),
                           training.inputs(), [&](cudaStream_t) {
                               training.backward();
                               training.step();
@@ -258,6 +260,32 @@ void parts_on_host(benchmark::State& state, std::size_t threads, bool copies, bo
                                                       * moved_on_host * n));
 }
 
+/// Copies what the update of states of the host moves, up and down at once.
+void copies_both_ways(benchmark::State& state) {
+    if (bench::skips_without_device(state)) {
+        return;
+    }
+    std::size_t const bytes = moved_over_link / 2 * elements_of(bench::sizes_of(state));
+    Buffer<char> const up(cuda::Backend::staging_memory(), bytes, BufferKind::staging);
+    Buffer<char> const down(cuda::Backend::staging_memory(), bytes, BufferKind::staging);
+    bench::DeviceArray<char> const in(bytes);
+    bench::DeviceArray<char> const out(bytes);
+    cuda::OwnedStream const first;
+    cuda::OwnedStream const second;
+    for (auto _ : state) {
+        auto const start = std::chrono::steady_clock::now();
+        cuda::Backend::copy_bytes(first.get(), in.data(), up.data(), bytes);
+        cuda::Backend::copy_bytes(second.get(), down.data(), out.data(), bytes);
+        for (cudaStream_t const stream : {first.get(), second.get()}) {
+            cuda::detail::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+        }
+        state.SetIterationTime(
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    state.SetBytesProcessed(
+        static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * 2 * bytes));
+}
+
 void parts(benchmark::State& state) {
     if (bench::skips_without_device(state)) {
         return;
@@ -274,35 +302,44 @@ void parts(benchmark::State& state) {
     });
 }
 
-/// Adds a step whose states lie on the host, and its parts, for the two smaller models.
+/// Adds a row for the two smaller models. @param once for a row whose repetition makes engines
+template <class Run>
+void add_for_small(std::string const& name, Run const& run, bool once = false) {
+    auto const models = bench::models();
+    for (auto const& sizes : {models[0], models[1]}) {
+        auto* const added = benchmark::RegisterBenchmark(name.c_str(), run)
+                                ->Arg(static_cast<std::int64_t>(elements_of(sizes)))
+                                ->UseManualTime()
+                                ->Unit(benchmark::kMillisecond);
+        if (once) {
+            added->Iterations(1);
+        } else {
+            added->MinTime(0.1);
+        }
+    }
+}
+
+/// Adds a step whose states lie on the host, which updates them, and its parts.
 void add_on_host(std::size_t threads) {
     std::string const name = "step/cuda_stage_2_on_host_" + std::to_string(threads) + "_threads/";
-    auto const models = bench::models();
     auto const add = [&](char const* who, auto const& run, bool once = false) {
-        for (auto const& sizes : {models[0], models[1]}) {
-            auto* const added = benchmark::RegisterBenchmark((name + who).c_str(), run)
-                                    ->Arg(static_cast<std::int64_t>(elements_of(sizes)))
-                                    ->UseManualTime()
-                                    ->Unit(benchmark::kMillisecond);
-            if (once) {
-                added->Iterations(1);
-            } else {
-                added->MinTime(0.1);
-            }
-        }
+        add_for_small(name + who, run, once);
     };
-    add("zero", [=](benchmark::State& state) { step<StageOnHost>(state, threads); });
+    add("zero", [=](benchmark::State& state) { step<StageOnHost>(state, moved_on_host, threads); });
     add("twin", [=](benchmark::State& state) { parts_on_host(state, threads, true, true); });
     add("link", [=](benchmark::State& state) { parts_on_host(state, threads, true, false); });
     add("update", [=](benchmark::State& state) { parts_on_host(state, threads, false, true); });
-    // Each repetition makes three engines.
     add(
         "delayed", [=](benchmark::State& state) { delayed_step(state, threads); }, true);
 }
 
 [[maybe_unused]] bool const is_registered = [] {
     bench::add("step/cuda_stage_2/twin", parts);
-    bench::add("step/cuda_stage_2/zero", [](benchmark::State& state) { step<Stage>(state); });
+    bench::add("step/cuda_stage_2/zero",
+               [](benchmark::State& state) { step<Stage>(state, moved_by_step); });
+    add_for_small("step/cuda_stage_2_over_link/twin", copies_both_ways);
+    add_for_small("step/cuda_stage_2_over_link/zero",
+                  [](benchmark::State& state) { step<StageOverLink>(state, moved_over_link); });
     add_on_host(1);
     add_on_host(8);
     return true;

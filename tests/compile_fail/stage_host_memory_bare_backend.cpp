@@ -1,4 +1,4 @@
-// expect: zero::ZeroStage: HostMemory needs a backend that can call the host; give it 'static void run_on_host(Queue, void (*)(void*), void*)', as zero::cuda::Backend has it.
+// expect: zero::ZeroStage: HostMemory needs a backend that has memory of the host and can call it; give it 'static zero::MemoryResource& staging_memory()' and 'static void run_on_host(Queue, void (*)(void*), void*)', as zero::cuda::Backend has them.
 #include "stage.hpp"
 
 #include <zero/stage/update_on_host.hpp>

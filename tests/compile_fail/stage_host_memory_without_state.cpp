@@ -1,4 +1,4 @@
-// expect: zero::ZeroStage: the host updates what lies in HostMemory, so all of it must lie there; name zero::BufferKind::optimizer_state, and zero::BufferKind::master_weights if the parameters are not their own, and nothing else.
+// expect: zero::ZeroStage: the host updates what lies in HostMemory, so all of it must lie there; name zero::BufferKind::optimizer_state, and zero::BufferKind::master_weights if the parameters are not their own, or write zero::Offload<zero::To<...>, zero::UpdateOnDevice>.
 #include "host_memory.hpp"
 
 using States = zero::To<zero::HostMemory, zero::BufferKind::master_weights>;

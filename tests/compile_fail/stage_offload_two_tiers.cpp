@@ -1,4 +1,4 @@
-// expect: zero: all offloaded states of an engine lie in one tier; write zero::Offload<zero::To<zero::FileTier, kinds...>> with every kind in one To.
+// expect: zero: all offloaded states of an engine lie in one tier; write zero::Offload<zero::To<zero::FileTier, kinds...>> with every kind in one To, and after it nothing, or zero::DelayedUpdate, or for zero::HostMemory zero::UpdateOnDevice.
 #include "stage.hpp"
 
 #include <zero/stage/offload.hpp>

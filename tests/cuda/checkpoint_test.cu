@@ -112,7 +112,10 @@ TEST_CASE(
     using States = To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>;
     using Device = ZeroStage<2, Parameters<bfloat16>, DeviceLoopback>;
     using OnHost = ZeroStage<1, Parameters<bfloat16>, DeviceLoopback, Offload<States>>;
-    using OtherOnHost = ZeroStage<3, Parameters<bfloat16>, DeviceLoopback, Offload<States>>;
+    using All = To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights,
+                   BufferKind::gradients, BufferKind::parameters>;
+    using OtherOnHost =
+        ZeroStage<3, Parameters<bfloat16>, DeviceLoopback, Offload<All, UpdateOnDevice>>;
     TemporaryFolder const device;
     TemporaryFolder const host;
     Bits const saved = run<Device>(3, device.path(), 0, 2, Save::at_once);

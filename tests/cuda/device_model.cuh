@@ -220,8 +220,8 @@ Trained trained_on_device(int world, typename Stage::Options const& options = {}
             auto own_options = options;
             cuda::OwnedStream const stream;
             own_options.compute_queue = stream.get();
-            own_options.reduction.schedule =
-                ReductionSchedule::boundary;     // the default differs between stages
+            own_options.reduction.schedule = options.reduction.schedule.value_or(
+                ReductionSchedule::boundary);    // the default differs between stages
             for (auto& parameter : parameters) { // computed by the owners, or by rank 0
                 parameter.is_deterministic = options.storage == Storage::owned && world % 2 == 1;
             }

@@ -249,6 +249,9 @@ public:
     Result deregister_memory(Handle, void*) noexcept override { return Result::success; }
 
 protected:
+    /// Whether collectives may use this memory; null is none.
+    virtual bool may_use(void const* /*memory*/) { return true; }
+
     /// The type of a stream. Enqueues `body(kernel)`.
     virtual void enqueue(Stream stream, void (*body)(void*), void* kernel) {
         static_cast<host::Queue*>(stream)->enqueue([body, kernel] { body(kernel); });
@@ -397,6 +400,9 @@ private:
     }
 
     Result call(Handle handle, Stream stream, Call const& call) {
+        if (!may_use(call.send) || !may_use(call.receive)) {
+            return Result::invalid_argument;
+        }
         Comm& comm = comm_of(handle);
         join(comm);
         comm.stream = stream;

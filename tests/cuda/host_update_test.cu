@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-// States in memory of the host, which updates them: every stage gives the bits of an engine that
-// has its states on the device.
+// States in memory of the host, which updates them, or the device does: every stage gives the bits
+// of an engine that has its states on the device.
 
 namespace zero::test::host_update_test {
 
@@ -33,6 +33,12 @@ using AllStates = Offload<To<HostMemory, BufferKind::optimizer_state, BufferKind
 using OwnMasters = Offload<To<HostMemory, BufferKind::optimizer_state>>;
 using Delayed =
     Offload<To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>, DelayedUpdate>;
+template <BufferKind... kinds>
+using OnDevice = Offload<To<HostMemory, kinds...>, UpdateOnDevice>;
+using Everything = To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights,
+                      BufferKind::gradients, BufferKind::parameters>;
+using AllButParameters =
+    To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights, BufferKind::gradients>;
 
 /// Trains with the states on the host, in every stage and several worlds, and compares with the
 /// engine of the host.
@@ -52,6 +58,26 @@ void compare_all_stages(Configure const& configure, std::vector<std::uint64_t> c
                 CHECK(trained_on_device<Stage>(world, options, count) == expected);
             });
         }
+    }
+}
+
+/// Trains in one stage and several worlds, and compares with the engine of the host.
+template <int N, class P, class States>
+void compare_stage() {
+    for (int const world : {1, 2, 3}) {
+        CAPTURE(world);
+        auto const configure = [](auto& options) {
+            options.gradient_clipping = 0.5F;
+            options.bucketer.bucket_bytes = 64;
+            options.reduction.schedule = ReductionSchedule::every_micro_step;
+        };
+        using Host = ZeroStage<2, Parameters<P>, SizeCappedBucketer>;
+        using Stage = ZeroStage<N, Parameters<P>, SizeCappedBucketer, DeviceLoopback, States>;
+        typename Host::Options host_options;
+        typename Stage::Options options;
+        configure(host_options);
+        configure(options);
+        CHECK(trained_on_device<Stage>(world, options) == trained<Host>(world, host_options));
     }
 }
 
@@ -182,6 +208,57 @@ TEST_CASE("The host updates caller-owned parameters, and poisoned memory, with t
     }
 }
 
+TEST_CASE("The device updates states in memory of the host with the bits of states on the device",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    using States = OnDevice<BufferKind::optimizer_state, BufferKind::master_weights>;
+    compare_all_stages<States, Parameters<bfloat16>>(with_small_buckets);
+    compare_all_stages<OnDevice<BufferKind::optimizer_state>>(with_small_buckets);
+    compare_all_stages<States, Parameters<bfloat16>, SplitMasterWeights, BlockScaledState<float16>>(
+        with_small_buckets);
+}
+
+TEST_CASE("Gradients, and in stage 3 parameters, in memory of the host change no bit, whoever "
+          "updates",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    compare_stage<2, bfloat16, OnDevice<BufferKind::gradients>>();
+    compare_stage<2, bfloat16, Offload<AllButParameters>>();
+    compare_stage<2, bfloat16, Offload<AllButParameters, DelayedUpdate>>();
+    compare_stage<3, bfloat16, Offload<Everything, UpdateOnDevice>>();
+    compare_stage<3, bfloat16, Offload<Everything>>();
+    compare_stage<3, float, OnDevice<BufferKind::parameters>>();
+    compare_stage<3, float,
+                  Offload<To<HostMemory, BufferKind::parameters, BufferKind::gradients,
+                             BufferKind::optimizer_state>>>();
+}
+
+TEST_CASE("Gradients in memory of the host that the device would add before they are reduced are "
+          "refused",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    auto const outcomes = on_ranks<Outcome, DeviceLoopback>(2, [](auto& communicator) {
+        return outcome_of([&] {
+            using Stage = ZeroStage<2, DeviceLoopback, OnDevice<BufferKind::gradients>>;
+            cuda::OwnedStream const stream;
+            Stage::Options options;
+            options.compute_queue = stream.get();
+            options.reduction.schedule = ReductionSchedule::boundary;
+            Stage const engine(communicator, registration<float>(toy_specs()), options);
+        });
+    });
+    for (Outcome const& outcome : outcomes) {
+        CHECK(outcome.type == "InvalidArgument");
+        CHECK(outcome.message.find("reduction.schedule is boundary") != std::string::npos);
+    }
+}
+
 TEST_CASE("Changed learning rates, a skipped step and parameters that a step leaves reach the host "
           "in eager steps and in graphs",
           "[cuda]") {
@@ -223,6 +300,7 @@ TEST_CASE("The host updates after 1, 2 and 5 micro-steps with the bits and the n
                 typename S::Options options;
                 options.gradient_clipping = 0.5F;
                 options.compute_queue = stream.get();
+                options.reduction.one_micro_step = micro_steps == 1;
                 S engine(communicator, registration<bfloat16>(toy_specs()), options);
                 auto const rank = static_cast<std::uint64_t>(communicator.rank());
                 for (std::uint64_t step = 0; step < 3; ++step) {
@@ -245,6 +323,12 @@ TEST_CASE("The host updates after 1, 2 and 5 micro-steps with the bits and the n
             CHECK(run(static_cast<OnHost*>(nullptr), micro_steps, norms) == in_memory);
             CHECK(norms == expected);
             CHECK(norms.size() == 3);
+            if constexpr (N >= 2) { // gradients are added there
+                using Added = typename Stage::template with<Offload<AllButParameters>>;
+                norms.clear();
+                CHECK(run(static_cast<Added*>(nullptr), micro_steps, norms) == in_memory);
+                CHECK(norms == expected);
+            }
         }
     });
 }
@@ -270,8 +354,10 @@ TEST_CASE("With states on the host the memory plan equals what an engine allocat
                 auto const of = static_cast<BufferKind>(kind);
                 found += memory.bytes(of) == (plan[of].is_callers ? 0 : plan[of].bytes()) ? 0 : 1;
             }
-            std::size_t const states =
-                pages.of(BufferKind::optimizer_state) + pages.of(BufferKind::master_weights);
+            std::size_t states = 0;
+            for (BufferKind const kind : detail::config_of_t<Stage>::Offload::kinds) {
+                states += pages.of(kind);
+            }
             std::size_t const all = states + pages.of(BufferKind::staging);
             found += plan.tier_bytes == all && states != 0 ? 0 : 1;
             std::string const line = "page-locked: " + std::to_string(all) + " bytes";
@@ -282,9 +368,8 @@ TEST_CASE("With states on the host the memory plan equals what an engine allocat
             return found;
         });
         CHECK(wrong == std::vector{0});
-        for (BufferKind const kind :
-             {BufferKind::optimizer_state, BufferKind::master_weights, BufferKind::staging}) {
-            CHECK(CountingBackend::pages.of(kind) == 0);
+        for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
+            CHECK(CountingBackend::pages.of(static_cast<BufferKind>(kind)) == 0);
         }
     };
     in_every_stage([&]<int N>() {
@@ -292,7 +377,12 @@ TEST_CASE("With states on the host the memory plan equals what an engine allocat
                                 Loopback<CountingBackend>>;
         compare(static_cast<typename Stage::template with<AllStates>*>(nullptr));
         compare(static_cast<typename Stage::template with<Delayed>*>(nullptr));
+        using States = OnDevice<BufferKind::optimizer_state, BufferKind::master_weights>;
+        compare(static_cast<typename Stage::template with<States>*>(nullptr));
     });
+    using Stage = ZeroStage<3, Parameters<bfloat16>, Loopback<CountingBackend>>;
+    compare(static_cast<Stage::with<Offload<Everything>>*>(nullptr));
+    compare(static_cast<Stage::with<Offload<Everything, UpdateOnDevice>>*>(nullptr));
 }
 
 TEST_CASE("Updates of the host that are late change no bit in any stage", "[cuda]") {
@@ -467,7 +557,11 @@ TEST_CASE("A description says that the host updates, and that tiles are not used
     CHECK(unused[0]
           == std::vector<std::string>{"update_tile_elements (the host updates bucket by bucket)"});
     using Stage = ZeroStage<2, Parameters<bfloat16>, DeviceLoopback>;
-    CHECK(describe<Stage::with<AllStates>>().find(", updates on the host") != std::string::npos);
+    CHECK(describe<Stage::with<AllStates>>().find(
+              ", optimizer state and master weights on the host, which updates")
+          != std::string::npos);
+    CHECK(describe<Stage::with<OnDevice<BufferKind::gradients>>>().find(", gradients on the host")
+          != std::string::npos);
     CHECK(describe<Stage>().find("on the host") == std::string::npos);
 }
 

@@ -226,10 +226,12 @@ constexpr std::uint64_t toy_steps = 3;
 constexpr std::size_t toy_micro_steps = 2;
 constexpr std::size_t toy_binades = 24; ///< the order of a sum shows
 
+constexpr auto boundary = ReductionSchedule::boundary; ///< the default differs between stages
+
 template <class Options>
-void configure_toy(Options& options) {
+void configure_toy(Options& options, ReductionSchedule schedule) {
     options.gradient_clipping = 0.5F;
-    options.reduction.schedule = ReductionSchedule::boundary; // the default differs between stages
+    options.reduction.schedule = schedule;
 }
 
 /// Returns `use(communicator)`, with groups of two ranks if there is a role for them.
@@ -251,11 +253,11 @@ std::vector<Seen> with_role(C& everyone, Use const& use) {
 
 /// Trains the toy model on the loopback of the host.
 template <class T, class Role = void>
-std::vector<Seen> toy_on_host(int world) {
-    auto const train = []<class C>(C& communicator) {
+std::vector<Seen> toy_on_host(int world, ReductionSchedule schedule = boundary) {
+    auto const train = [schedule]<class C>(C& communicator) {
         using Stage = ZeroStage<std::is_same_v<Role, Secondary> ? 3 : 2, Parameters<T>, C>;
         typename Stage::Options options;
-        configure_toy(options);
+        configure_toy(options, schedule);
         Stage engine(
             communicator,
             registration<typename Stage::ParameterType, typename Stage::GradientType>(toy_specs()),
@@ -276,13 +278,13 @@ std::vector<Seen> toy_on_host(int world) {
 /// The same on devices.
 /// @tparam Stage over `C`, the policies but for a role
 template <class Stage, class Role = void, class C>
-std::vector<Seen> toy_on_devices(Group<C>& group) {
-    return group.run([](Member<C> const& member) {
+std::vector<Seen> toy_on_devices(Group<C>& group, ReductionSchedule schedule = boundary) {
+    return group.run([schedule](Member<C> const& member) {
         auto const train = [&]<class Over>(Over& over) {
             using Used = std::conditional_t<std::is_same_v<Over, C>, Stage,
                                             typename Stage::template with<Over>>;
             typename Used::Options options;
-            configure_toy(options);
+            configure_toy(options, schedule);
             return member.template with_engine<Used>(over, options, [&](Used& engine) {
                 std::vector<Seen> result;
                 for (std::uint64_t step = 0; step < toy_steps; ++step) {
@@ -391,13 +393,21 @@ void check_toy(Group<C>& group, char const* order) {
     });
 }
 
-/// Stage 2, whose states the host holds and updates, has the bits of the loopback of the host.
+/// Stage 2, whose states the host holds and updates, and stage 3, of which it holds all, have the
+/// bits of the loopback of the host.
 template <class T, class C>
 void check_host_update(Group<C>& group, char const* order) {
     using States = Offload<To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>>;
     check(name(group, order, 2, dtype_of<T>()) + ", updates on the host",
           toy_on_host<T>(group.size()),
           [&] { return toy_on_devices<ZeroStage<2, Parameters<T>, C, States>>(group); });
+    using All = Offload<To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights,
+                           BufferKind::gradients, BufferKind::parameters>,
+                        UpdateOnDevice>;
+    constexpr auto schedule = ReductionSchedule::every_micro_step; // all is reduced where it is
+    check(name(group, order, 3, dtype_of<T>()) + ", all on the host",
+          toy_on_host<T>(group.size(), schedule),
+          [&] { return toy_on_devices<ZeroStage<3, Parameters<T>, C, All>>(group, schedule); });
 }
 
 /// Stages over groups of two ranks have the bits of the loopback of the host.
@@ -410,6 +420,15 @@ void check_groups(Group<C>& group, char const* order) {
                   [&] { return toy_on_devices<ZeroStage<N, Parameters<T>, C>, Hybrid>(group); });
         }
     });
+    if constexpr (std::is_same_v<T, float>) { // sums have the type that is sent between replicas
+        using Sums = Offload<To<HostMemory, BufferKind::gradients>, UpdateOnDevice>;
+        constexpr auto schedule = ReductionSchedule::every_micro_step;
+        check(name(group, order, 2, dtype_of<T>()) + ", hybrid, sums on the host",
+              toy_on_host<T, Hybrid>(group.size(), schedule), [&] {
+                  return toy_on_devices<ZeroStage<2, Parameters<T>, C, Sums>, Hybrid>(group,
+                                                                                      schedule);
+              });
+    }
     if (group.size() > 2) { // copies of two ranks among more than two
         check(name(group, order, 3, dtype_of<T>()) + ", secondary copies",
               toy_on_host<T, Secondary>(group.size()),
@@ -443,6 +462,14 @@ void check_library_order(Group<C>& group) {
         check(name(group, "NCCL's order", N, dtype_of<T>()), expected,
               [&] { return toy_on_devices<Stage>(group); });
     });
+    if constexpr (std::is_same_v<T, float>) { // NCCL could write the sums where they lie
+        using Sums = Offload<To<HostMemory, BufferKind::gradients>, UpdateOnDevice>;
+        constexpr auto schedule = ReductionSchedule::every_micro_step;
+        using Stage = ZeroStage<2, Parameters<T>, C>;
+        check(name(group, "NCCL's order", 2, dtype_of<T>()) + ", sums on the host",
+              toy_on_devices<Stage>(group, schedule),
+              [&] { return toy_on_devices<typename Stage::template with<Sums>>(group, schedule); });
+    }
 }
 
 } // namespace zero::test::nccl_engines

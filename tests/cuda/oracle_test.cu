@@ -94,7 +94,7 @@ TEST_CASE("Random configurations whose states lie on the host, which updates the
     }
     using States = To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>;
     run_row<25, DeviceLoopback, Offload<States>>(part); // two types, one is its own master
-    run_row<22, DeviceLoopback, Offload<States>>(part);
+    run_row<22, DeviceLoopback, Offload<States, UpdateOnDevice>>(part);
 }
 
 TEST_CASE("Random configurations whose ranks share secondary copies on a device give the bits of "

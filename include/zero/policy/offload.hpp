@@ -148,7 +148,9 @@ template <class P>
 consteval bool diagnose_offload() {
     static_assert(detail::OffloadHasOptions<P>,
                   "zero: all offloaded states of an engine lie in one tier; write "
-                  "zero::Offload<zero::To<zero::FileTier, kinds...>> with every kind in one To.");
+                  "zero::Offload<zero::To<zero::FileTier, kinds...>> with every kind in one To, "
+                  "and after it nothing, or zero::DelayedUpdate, or for zero::HostMemory "
+                  "zero::UpdateOnDevice.");
     if constexpr (detail::OffloadHasOptions<P>) {
         static_assert(detail::names_kinds_once<P>(),
                       "zero: Offload names a kind of states twice; name it once.");

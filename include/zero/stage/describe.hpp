@@ -44,8 +44,11 @@ template <class Config>
             kinds += text({kinds.empty() ? ", " : " and ", name_of(kind)});
         }
         kinds += " in " + type_name<typename Config::Offload::Tier>();
-    } else if constexpr (requires { requires Config::Offload::updates_on_host; }) {
-        kinds = ", updates on the host";
+    } else if constexpr (has_states_on_host<Config>) {
+        for (BufferKind const kind : Config::Offload::kinds) {
+            kinds += text({kinds.empty() ? ", " : " and ", name_of(kind)});
+        }
+        kinds += updates_on_host<Config> ? " on the host, which updates" : " on the host";
     }
     if constexpr (delays_update<Config>) {
         kinds += ", each during the next step";

@@ -12,6 +12,13 @@
 namespace zero::test {
 
 class EmulatedNccl : public FakeNccl {
+    /// Engines give collectives memory of the device only, never that of the host.
+    bool may_use(void const* memory) override {
+        cudaPointerAttributes attributes{};
+        cuda::detail::check(cudaPointerGetAttributes(&attributes, memory),
+                            "cudaPointerGetAttributes");
+        return attributes.type != cudaMemoryTypeHost;
+    }
     void enqueue(Stream stream, void (*body)(void*), void* kernel) override {
         cuda::detail::check(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), body, kernel),
                             "cudaLaunchHostFunc");

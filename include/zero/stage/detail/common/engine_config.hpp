@@ -2,6 +2,7 @@
 
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/dtype.hpp"
+#include "../../../core/memory_resource.hpp"
 #include "../../../core/storage_types.hpp"
 #include "../../../policy/master_weights_policy.hpp"
 #include "../../../policy/optimizer_state_policy.hpp"
@@ -108,6 +109,25 @@ inline constexpr bool codes_weights = has_weight_codec<typename Config::template
 /// @brief Whether the update of a step runs during the next one (`DelayedUpdate`).
 template <class Config>
 inline constexpr bool delays_update = requires { requires Config::Offload::delays_update; };
+
+/// @brief Whether the states of an engine lie in memory of the host, and the host updates them,
+/// while the backend is a device (`Offload<To<HostMemory, kinds...>>`).
+template <class Config>
+inline constexpr bool updates_on_host = requires { requires Config::Offload::updates_on_host; };
+
+/// @brief Whether states of a device lie in memory of the host (`HostMemory`), whoever updates.
+template <class Config>
+inline constexpr bool has_states_on_host = requires { Config::Offload::keeps(BufferKind{}); };
+
+/// @brief Returns whether buffers of a kind do.
+template <class Config>
+[[nodiscard]] constexpr bool lies_on_host([[maybe_unused]] BufferKind kind) noexcept {
+    if constexpr (has_states_on_host<Config>) {
+        return Config::Offload::keeps(kind);
+    } else {
+        return false;
+    }
+}
 
 } // namespace ZERO_NAMESPACE::detail
 

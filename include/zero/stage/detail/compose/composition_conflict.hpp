@@ -54,11 +54,15 @@ enum class Conflict {
     offload_of_own_master,
     /// Parameters are offloaded, and the stage does not shard them.
     offload_of_replicas,
-    /// States are updated on the host, and the backend is the host.
+    /// Gradients are offloaded, and the stage does not shard their sums.
+    offload_of_all_gradients,
+    /// States of a device lie on its host, and the backend is the host.
     host_memory_of_host,
+    /// Work memory on the host.
+    host_memory_of_work,
     /// The host updates states, of which some lie on the device.
     host_update_of_part,
-    /// The backend cannot call the host.
+    /// The backend has no memory of the host, or cannot call it.
     host_update_without_call,
     /// Gathers read parameters from the tier while a delayed update would write them.
     delayed_parameters,
@@ -102,10 +106,13 @@ struct Composition {
     bool is_offloaded = false;                      ///< states lie in a tier
     bool offloads_masters = false;                  ///< master weights do
     bool offloads_parameters = false;               ///< parameters do
+    bool offloads_gradients = false;                ///< the sums of gradients do
     bool has_masters = true;                        ///< a parameter type has some
-    bool updates_on_host = false;                   ///< states lie in `HostMemory`
-    bool can_call_host = true;                      ///< the backend has `run_on_host`
-    bool names_all_for_host = true;                 ///< it holds all that the host updates
+    bool keeps_on_host = false;                     ///< states lie in `HostMemory`
+    bool names_states_for_host = true;              ///< and nothing else
+    bool updates_on_host = false;                   ///< the host updates them
+    bool can_serve_host = true;                     ///< the backend has what this takes
+    bool names_all_for_host = true;                 ///< all that the host updates lies there
     bool delays_update = false;                     ///< DelayedUpdate
     bool codes_weights = false;                     ///< a Wire with a codec
     bool all_have_copies = true;                    ///< every type has copied master weights
@@ -165,13 +172,19 @@ constexpr Conflict conflict_of(Composition const& composition) noexcept {
     if (composition.offloads_parameters && composition.stage != 3) {
         return Conflict::offload_of_replicas;
     }
-    if (composition.updates_on_host && !composition.is_on_device) {
+    if (composition.offloads_gradients && composition.stage < 2) {
+        return Conflict::offload_of_all_gradients;
+    }
+    if (composition.keeps_on_host && !composition.is_on_device) {
         return Conflict::host_memory_of_host;
+    }
+    if (!composition.names_states_for_host) {
+        return Conflict::host_memory_of_work;
     }
     if (!composition.names_all_for_host) {
         return Conflict::host_update_of_part;
     }
-    if (composition.updates_on_host && !composition.can_call_host) {
+    if (composition.keeps_on_host && !composition.can_serve_host) {
         return Conflict::host_update_without_call;
     }
     if (composition.delays_update && composition.offloads_parameters) {

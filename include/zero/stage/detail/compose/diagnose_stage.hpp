@@ -127,6 +127,14 @@ consteval bool diagnose_stage() {
                       "zero::ZeroStage: below stage 3 every rank reads all parameters in every "
                       "pass, so they stay in memory; use stage 3, or leave "
                       "zero::BufferKind::parameters out of Offload.");
+        static_assert(conflict != Conflict::offload_of_all_gradients,
+                      "zero::ZeroStage: below stage 2 every rank adds its gradients of the whole "
+                      "model, which stay on the device; use stage 2 or 3, or leave "
+                      "zero::BufferKind::gradients out of Offload.");
+        static_assert(conflict != Conflict::host_memory_of_work,
+                      "zero::ZeroStage: HostMemory holds states and the sums of gradients; name "
+                      "some of zero::BufferKind::optimizer_state, master_weights, gradients and "
+                      "parameters, and nothing else.");
         static_assert(conflict != Conflict::host_memory_of_host,
                       "zero::ZeroStage: HostMemory is for states of a device, and this "
                       "communicator's backend keeps them in memory of the host anyway; leave "
@@ -134,12 +142,13 @@ consteval bool diagnose_stage() {
         static_assert(conflict != Conflict::host_update_of_part,
                       "zero::ZeroStage: the host updates what lies in HostMemory, so all of it "
                       "must lie there; name zero::BufferKind::optimizer_state, and "
-                      "zero::BufferKind::master_weights if the parameters are not their own, and "
-                      "nothing else.");
+                      "zero::BufferKind::master_weights if the parameters are not their own, or "
+                      "write zero::Offload<zero::To<...>, zero::UpdateOnDevice>.");
         static_assert(conflict != Conflict::host_update_without_call,
-                      "zero::ZeroStage: HostMemory needs a backend that can call the host; give it "
+                      "zero::ZeroStage: HostMemory needs a backend that has memory of the host and "
+                      "can call it; give it 'static zero::MemoryResource& staging_memory()' and "
                       "'static void run_on_host(Queue, void (*)(void*), void*)', as "
-                      "zero::cuda::Backend has it.");
+                      "zero::cuda::Backend has them.");
         static_assert(conflict != Conflict::delayed_parameters,
                       "zero::ZeroStage: with DelayedUpdate a pass reads the parameters that the "
                       "last update has not changed yet, and the file would hold both; leave "

@@ -90,7 +90,11 @@ consteval bool can_encode(std::tuple<Types...> const* /*sets*/) {
 
 /// @brief Whether `HostMemory` holds states.
 template <class Offload>
-inline constexpr bool is_on_host = requires { requires Offload::updates_on_host; };
+inline constexpr bool is_on_host = requires { Offload::keeps(BufferKind{}); };
+
+/// @brief Whether the host updates them.
+template <class Offload>
+inline constexpr bool is_updated_by_host = requires { requires Offload::updates_on_host; };
 
 /// @brief Returns whether a kind is named in `Offload`, for a tier or for `HostMemory`.
 template <class Offload>
@@ -102,18 +106,29 @@ consteval bool is_offloaded(BufferKind kind) {
     }
 }
 
-/// @brief Returns whether `HostMemory`, if it is used, holds all states and nothing else.
+/// @brief Returns whether `HostMemory`, if it is used, holds states and sums of gradients only.
 template <class Offload>
-consteval bool names_all_for_host(bool has_masters) {
+consteval bool names_states_for_host() {
+    bool is_any = !is_on_host<Offload>;
     for (std::size_t index = 0; is_on_host<Offload> && index < buffer_kinds; ++index) {
         auto const kind = static_cast<BufferKind>(index);
-        bool const is_needed = kind == BufferKind::optimizer_state
-                               || (kind == BufferKind::master_weights && has_masters);
-        if (is_offloaded<Offload>(kind) != is_needed) {
+        bool const is_state = kind == BufferKind::optimizer_state
+                              || kind == BufferKind::master_weights || kind == BufferKind::gradients
+                              || kind == BufferKind::parameters;
+        if (is_offloaded<Offload>(kind) && !is_state) {
             return false;
         }
+        is_any = is_any || is_offloaded<Offload>(kind);
     }
-    return true;
+    return is_any;
+}
+
+/// @brief Returns whether `HostMemory` holds all that the host updates.
+template <class Offload>
+consteval bool names_all_for_host(bool has_masters) {
+    return !is_updated_by_host<Offload>
+           || (is_offloaded<Offload>(BufferKind::optimizer_state)
+               && (!has_masters || is_offloaded<Offload>(BufferKind::master_weights)));
 }
 
 /// @brief Returns the conflict between policies that are each valid on their own.
@@ -131,6 +146,7 @@ consteval Conflict conflict_in() {
         requires(typename Device::Queue queue, void (*call)(void*), void* argument) {
             Device::run_on_host(queue, call, argument);
         };
+    constexpr bool has_staging_memory = requires { Device::staging_memory(); };
     constexpr bool rounds = Config::MasterPolicy::form == MasterForm::stochastic;
     constexpr typename Config::EngineConfig::TypeSetTuple const* sets = nullptr;
     return conflict_of({
@@ -151,10 +167,14 @@ consteval Conflict conflict_in() {
         .sends_exactly = sends_exactly(sets),
         .is_offloaded = Config::OffloadTo::is_any,
         .offloads_masters = is_offloaded<typename Config::OffloadTo>(BufferKind::master_weights),
-        .offloads_parameters = Config::OffloadTo::offloads(BufferKind::parameters),
+        .offloads_parameters = is_offloaded<typename Config::OffloadTo>(BufferKind::parameters),
+        .offloads_gradients = is_offloaded<typename Config::OffloadTo>(BufferKind::gradients),
         .has_masters = Config::EngineConfig::has_masters,
-        .updates_on_host = is_on_host<typename Config::OffloadTo>,
-        .can_call_host = can_call_host,
+        .keeps_on_host = is_on_host<typename Config::OffloadTo>,
+        .names_states_for_host = names_states_for_host<typename Config::OffloadTo>(),
+        .updates_on_host = is_updated_by_host<typename Config::OffloadTo>,
+        .can_serve_host = has_staging_memory
+                          && (can_call_host || !is_updated_by_host<typename Config::OffloadTo>),
         .names_all_for_host =
             names_all_for_host<typename Config::OffloadTo>(Config::EngineConfig::has_masters),
         .delays_update = delays_update<typename Config::EngineConfig>,

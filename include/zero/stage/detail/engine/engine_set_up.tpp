@@ -259,12 +259,14 @@ template <class Config>
                 plan[BufferKind::staging].content_bytes += store.delayed().bytes();
             });
         }
-    } else if constexpr (detail::updates_on_host<Config>) {
+    } else if constexpr (detail::has_states_on_host<Config>) {
         plan.is_on_host = true;
-        for (BufferKind const kind : {BufferKind::master_weights, BufferKind::optimizer_state}) {
+        for (BufferKind const kind : Config::Offload::kinds) {
             plan.tier_bytes += std::exchange(plan[kind], {}).bytes();
         }
-        _optimizer.each([&](auto const& store) { plan.tier_bytes += store.on_host().bytes(); });
+        if constexpr (detail::updates_on_host<Config>) {
+            _optimizer.each([&](auto const& store) { plan.tier_bytes += store.on_host().bytes(); });
+        }
     }
     return plan;
 }

@@ -17,6 +17,7 @@
 #include "../common/bucket_scope.hpp"
 #include "../common/drain.hpp"
 #include "../common/engine_context.hpp"
+#include "../memory/offloaded_states.hpp"
 #include "../memory/placed_buffer.hpp"
 #include "replica_sum_store.hpp"
 
@@ -192,7 +193,7 @@ public:
     /// accumulation buffer exists. Only with one micro-step per step.
     [[nodiscard]] static bool sums_in_block(EngineContext<Config> const& context) {
         return std::is_same_v<G, C> && std::is_same_v<G, A> && context.has_one_micro_step
-               && has_gradient_block(*context.layout);
+               && has_gradient_block(*context.layout) && !is_on_host;
     }
 
     /// @brief Whether sums over the ranks replace the gradients in the engine's memory, so that it
@@ -200,7 +201,7 @@ public:
     /// step would only copy each gradient, so the bits are the same.
     [[nodiscard]] static bool sums_in_leases(EngineContext<Config> const& context,
                                              std::size_t type) {
-        return std::is_same_v<G, A> && context.has_one_micro_step
+        return std::is_same_v<G, A> && context.has_one_micro_step && !is_on_host
                && can_sum_in_leases(*context.layout, context.row, type);
     }
 
@@ -210,7 +211,8 @@ public:
           _predivide(context.predivide),
           _sums_in_sources(sums_in_block(context) || sums_in_leases(context, context.type)),
           _sum(*_layout, _sums_in_sources ? 0 : buckets, context.type, _rank,
-               context.row.accumulation_buffer, *context.memory, BufferKind::gradients),
+               context.row.accumulation_buffer, memory_of<BufferKind::gradients>(context),
+               BufferKind::gradients),
           _held(context, buckets), _wire(context), _replicas(context), _cuts(_layout->world()),
           _drain(context.queue) {
         Backend::fill(_queue, _sum.data(), _sum.size(), A{});
@@ -337,6 +339,8 @@ public:
     }
 
 private:
+    static constexpr bool is_on_host = lies_on_host<Config>(BufferKind::gradients);
+
     void all_reduce(std::size_t bucket, C const* values, C* result,
                     std::span<std::size_t const> cuts) {
         shard().all_reduce(values, result, cuts, _queue, gradient_tag(bucket));
@@ -358,9 +362,9 @@ private:
     }
 
     /// Where the sum over ranks is written: in the accumulation buffer if nothing needs to be added
-    /// or converted, otherwise in place.
+    /// or converted, otherwise in place. Collectives get memory of the device only.
     C* result_of(std::size_t bucket, std::size_t begin, C* in_place, bool is_first) const noexcept {
-        if constexpr (std::is_same_v<A, C>) {
+        if constexpr (std::is_same_v<A, C> && !is_on_host) {
             return is_first ? at(bucket, begin) : in_place;
         } else {
             return in_place;

@@ -8,6 +8,7 @@
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/padding.hpp"
 #include "../common/drain.hpp"
+#include "../common/engine_config.hpp"
 #include "../common/engine_context.hpp"
 
 #include <cstddef>
@@ -26,8 +27,9 @@ struct NoReplicas {
 /// of GradientSumStore.
 ///
 /// Each rank sends its own extents, to the ranks that own the same. Where accumulation buffer and
-/// payload have different types, they are rounded to the payload in a buffer; an extent that is
-/// larger than the buffer is sent in chunks, which change no bit.
+/// payload have different types, or the sums of a device lie on its host, they are rounded to the
+/// payload in a buffer; an extent that is larger than the buffer is sent in chunks, which change no
+/// bit.
 template <class Config, class Types>
 class ReplicaSumStore {
 public:
@@ -90,7 +92,9 @@ public:
 
 private:
     static constexpr char const* usual = "gradients of bucket";
-    static constexpr bool is_converted = !std::is_same_v<A, Payload>;
+    /// Collectives get memory of the device only.
+    static constexpr bool is_converted =
+        !std::is_same_v<A, Payload> || lies_on_host<Config>(BufferKind::gradients);
 
     static std::size_t capacity(EngineContext<Config> const& context) {
         std::size_t const fits = context.options->reduction.wire_bytes / sizeof(Payload);

@@ -59,10 +59,15 @@ struct OffloadedSlices<Config, true> {
         : states(context.offload.states), type(context.type) {}
 };
 
-/// @brief Whether the states of an engine lie in memory of the host, and the host updates them,
-/// while the backend is a device (`Offload<To<HostMemory, kinds...>>`).
-template <class Config>
-inline constexpr bool updates_on_host = requires { requires Config::Offload::updates_on_host; };
+/// @brief Returns the memory of the states of a kind that are no `OffloadedArray`.
+template <BufferKind kind, class Config>
+[[nodiscard]] MemoryResource& memory_of(EngineContext<Config> const& context) {
+    if constexpr (lies_on_host<Config>(kind)) {
+        return Config::Backend::staging_memory();
+    } else {
+        return *context.memory;
+    }
+}
 
 /// @brief The warm-up of an engine with `DelayedUpdate`. Empty without.
 template <class Config, bool IsAny = delays_update<Config>>
@@ -83,16 +88,6 @@ class DelayedSlices {};
 /// host_update.hpp.
 template <class Config, class Types, class Slice, bool IsAny = updates_on_host<Config>>
 class HostUpdate {};
-
-/// @brief Returns the memory of master weights and optimizer states that are no `OffloadedArray`.
-template <class Config>
-[[nodiscard]] MemoryResource& memory_of_states(EngineContext<Config> const& context) {
-    if constexpr (updates_on_host<Config>) {
-        return Config::Backend::staging_memory();
-    } else {
-        return *context.memory;
-    }
-}
 
 /// @brief An array of the states that are offloaded: its addresses in staging memory, or where it
 /// stays in memory. Owns nothing. It takes the place of `PlacedBuffer` and `PerBlockBuffer`.
@@ -144,7 +139,7 @@ template <BufferKind kind, class T, class Config>
     if constexpr (Config::Offload::offloads(kind)) {
         return {*context.offload.states, array};
     } else {
-        return placed_for_optimizer<T>(context, memory_of_states(context), kind);
+        return placed_for_optimizer<T>(context, memory_of<kind>(context), kind);
     }
 }
 
@@ -161,7 +156,7 @@ template <BufferKind kind, class T, class Config>
                 context.shard_rank(),
                 context.row.optimizer_state,
                 numbers,
-                memory_of_states(context),
+                memory_of<kind>(context),
                 kind};
     }
 }

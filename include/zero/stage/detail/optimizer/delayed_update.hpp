@@ -71,8 +71,9 @@ public:
             List<MovedRange> of_bucket;
             for (std::size_t index = first_slice[bucket]; index < first_slice[bucket + 1];
                  ++index) {
-                redirect<Types::master_form>(redirected[index], gradients, copies.gradients,
-                                             parameters, of_bucket);
+                Slice& slice = redirected[index];
+                redirect(slice.gradient, slice.elements, gradients, copies.gradients);
+                redirect_parameters<Types::master_form>(slice, parameters, of_bucket);
             }
             for (MovedRange const& range : of_bucket) {
                 copies.parameters.push_back(range);

@@ -26,8 +26,8 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Updates the slices of one parameter type on the host, for an engine whose backend is a
-/// device. Master weights and states lie in page-locked memory for good; gradients and parameters
-/// pass through `depth` places there, one chunk of a bucket at a time.
+/// device. Master weights and states lie in page-locked memory for good. Gradients and parameters
+/// may as well; otherwise they pass through `depth` places there, one chunk of a bucket at a time.
 ///
 /// The update of a chunk is a function of the host on a queue of its own (`Backend::run_on_host`).
 /// Two events order it, as between any two queues of the backend: the update waits for the copies
@@ -147,6 +147,10 @@ private:
     using A = typename Types::Accumulation;
     using P = typename Types::Parameter;
 
+    /// The next step writes gradients while a delayed update reads them.
+    static constexpr bool moves_gradients =
+        delays_update<Config> || !lies_on_host<Config>(BufferKind::gradients);
+    static constexpr bool moves_parameters = !lies_on_host<Config>(BufferKind::parameters);
     static constexpr std::size_t block = 64; ///< elements; slices are cut between them
     static constexpr std::size_t block_bytes = block * (sizeof(A) + sizeof(P));
     static constexpr std::size_t fewest = 1U << 14U;  ///< elements that are worth a thread
@@ -210,8 +214,8 @@ private:
         }
         std::vector<std::size_t> place_begin{0}; // of each place; then that of the rows
         for (std::size_t const elements : most) {
-            place_begin.push_back(place_begin.back() + whole_lines(elements * sizeof(A))
-                                  + whole_lines(elements * sizeof(P)));
+            place_begin.push_back(place_begin.back() + gradient_bytes(elements)
+                                  + (moves_parameters ? whole_lines(elements * sizeof(P)) : 0));
         }
         std::size_t const row_bytes = whole_lines(most_rows * sizeof(Group));
         _stream->memory =
@@ -226,12 +230,21 @@ private:
             chunk.rows = reinterpret_cast<Group const*>(_rows);
             chunk.decision = reinterpret_cast<UpdateDecision const*>(_decision);
             std::byte* gradients = memory + place_begin[index % places];
-            std::byte* parameters = gradients + whole_lines(most[index % places] * sizeof(A));
+            std::byte* parameters = gradients + gradient_bytes(most[index % places]);
             for (Slice& slice : chunk.whole.slices) {
-                redirect<Types::master_form>(slice, gradients, chunk.gradients, parameters,
-                                             chunk.parameters);
+                if constexpr (moves_gradients) {
+                    redirect(slice.gradient, slice.elements, gradients, chunk.gradients);
+                }
+                if constexpr (moves_parameters) {
+                    redirect_parameters<Types::master_form>(slice, parameters, chunk.parameters);
+                }
             }
         }
+    }
+
+    /// Of a place, for the gradients of so many elements.
+    [[nodiscard]] static std::size_t gradient_bytes(std::size_t elements) noexcept {
+        return moves_gradients ? whole_lines(elements * sizeof(A)) : 0;
     }
 
     [[nodiscard]] static std::size_t default_threads(std::size_t elements) noexcept {

@@ -107,15 +107,13 @@ void redirect(T*& address, std::size_t elements, std::byte*& free, List<MovedRan
     free += bytes;
 }
 
-/// @brief Redirects the gradients and the parameters of a slice.
+/// @brief Redirects the parameters of a slice.
 template <MasterForm form, class Slice>
-void redirect(Slice& slice, std::byte*& free_gradients, List<MovedRange>& gradients,
-              std::byte*& free_parameters, List<MovedRange>& parameters) {
-    redirect(slice.gradient, slice.elements, free_gradients, gradients);
+void redirect_parameters(Slice& slice, std::byte*& free, List<MovedRange>& ranges) {
     if constexpr (form == MasterForm::own) {
-        redirect(slice.master, slice.elements, free_parameters, parameters);
+        redirect(slice.master, slice.elements, free, ranges);
     } else {
-        redirect(slice.parameter, slice.elements, free_parameters, parameters);
+        redirect(slice.parameter, slice.elements, free, ranges);
     }
 }
 

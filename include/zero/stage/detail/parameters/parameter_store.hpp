@@ -61,13 +61,14 @@ hash_of_initialisation(std::span<AnyParameter const> parameters) noexcept {
 }
 
 /// @brief Whether sharded parameters are read in the shard instead of in copies: on a single rank,
-/// which owns all of them. Poison fills released copies with NaN, so it needs them, and a shard
-/// that is offloaded cannot be read. With a codec, copies hold other values than the shard.
+/// which owns all of them. Poison fills released copies with NaN, so it needs them. A shard that is
+/// offloaded cannot be read, or only through the link to the host. With a codec, copies hold other
+/// values than the shard.
 template <class Config>
 [[nodiscard]] bool reads_in_place(EngineContext<Config> const& context) noexcept {
     return context.row.shards_parameters() && context.layout->world() == 1
            && !context.options->poison && !Config::Offload::offloads(BufferKind::parameters)
-           && !codes_weights<Config>;
+           && !lies_on_host<Config>(BufferKind::parameters) && !codes_weights<Config>;
 }
 
 template <class Config, class Types>
@@ -253,6 +254,11 @@ public:
         if constexpr (is_offloaded) {
             _offload.states->read_parameters(bucket, _queue, reinterpret_cast<std::byte*>(lease),
                                              sizeof(T));
+        } else if constexpr (is_on_host) {
+            if (Range const own = _layout->extent(bucket, _rank); !own.is_empty()) {
+                Backend::copy_bytes(_queue, lease + own.begin, _placed.at(bucket, own.begin),
+                                    own.size() * sizeof(T));
+            }
         }
         if (!_is_in_place) {
             gather_into(lease, bucket, context);
@@ -336,6 +342,7 @@ public:
 
 private:
     static constexpr bool is_offloaded = Config::Offload::offloads(BufferKind::parameters);
+    static constexpr bool is_on_host = lies_on_host<Config>(BufferKind::parameters);
     static constexpr bool has_copies = SecondaryCommunicator<Communicator>;
     static constexpr bool has_codes = has_weight_codec<Types>;
 
@@ -373,8 +380,8 @@ private:
             CollectiveTag tag =
                 bucket_tag(CollectivePurpose::gather, "parameters of bucket", *_layout, bucket);
             tag.context = context;
-            T const* own = lease + cuts[_rank]; // already there, read from the tier
-            if constexpr (!is_offloaded) {
+            T const* own = lease + cuts[_rank]; // already there, read from the tier or the host
+            if constexpr (!is_offloaded && !is_on_host) {
                 own = _placed.at(bucket, cuts[_rank]);
             }
             shard_of(*_communicator).all_gather(own, lease, cuts, _queue, tag);
@@ -404,9 +411,9 @@ private:
         if constexpr (is_offloaded) {
             _placed = {*_offload.states, 0};
         } else if (_storage == Storage::owned) {
-            _placed =
-                PlacedBuffer<T>(*_layout, _layout->buckets(), context.type, _rank,
-                                context.row.parameters, *context.memory, BufferKind::parameters);
+            _placed = PlacedBuffer<T>(
+                *_layout, _layout->buckets(), context.type, _rank, context.row.parameters,
+                memory_of<BufferKind::parameters>(context), BufferKind::parameters);
             Backend::fill(_queue, _placed.data(), _placed.size(), unset());
         }
         for (std::size_t index = 0; index < _full.size() && _storage != Storage::owned; ++index) {

@@ -73,6 +73,10 @@ namespace ZERO_NAMESPACE::detail {
 
 [[gnu::cold]] void check_learning_rate_factor(std::size_t group, double factor);
 
+/// @brief Rejects sums of gradients on a device's host that the device would add before they are
+/// reduced.
+[[gnu::cold]] void check_gradients_on_host(bool is_reduced_at_boundary);
+
 /// @brief Rejects a chunk on a device's host that cannot hold 64 elements, and too many threads.
 [[gnu::cold]] void check_update_on_host(std::size_t chunk_bytes, std::size_t threads);
 
@@ -160,7 +164,10 @@ template <class Config>
     check_clipping(options.gradient_clipping);
     check_norm_limit(options.skip_above_norm);
     Config::LossScaler::validate(options.loss_scaler);
-    if constexpr (requires { Config::Offload::updates_on_host; }) {
+    if constexpr (lies_on_host<Config>(BufferKind::gradients)) {
+        check_gradients_on_host(options.reduction.schedule == ReductionSchedule::boundary);
+    }
+    if constexpr (updates_on_host<Config>) {
         check_update_on_host(options.offload.chunk_bytes, options.offload.threads);
     }
     if constexpr (requires { options.offload.warm_up_steps; }) {

@@ -221,6 +221,15 @@ ZERO_COLD_INLINE void check_learning_rate_factor(std::size_t group, double facto
     }
 }
 
+ZERO_COLD_INLINE void check_gradients_on_host(bool is_reduced_at_boundary) {
+    if (is_reduced_at_boundary) {
+        throw_error<InvalidArgument>(
+            {"zero: reduction.schedule is boundary, which adds the gradients of the whole model on "
+             "the device before they are reduced, but BufferKind::gradients lie in HostMemory; "
+             "leave the schedule out, or that kind out of Offload."});
+    }
+}
+
 ZERO_COLD_INLINE void check_update_on_host(std::size_t chunk_bytes, std::size_t threads) {
     constexpr std::size_t least = std::size_t{64} * 2 * sizeof(float);
     if (chunk_bytes < least) {
