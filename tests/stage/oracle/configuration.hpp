@@ -260,7 +260,8 @@ struct Configuration {
     std::size_t max_persistent_elements = ~std::size_t{0};
     std::optional<std::size_t> max_reuse_distance;
     std::size_t kept_units = 0; ///< units kept after the forward pass; above `units`: all
-    bool limits_live = false;   ///< at most about one unit is gathered at once
+    std::size_t keep_until_update = 0;
+    bool limits_live = false; ///< at most about one unit is gathered at once
     std::size_t update_tile_elements = 0;
     bool cancels = false;           ///< one step is cancelled in its backward pass and repeated
     bool fills_by_function = false; ///< initial values come from `initialise`
@@ -461,6 +462,7 @@ inline std::string describe(Configuration const& c) {
                                         : " persistent=" + std::to_string(c.persistence_threshold))
         + (c.max_reuse_distance ? " reuse=" + std::to_string(*c.max_reuse_distance) : "")
         + (c.kept_units == 0 ? "" : " kept=" + std::to_string(c.kept_units))
+        + (c.keep_until_update == 0 ? "" : " kept-until=" + std::to_string(c.keep_until_update))
         + (c.limits_live ? " limited" : "")
         + (c.update_tile_elements == 0 ? "" : " tiles=" + std::to_string(c.update_tile_elements))
         + (c.cancels ? " cancels" : "") + (c.fills_by_function ? " initialise" : "")

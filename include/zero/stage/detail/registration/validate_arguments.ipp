@@ -443,6 +443,7 @@ ZERO_COLD_INLINE std::vector<std::string> unused_options(int stage, std::size_t 
             "max_persistent_elements");
         add(gather.max_reuse_distance.has_value(), "max_reuse_distance");
         add(gather.keep_after_forward != standard.keep_after_forward, "keep_after_forward");
+        add(gather.keep_until_update != standard.keep_until_update, "keep_until_update");
         add(gather.max_live_elements != standard.max_live_elements, "max_live_elements");
         add(gather.changed_order != standard.changed_order, "changed_order");
     }
