@@ -71,6 +71,14 @@ static_assert(std::is_standard_layout_v<StepIntegers>
                          == (ops::Inspection::count + 1) * sizeof(std::int64_t),
               "zero: the integers of a step are one array.");
 
+/// @brief What `StepControl::inspect` enqueued, for `decide`.
+struct StepInspection {
+    std::int64_t const* unused; ///< reduced minima of the parameters; null: none is left
+    bool is_inspected;          ///< norm and overflow are reduced
+    bool compares_order;
+    bool is_weighted; ///< the weights are added
+};
+
 /// @brief The reports of the last steps. `ReportStore` owns them; only `DecideStep` writes them.
 struct StepReports {
     static constexpr std::size_t kept = 16;
