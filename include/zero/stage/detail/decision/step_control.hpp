@@ -125,6 +125,11 @@ public:
             Backend::run(_queue, Assign<std::int64_t>{&state->weight, *weight});
             _communicator->all_reduce_integers(&state->weight, 1, IntegerReduction::sum, _queue,
                                                CollectiveTag{"weight of the step", 0});
+            if constexpr (has_experts) {
+                _communicator->model().all_reduce_integers(
+                    &state->weight, 1, IntegerReduction::sum, _queue,
+                    CollectiveTag{"weight of the step, experts", 0});
+            }
         }
         _evidence = evidence;
         if constexpr (is_cut) { // a part without parameters to train learns of the others
@@ -157,8 +162,10 @@ public:
         reduce_integers(*_communicator, _queue, values, is_inspected ? sums : 0, values + sums,
                         minima, tag);
         if constexpr (is_cut) {
-            CollectiveTag const over_model{_model_rate.of(learning_rate, compared),
-                                           _settings.hash_over_model(begun, learning_rate, weight)};
+            CollectiveTag const over_model{
+                _model_rate.of(learning_rate, compared),
+                _settings.hash_over_model(begun, learning_rate,
+                                          has_experts ? std::nullopt : weight)};
             reduce_over_model(values, is_inspected ? sums : 0, values + sums, order.is_compared,
                               over_model);
         }
@@ -381,6 +388,7 @@ public:
 
 private:
     static constexpr bool is_cut = ModelParallelCommunicator<Communicator>;
+    static constexpr bool has_experts = ExpertCommunicator<Communicator>;
 
     struct NoRate {
         explicit NoRate(char const* /*between*/) noexcept {}
