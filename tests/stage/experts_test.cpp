@@ -16,7 +16,9 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace zero::test::experts_test {
@@ -234,6 +236,40 @@ TEST_CASE("Experts without a token get zeros and stop nobody, also where a rank 
     }
     CHECK(seen.values[2] == initial);
     CHECK(full.values[2] != initial);
+}
+
+TEST_CASE("A rank whose experts got no gradient stops nobody without a dense part either, unlike "
+          "a part of a model") {
+    auto const step = [](auto& ranks) {
+        using Zero = ZeroStage<2, std::remove_reference_t<decltype(ranks)>>;
+        auto const part = static_cast<std::size_t>(ranks.model().rank());
+        Zero engine(ranks, expert_parameters<Zero>(experts_of(part, 2, 2)));
+        return outcome_of([&] {
+            engine.begin_step();
+            engine.begin_micro_step();
+            if (part == 0) {
+                auto const gradients = engine.gradients(0);
+                gradients[0][0] += 1.0F;
+                engine.gradients_ready(0);
+            }
+            engine.end_micro_step();
+            auto const report = engine.step(0.5).report();
+            if (report.is_skipped || report.gradient_norm != 0.5) { // 2 of 4 ranks add 1
+                throw std::logic_error("skipped");
+            }
+        });
+    };
+    for (Outcome const& rank : on_ranks<Outcome>(data_ranks, [&](LoopbackCommunicator& everyone) {
+             ExpertRanks ranks(everyone, {.experts = 2});
+             return step(ranks);
+         })) {
+        CHECK(rank.message.empty());
+    }
+    auto const parts = on_ranks<Outcome>(data_ranks, [&](LoopbackCommunicator& everyone) {
+        ModelRanks ranks(everyone, {.model = 2});
+        return step(ranks);
+    });
+    CHECK(parts[1].type == "NoGradients");
 }
 
 TEST_CASE("A rank that holds no expert takes part") {

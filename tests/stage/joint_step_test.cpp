@@ -2,11 +2,12 @@
 
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
+#include "support/temporary_folder.hpp"
 #include "support/toy_model.hpp"
 
-#include <zero/comm/groups.hpp>
-#include <zero/ops/sgd.hpp>
+#include <zero/comm/model_parallel.hpp>
 #include <zero/stage/joint_step.hpp>
+#include <zero/stage/offload.hpp>
 #include <zero/zero.hpp>
 
 #include <cstddef>
@@ -133,6 +134,7 @@ struct Common {
     ReductionKind kind = ReductionKind::mean;
     NonFinite non_finite = NonFinite::skip;
     bool reports = false;
+    std::string folder{}; ///< of offloaded states
 };
 
 template <class Stage>
@@ -145,6 +147,9 @@ typename Stage::Options options_of(Common const& common) {
     options.reduction.schedule = ReductionSchedule::every_micro_step;
     options.report.group_norms = common.reports;
     options.groups.resize(2);
+    if constexpr (requires { options.offload.path; }) {
+        options.offload.path = common.folder;
+    }
     options.groups[1].learning_rate_factor = 0.5;
     options.groups[1].is_clipped = !common.leaves_out;
     return options;
@@ -175,8 +180,8 @@ Seen alone(LoopbackCommunicator& ranks, Common const& common, Steps const& steps
 
 /// The same with one engine for each part. @return what each engine reported, all equal
 template <class... Stages>
-std::vector<Seen> together(LoopbackCommunicator& ranks, std::vector<Part> const& parts,
-                           Common const& common, Steps const& steps) {
+std::vector<Seen> together(auto& ranks, std::vector<Part> const& parts, Common const& common,
+                           Steps const& steps) {
     auto const rank = static_cast<std::size_t>(ranks.rank());
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
         std::tuple<std::unique_ptr<Stages>...> engines{
@@ -299,6 +304,49 @@ TEST_CASE("An engine without gradients has zeros if another one has gradients, a
     for (Outcome const& rank : outcomes) {
         CHECK(rank.type == "NoGradients");
     }
+}
+
+TEST_CASE(
+    "Pipeline chunks: each model rank has two engines, and their norms, clip coefficients and "
+    "parameters are those of one engine for the whole model") {
+    using Ranks = Groups<LoopbackCommunicator, ModelParallel>;
+    Common common;
+    common.reports = true;
+    common.leaves_out = true;
+    Steps const steps{.infinite_step = 2, .infinite_parameter = 4, .large_step = 4};
+    Seen const expected = on_ranks<Seen>(
+        2, [&](auto& ranks) { return alone<ZeroStage<2>>(ranks, common, steps); })[0];
+    // by model rank; group 1, the odd parameters, is not clipped
+    std::vector<std::vector<Part>> const chunks{{{0, 1}, {4, 5}}, {{2, 3}, {6, 7, 8}}};
+    std::vector<std::vector<Seen>> seen(4);
+    run_ranks<Ranks>(4, test_time_out, {.model = 2}, [&](Ranks& ranks) {
+        auto const part = static_cast<std::size_t>(ranks.model().rank());
+        seen[static_cast<std::size_t>(ranks.rank()) * 2 + part] =
+            together<ZeroStage<2, Ranks>, ZeroStage<3, Ranks>>(ranks, chunks[part], common, steps);
+    });
+    for (auto const& rank : seen) {
+        for (Seen const& engine : rank) {
+            CHECK(engine.norms == expected.norms);
+            CHECK(engine.coefficients == expected.coefficients);
+            CHECK(engine.skipped == std::vector<int>{0, 0, 1, 0, 0, 0});
+            std::size_t held = 0;
+            for (std::size_t index = 0; index < sizes.size(); ++index) {
+                bool const is_empty = engine.parameters[index].empty();
+                held += is_empty ? 0 : 1;
+                CHECK((is_empty || engine.parameters[index] == expected.parameters[index]));
+            }
+            CHECK(held >= 4);
+        }
+    }
+}
+
+TEST_CASE("States may lie in files, and the update of an engine may be delayed") {
+    using Files = Offload<To<FileTier, BufferKind::optimizer_state>, DelayedUpdate>;
+    TemporaryFolder const folder;
+    Common common;
+    common.folder = folder.path();
+    check<ZeroStage<2>, ZeroStage<2>, ZeroStage<3, Files>>(
+        2, 3, common, {.infinite_step = 2, .infinite_parameter = 1});
 }
 
 TEST_CASE("Control: engines that step alone have norms of their own") {
