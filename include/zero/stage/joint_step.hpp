@@ -167,6 +167,7 @@ class JointStep {
     static_assert(count > 1, "zero::JointStep: one engine decides alone; give at least two.");
     using First = std::tuple_element_t<0, std::tuple<Configs...>>;
     using Backend = typename First::Backend;
+    using Value = detail::ComparedOption;
     static_assert((std::is_same_v<typename Configs::Backend, Backend> && ...),
                   "zero::JointStep: the engines have different backends; queues of one backend "
                   "cannot wait for those of another.");
@@ -181,13 +182,13 @@ public:
     /// @throws InvalidArgument naming what differs
     [[gnu::cold]] explicit JointStep(Engine<Configs>&... engines)
         : _engines(engines...), _figures(memory(), count + 1, BufferKind::control) {
-        auto const first = settings_of(std::get<0>(_engines));
+        auto const settings = settings_of(first());
         constexpr std::array<std::string_view, 9> names{
             "loss_scaler",    "gradient_clipping",   "non_finite", "skip_above_norm", "skip_limit",
             "reduction.kind", "reduction.predivide", "data ranks", "deciding ranks"};
         each([&](auto& engine, std::size_t number) {
             detail::require_joint(
-                names, first, settings_of(engine), number,
+                names, settings, settings_of(engine), number,
                 "give all the same; experts need zero::Groups<C, zero::Experts>, whose data ranks "
                 "are those of the dense part",
                 rank());
@@ -204,9 +205,9 @@ public:
 
     /// @brief Calls `begin_step` of every engine. @throws what the first of them throws
     void begin_step() {
-        std::exception_ptr first;
-        each([&](auto& engine, std::size_t) { keep_first(first, [&] { engine.begin_step(); }); });
-        rethrow(first);
+        std::exception_ptr error;
+        each([&](auto& engine, std::size_t) { keep_first(error, [&] { engine.begin_step(); }); });
+        rethrow(error);
     }
 
     /// @brief Ends the step of every engine, each as its `step` does, with one decision.
@@ -218,15 +219,25 @@ public:
     Tickets step(double learning_rate, std::optional<std::int64_t> weight = {}) {
         auto evidence = detail::GradientEvidence::nothing;
         bool is_inspected = false;
+        bool is_frozen = true;
         guard(false, [&] {
             each([&](auto& engine, std::size_t number) {
                 engine.require_may_decide(learning_rate, weight);
-                require_micro_steps(engine, number);
+                std::size_t const steps = engine._protocol.micro_steps();
+                std::size_t const of_first = first()._protocol.micro_steps();
+                if (steps != of_first && engine._options.reduction.kind == ReductionKind::mean) {
+                    detail::require_joint({}, {Value::of_value("micro-steps", of_first)},
+                                          {Value::of_value("micro-steps", steps)}, number,
+                                          "make as many in both, since a mean divides by them",
+                                          rank());
+                }
                 is_inspected = is_inspected || engine._control.needs_inspection();
                 if (engine._layout.trainable_buckets() != 0) {
                     evidence = detail::smaller(evidence, engine._gradients.deliveries().evidence());
+                    is_frozen = false;
                 }
             });
+            evidence = is_frozen ? detail::GradientEvidence::delivered : evidence;
             if (marks() != _marks) {
                 require_same_states();
             }
@@ -246,14 +257,13 @@ public:
             each([](auto& engine, std::size_t) { engine.apply_update(); });
         });
         _marks = marks();
-        std::exception_ptr first;
+        std::exception_ptr error;
         [&]<std::size_t... Number>(std::index_sequence<Number...>) {
-            (keep_first(
-                 first,
-                 [&] { std::get<Number>(tickets).emplace(std::get<Number>(_engines).end_step()); }),
+            auto const end = [](auto& ticket, auto& engine) { ticket.emplace(engine.end_step()); };
+            (keep_first(error, [&] { end(std::get<Number>(tickets), std::get<Number>(_engines)); }),
              ...);
         }(std::make_index_sequence<count>());
-        rethrow(first);
+        rethrow(error);
         return std::apply([](auto&... ticket) { return Tickets{*ticket...}; }, tickets);
     }
 
@@ -265,17 +275,18 @@ private:
         }(std::make_index_sequence<count>());
     }
 
-    [[nodiscard]] int rank() const { return std::get<0>(_engines)._communicator->rank(); }
+    [[nodiscard]] auto& first() const noexcept { return std::get<0>(_engines); }
+    [[nodiscard]] int rank() const { return first()._communicator->rank(); }
     [[nodiscard]] detail::JointFigures* total() noexcept { return _figures.data() + count; }
 
     [[nodiscard]] MemoryResource& memory() const {
-        MemoryResource* const given = std::get<0>(_engines)._options.memory;
+        MemoryResource* const given = first()._options.memory;
         return given != nullptr ? *given : Backend::default_memory();
     }
 
     /// Enqueues the sum of the figures of all engines, on the queue of the first.
     void join(std::array<detail::StepInspection, count> const& found) {
-        auto const hub = std::get<0>(_engines)._queue;
+        auto const hub = first()._queue;
         each([&]<class Config>(Engine<Config>& engine, std::size_t number) {
             Backend::run(engine._queue,
                          engine._control.with_figures([&](auto* state, auto* groups, auto figures) {
@@ -298,9 +309,7 @@ private:
 
     /// Returns everything that a decision depends on and that does not change.
     template <class Config>
-    [[gnu::cold]] static detail::List<detail::ComparedOption>
-    settings_of(Engine<Config> const& engine) {
-        using detail::ComparedOption;
+    [[gnu::cold]] static detail::List<Value> settings_of(Engine<Config> const& engine) {
         auto const& communicator = *engine._communicator;
         auto settings = detail::compared_options(engine._number, engine._schedule,
                                                  engine.predivide(), engine._options, communicator);
@@ -308,18 +317,19 @@ private:
         if constexpr (ModelParallelCommunicator<typename Config::Communicator>) {
             deciding *= static_cast<std::size_t>(communicator.model().size());
         }
-        settings.push_back({"reduction.kind", Hash().add(engine._options.reduction.kind).value()});
-        settings.push_back({"reduction.predivide", Hash().add(double{engine.predivide()}).value()});
-        settings.push_back(
-            ComparedOption::of_value("data ranks", detail::data_size_of(communicator)));
-        settings.push_back(ComparedOption::of_value("deciding ranks", deciding));
+        for (Value const& value : detail::List<Value>{
+                 {"reduction.kind", Hash().add(engine._options.reduction.kind).value()},
+                 {"reduction.predivide", Hash().add(double{engine.predivide()}).value()},
+                 Value::of_value("data ranks", detail::data_size_of(communicator)),
+                 Value::of_value("deciding ranks", deciding)}) {
+            settings.push_back(value);
+        }
         return settings;
     }
 
     /// Requires that the engines decide alike from now on. Waits.
     [[gnu::cold]] void require_same_states() {
         auto const state_of = [](auto& engine) {
-            using detail::ComparedOption;
             using Scaler = typename First::LossScaler;
             auto const state = engine._control.settled();
             Hash scaler;
@@ -335,18 +345,15 @@ private:
                 RunningNorm const running = engine._control.running_norm();
                 norm.add(running.mean).add(running.steps).add(running.too_large);
             }
-            detail::List<ComparedOption> states;
-            states.push_back(
-                ComparedOption::of_value("steps since construction", engine._control.serial()));
-            states.push_back({"state of the loss scaler", scaler.value()});
-            states.push_back({"running norm", norm.value()});
-            states.push_back(
-                ComparedOption::of_value("steps skipped in a row", state.skipped_in_a_row));
-            return states;
+            return detail::List<Value>{
+                Value::of_value("steps since construction", engine._control.serial()),
+                {"state of the loss scaler", scaler.value()},
+                {"running norm", norm.value()},
+                Value::of_value("steps skipped in a row", state.skipped_in_a_row)};
         };
-        auto const first = state_of(std::get<0>(_engines));
+        auto const states = state_of(first());
         each([&](auto& engine, std::size_t number) {
-            detail::require_joint({}, first, state_of(engine), number,
+            detail::require_joint({}, states, state_of(engine), number,
                                   "set or load the same in all, and step them together", rank());
         });
         _marks = marks();
@@ -361,32 +368,18 @@ private:
         return all;
     }
 
-    template <class Config>
-    void require_micro_steps(Engine<Config> const& engine, std::size_t number) const {
-        std::size_t const first = std::get<0>(_engines)._protocol.micro_steps();
-        std::size_t const own = engine._protocol.micro_steps();
-        if (own != first && engine._options.reduction.kind == ReductionKind::mean) {
-            detail::throw_error<InvalidArgument>(
-                {"zero: JointStep: engine 0 made ", first, " micro-steps and engine ", number, ' ',
-                 own,
-                 ", and a mean divides by their number; make as many in both, or set "
-                 "reduction.kind (rank ",
-                 rank(), ")."});
-        }
-    }
-
     template <class Body>
-    static void keep_first(std::exception_ptr& first, Body const& body) {
+    static void keep_first(std::exception_ptr& kept, Body const& body) {
         try {
             body();
         } catch (...) {
-            first = first ? first : std::current_exception();
+            kept = kept ? kept : std::current_exception();
         }
     }
 
-    void rethrow(std::exception_ptr const& first) {
-        if (first) {
-            guard(false, [&] { std::rethrow_exception(first); });
+    void rethrow(std::exception_ptr const& error) {
+        if (error) {
+            guard(false, [&] { std::rethrow_exception(error); });
         }
     }
 
