@@ -108,21 +108,19 @@ struct JointDecision {
                                         List<ComparedOption> const& first,
                                         List<ComparedOption> const& other, std::size_t number,
                                         char const* remedy, int rank) {
-    for (std::size_t i = 0; i < first.size(); ++i) {
-        for (std::size_t j = 0; j < other.size(); ++j) {
-            std::string_view const name = first[i].name;
-            bool is_compared = names.empty();
-            for (std::string_view const compared : names) {
-                is_compared = is_compared || compared == name;
+    for (ComparedOption const& own : first) {
+        bool is_compared = names.empty();
+        for (std::string_view const name : names) {
+            is_compared = is_compared || name == own.name;
+        }
+        for (ComparedOption const& found : other) {
+            if (is_compared && std::string_view(own.name) == found.name && own.hash != found.hash) {
+                throw_error<InvalidArgument>(
+                    {"zero: JointStep: engines 0 and ", number, " differ in '", own.name, "'",
+                     own.is_value ? text({" (", own.hash, " and ", found.hash, ")"})
+                                  : std::string(),
+                     ", and their decision is one; ", remedy, " (rank ", rank, ")."});
             }
-            if (!is_compared || name != other[j].name || first[i].hash == other[j].hash) {
-                continue;
-            }
-            throw_error<InvalidArgument>(
-                {"zero: JointStep: engines 0 and ", number, " differ in '", name, "'",
-                 first[i].is_value ? text({" (", first[i].hash, " and ", other[j].hash, ")"})
-                                   : std::string(),
-                 ", and their decision is one; ", remedy, " (rank ", rank, ")."});
         }
     }
 }

@@ -162,8 +162,8 @@ public:
     /// `StepState`.
     [[nodiscard]] bool is_exchanged() const noexcept { return _exchanged.size() != 0; }
 
-    [[nodiscard]] MeasuredFigures figures() const noexcept {
-        return {{_exchanged.data(), _norms.data(), _groups.size(), _leaves_out}, _groups.data()};
+    [[nodiscard]] ReportedFigures figures() const noexcept {
+        return {_exchanged.data(), _norms.data(), _groups.size(), _leaves_out};
     }
 
     /// @brief Enqueues the inspection of this rank's gradients, and writes the integers that the
@@ -172,7 +172,7 @@ public:
     /// @param is_counted false: another rank counts the same gradients
     void measure(Queue queue, StoresByType<Config, OptimizerStore> const& shard,
                  StepState<Config>* state, bool is_inspected, bool is_counted) const {
-        MeasuredFigures const all = figures();
+        MeasuredFigures const all{figures(), _groups.data()};
         Backend::run(queue, ClearFigures{all});
         if (_groups.size() != 0 && is_counted) {
             shard.each([&](auto const& store) { store.add_to_group_norms(all.groups); });
