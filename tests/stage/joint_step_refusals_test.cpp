@@ -199,6 +199,32 @@ TEST_CASE("Too many skipped steps throw once for all engines, which may go on") 
     CHECK(seen[1] == expected);
 }
 
+TEST_CASE("An error names the element that is not finite, whichever engine holds it") {
+    for (bool const is_first : {true, false}) {
+        auto const seen = on_ranks<Outcome>(2, [&](LoopbackCommunicator& ranks) {
+            using S = ZeroStage<2>;
+            S a(ranks, one_parameter<S>("a"), {.non_finite = NonFinite::throw_error});
+            S b(ranks, one_parameter<S>("b"), {.non_finite = NonFinite::throw_error});
+            JointStep joint(a, b);
+            joint.begin_step();
+            constexpr float infinite = std::numeric_limits<float>::infinity();
+            run_micro_steps(a, 1, is_first ? infinite : 1.0F);
+            run_micro_steps(b, 1, is_first ? 1.0F : infinite);
+            Outcome const end = outcome_of([&] { joint.step(0.5); });
+            joint.begin_step(); // nothing is broken
+            run_micro_steps(a, 1);
+            run_micro_steps(b, 1);
+            joint.step(0.5);
+            return end;
+        });
+        for (Outcome const& rank : seen) {
+            CHECK(rank.type == "NonFiniteGradients");
+            CHECK(contains(rank.message,
+                           is_first ? "element 0 of parameter 'a'" : "element 0 of parameter 'b'"));
+        }
+    }
+}
+
 TEST_CASE("A failure in one engine breaks all and reaches the ranks of both") {
     auto const seen = on_ranks<std::vector<std::string>>(3, [](LoopbackCommunicator& everyone) {
         auto first = everyone.split(0, everyone.rank());

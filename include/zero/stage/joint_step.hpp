@@ -176,7 +176,7 @@ class JointStep {
 public:
     using Tickets = std::tuple<StepTicket<Engine<Configs>>...>; ///< returned by `step`
 
-    /// @brief Compares the engines of this rank. Between two steps; waits; sends nothing.
+    /// @brief Compares the engines of this rank. Waits; sends nothing.
     /// @throws InvalidArgument naming what differs
     [[gnu::cold]] explicit JointStep(Engine<Configs>&... engines)
         : _engines(engines...), _figures(memory(), count + 1, BufferKind::control) {
@@ -198,13 +198,17 @@ public:
 
     /// @brief Waits until no queued command uses its memory.
     ~JointStep() {
-        each([](auto& engine, std::size_t) { detail::drain<Backend>(engine._queue); });
+        each([](auto& engine, std::size_t) {
+            detail::drain<Backend>(engine._queue, engine._before_capture);
+        });
     }
 
-    /// @brief Calls `begin_step` of every engine. @throws what the first of them throws
+    /// @brief Calls `begin_step` of every engine. @throws what one of them throws
     void begin_step() {
         std::exception_ptr error;
-        each([&](auto& engine, std::size_t) { keep_first(error, [&] { engine.begin_step(); }); });
+        each([&](auto& engine, std::size_t) {
+            keep_best(error, engine, [&] { engine.begin_step(); });
+        });
         rethrow(error);
     }
 
@@ -257,9 +261,10 @@ public:
         _marks = marks();
         std::exception_ptr error;
         [&]<std::size_t... Number>(std::index_sequence<Number...>) {
-            auto const end = [](auto& ticket, auto& engine) { ticket.emplace(engine.end_step()); };
-            (keep_first(error, [&] { end(std::get<Number>(tickets), std::get<Number>(_engines)); }),
-             ...);
+            auto const end = [&](auto& ticket, auto& engine) {
+                keep_best(error, engine, [&] { ticket.emplace(engine.end_step()); });
+            };
+            (end(std::get<Number>(tickets), std::get<Number>(_engines)), ...);
         }(std::make_index_sequence<count>());
         rethrow(error);
         return std::apply([](auto&... ticket) { return Tickets{*ticket...}; }, tickets);
@@ -366,12 +371,21 @@ private:
         return all;
     }
 
-    template <class Body>
-    static void keep_first(std::exception_ptr& kept, Body const& body) {
+    /// Keeps the first exception of all engines, or that of the engine that can name an element
+    /// which is not finite.
+    template <class Config, class Body>
+    static void keep_best(std::exception_ptr& kept, Engine<Config> const& engine,
+                          Body const& body) {
         try {
             body();
         } catch (...) {
-            kept = kept ? kept : std::current_exception();
+            std::exception_ptr const own = std::current_exception();
+            bool is_better = !kept;
+            try {
+                is_better = is_better || engine.last_report().first_non_finite >= 0;
+            } catch (...) { // of an engine that failed, or of a queue that is captured
+            }
+            kept = is_better ? own : kept;
         }
     }
 
