@@ -17,17 +17,19 @@
 
 namespace zero::test::state_types_kernel_test {
 
-// Compares 16-bit states with an equivalent scalar loop, with every instruction set and length, and
-// with float states.
+// Compares 16-bit and 8-bit states with an equivalent scalar loop, with every instruction set and
+// length, and with float states.
 namespace {
 
 constexpr std::size_t block = 64;
 
 /// The states of one slice, read and written per element. Shares only the conversions with the
 /// library.
-struct ScaledArray {
-    using Type = float16;
-    explicit ScaledArray(std::size_t n) : values(n), scales((n + block - 1) / block, 1.0F) {}
+/// @tparam top exponent of the largest value of a block, @tparam least that of the least code
+template <class S, int top, int least>
+struct BlockArray {
+    using Type = S;
+    explicit BlockArray(std::size_t n) : values(n), scales((n + block - 1) / block, 1.0F) {}
 
     [[nodiscard]] float at(std::size_t i) const { return to_float(values[i]) * scales[i / block]; }
 
@@ -40,21 +42,23 @@ struct ScaledArray {
             for (std::size_t i = begin; i < end; ++i) {
                 largest = std::isfinite(wide[i]) ? std::max(largest, std::fabs(wide[i])) : largest;
             }
-            int const exponent = largest == 0.0F ? 0 : std::max(std::ilogb(largest) - 14, -126);
+            int const exponent = largest == 0.0F ? 0 : std::max(std::ilogb(largest) - top, -126);
             scales[begin / block] = std::ldexp(1.0F, exponent);
             for (std::size_t i = begin; i < end; ++i) {
                 float const scaled = std::ldexp(wide[i], -exponent);
-                bool const vanishes = wide[i] != 0.0F && std::fabs(scaled) < 0x1p-24F;
-                values[i] = vanishes ? float16::from_bits(
-                                static_cast<std::uint16_t>(wide[i] < 0.0F ? 0x8001U : 0x0001U))
+                float const smallest = std::ldexp(1.0F, least);
+                bool const vanishes = wide[i] != 0.0F && std::fabs(scaled) < smallest;
+                values[i] = vanishes ? from_float<S>(std::copysign(smallest, wide[i]))
                                      : round(canonical(scaled), i);
             }
         }
     }
 
-    std::vector<float16> values;
+    std::vector<S> values;
     std::vector<float> scales;
 };
+using ScaledArray = BlockArray<float16, 14, -24>;
+using EightBits = BlockArray<float8_e4m3, 7, -9>;
 
 template <class S>
 struct PlainArray {
@@ -70,8 +74,9 @@ struct PlainArray {
     std::vector<S> values;
 };
 
-ScaledStatePointers<2> pointers(std::array<ScaledArray, 2>& states) {
-    ScaledStatePointers<2> at;
+template <class S, int top, int least>
+ScaledStatePointers<2, S> pointers(std::array<BlockArray<S, top, least>, 2>& states) {
+    ScaledStatePointers<2, S> at;
     for (std::size_t s = 0; s < 2; ++s) {
         at.states[s] = states[s].values.data();
         at.scales[s] = states[s].scales.data();
@@ -83,7 +88,8 @@ StatePointers<2, S> pointers(std::array<PlainArray<S>, 2>& states) {
     return {{states[0].values.data(), states[1].values.data()}};
 }
 
-bool same(ScaledArray const& a, ScaledArray const& b) {
+template <class S, int top, int least>
+bool same(BlockArray<S, top, least> const& a, BlockArray<S, top, least> const& b) {
     return same_bits(a.values, b.values) && same_bits(a.scales, b.scales);
 }
 template <class S>
@@ -178,14 +184,16 @@ struct Keep {
     }
 };
 
-ScaledArray kept(std::vector<float> const& values) {
-    ScaledArray state(values.size());
+template <class States, class Rounding = Nearest>
+States kept(std::vector<float> const& values) {
+    using S = typename States::Type;
+    States state(values.size());
     std::vector<float> parameter(values.size());
-    ScaledStatePointers<1> at;
+    ScaledStatePointers<1, S> at;
     at.states = {state.values.data()};
     at.scales = {state.scales.data()};
-    host::update<Keep>(values.data(), MasterPointers<float, float>{parameter.data(), nullptr}, at,
-                       values.size(), 1.0F, {});
+    host::update<Keep>(values.data(), MasterPointers<float, float>{parameter.data(), nullptr},
+                       Rounding::pointers(at, 77), values.size(), 1.0F, {});
     return state;
 }
 
@@ -211,6 +219,8 @@ TEST_CASE(
     CHECK(differences<PlainArray<bfloat16>, bfloat16, Stochastic>(1e-6F) == 0);
     CHECK(differences<ScaledArray, float, Stochastic>(0.125F) == 0);
     CHECK(differences<ScaledArray, bfloat16, Stochastic>(1e-18F) == 0);
+    CHECK(differences<EightBits, float, Stochastic>(0.125F) == 0);
+    CHECK(differences<EightBits, bfloat16, Stochastic>(1e-18F) == 0);
 }
 
 /// An optimizer with three states, which are sums of the gradient.
@@ -275,7 +285,7 @@ TEST_CASE(
     values[5] = -0x1.8p100F; // a block that float16 could not hold
     values[6] = 0x1p80F;
     values[2 * block + 1] = 0x1p-149F; // a block of one subnormal float
-    ScaledArray const state = kept(values);
+    ScaledArray const state = kept<ScaledArray>(values);
     CHECK(state.scales == std::vector<float>{0x1p86F, 1.0F, 0x1p-126F});
     CHECK(to_float(state.values[5]) == -0x1.8p14F);
     CHECK(state.at(6) == 0x1p80F);
@@ -290,7 +300,7 @@ TEST_CASE(
     values[block] = std::numeric_limits<float>::infinity();
     values[block + 1] = std::numeric_limits<float>::quiet_NaN();
     values[block + 2] = 0x1.fffffep0F;
-    ScaledArray const state = kept(values);
+    ScaledArray const state = kept<ScaledArray>(values);
     CHECK(state.at(0) == 0x1.ffcp127F);
     CHECK(state.at(block) == std::numeric_limits<float>::infinity());
     CHECK(std::isnan(state.at(block + 1)));
@@ -305,7 +315,7 @@ TEST_CASE("A non-zero state is never stored as zero", "[host][kernel]") {
     values[1] = 0x1p-149F;
     values[2] = -0x1p60F;
     values[3] = -0.0F;
-    ScaledArray const state = kept(values);
+    ScaledArray const state = kept<ScaledArray>(values);
     CHECK(state.values[0].bits == 0x7400U); // 2^14
     CHECK(state.values[1].bits == 0x0001U);
     CHECK(state.values[2].bits == 0x8001U);
@@ -322,7 +332,7 @@ TEST_CASE("The error of a stored state is at most 2^-11 of itself or 2^-38 of th
     for (auto& value : values) {
         value = std::exp2(exponent(engine)) * (engine() % 2 == 0 ? 1.0F : -1.0F);
     }
-    ScaledArray const state = kept(values);
+    ScaledArray const state = kept<ScaledArray>(values);
     double worst = 0.0;
     for (std::size_t i = 0; i < values.size(); ++i) {
         float largest = 0.0F;
@@ -337,6 +347,52 @@ TEST_CASE("The error of a stored state is at most 2^-11 of itself or 2^-38 of th
     }
     CHECK(worst <= 1.0);
     CHECK(worst > 0.9);
+}
+
+TEST_CASE("The error of an 8-bit state is less than 2^-3 of itself or 2^-16 of the largest in its "
+          "block, a tight bound",
+          "[host][kernel]") {
+    std::mt19937 engine(6);
+    std::uniform_real_distribution<float> exponent(-30.0F, 20.0F);
+    std::vector<float> values(256 * block);
+    for (auto& value : values) {
+        value = std::exp2(exponent(engine)) * (engine() % 2 == 0 ? 1.0F : -1.0F);
+    }
+    auto const state = kept<EightBits, Stochastic>(values);
+    double worst = 0.0;
+    std::size_t zeros = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        float largest = 0.0F;
+        for (std::size_t j = i / block * block; j < i / block * block + block; ++j) {
+            largest = std::max(largest, std::fabs(values[j]));
+        }
+        double const bound = std::max(0x1p-3 * std::fabs(static_cast<double>(values[i])),
+                                      0x1p-16 * static_cast<double>(largest));
+        zeros += state.at(i) == 0.0F ? 1 : 0;
+        worst = std::max(
+            worst,
+            std::fabs(static_cast<double>(state.at(i)) - static_cast<double>(values[i])) / bound);
+    }
+    CHECK(worst <= 1.0);
+    CHECK(worst > 0.9);
+    CHECK(zeros == 0);
+}
+
+TEST_CASE("An 8-bit state that is infinite or NaN becomes NaN, and its block keeps its values",
+          "[host][kernel]") {
+    std::vector<float> values(2 * block, 1.0F);
+    values[3] = -std::numeric_limits<float>::infinity();
+    values[4] = std::numeric_limits<float>::quiet_NaN();
+    values[block + 1] = 0x1.fffffep127F; // may round up to 2^128
+    values[block + 2] = 0x1.ep127F;
+    auto const state = kept<EightBits, Stochastic>(values);
+    CHECK(std::isnan(state.at(3)));
+    CHECK(std::isnan(state.at(4)));
+    CHECK(state.at(0) == 1.0F);
+    CHECK(state.scales == std::vector<float>{0x1p-7F, 0x1p120F});
+    CHECK(state.at(block + 2) == 0x1.ep127F);
+    CHECK(state.at(block + 1) >= 0x1.ep127F); // the neighbours are 0x1.ep127 and infinity
+    CHECK(state.at(block) == 0x1p111F);       // the least code of its block
 }
 
 /// Returns the relative distance of AdamW's parameters after 200 steps from the parameters with

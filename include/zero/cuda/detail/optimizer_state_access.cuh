@@ -109,28 +109,26 @@ struct StateAccess {
     }
 };
 
-/// @brief Accesses states in float16 with a scale per block of 64 elements. A block consists of the
-/// packs of eight consecutive threads, or of two numbers of each thread of a warp.
+/// @brief Accesses states in float16 or float8_e4m3 with a scale per block of 64 elements. A block
+/// consists of the packs of eight consecutive threads, or of two numbers of each thread of a warp.
 /// @tparam Rounding `NearestStates` or `StochasticallyRoundedStates`
-template <std::size_t states, class Rounding>
+template <std::size_t states, class S, class Rounding>
 struct ScaledStateAccess {
     static constexpr bool is_all_packs = false; // scales are accessed one by one
     static constexpr bool needs_warp = true;
 
-    ScaledStatePointers<states> const* at; ///< stays in the table: pointers in registers would
-                                           ///< leave too few registers for the numbers
+    ScaledStatePointers<states, S> const* at; ///< stays in the table: pointers in registers would
+                                              ///< leave too few registers for the numbers
     [[no_unique_address]] Rounding rounding;
 
-    __device__ bool is_aligned() const {
-        return StateAccess<states, float16>{*at, {}}.is_aligned();
-    }
+    __device__ bool is_aligned() const { return StateAccess<states, S>{*at, {}}.is_aligned(); }
 
     template <bool whole>
     __device__ void load_states(std::size_t begin, std::size_t count,
                                 float (&values)[states][pack_elements]) const {
 #pragma unroll
         for (std::size_t s = 0; s < states; ++s) {
-            float16 stored[pack_elements];
+            S stored[pack_elements];
             load<whole>(at->states[s] + begin, count, stored);
 #pragma unroll
             for (std::size_t first = 0; first < pack_elements; first += in_block<whole>) {
@@ -153,12 +151,12 @@ struct ScaledStateAccess {
 #pragma unroll
             for (std::size_t first = 0; first < pack_elements; first += in_block<whole>) {
                 float const scale =
-                    ops::block_scale(largest_of_block<whole>(values[s], first, count));
+                    ops::block_scale<S>(largest_of_block<whole>(values[s], first, count));
                 float const inverse = ops::inverse_block_scale(scale);
 #pragma unroll
                 for (std::size_t i = first; i < first + in_block<whole>; ++i) {
                     scaled[s][i] =
-                        ops::keep_from_zero(ops::mul(values[s][i], inverse), values[s][i]);
+                        ops::keep_from_zero<S>(ops::mul(values[s][i], inverse), values[s][i]);
                 }
                 if (first < count && begin % ops::scaled_block_elements == 0) {
                     *scale_of<whole>(s, begin, first) = scale;
@@ -205,9 +203,9 @@ __device__ StateAccess<states, S> access(StatePointers<states, S> const& at,
                                          std::uint64_t /*key*/) {
     return {at, {}};
 }
-template <std::size_t states>
-__device__ ScaledStateAccess<states, NearestStates> access(ScaledStatePointers<states> const& at,
-                                                           std::uint64_t /*key*/) {
+template <std::size_t states, class S>
+__device__ ScaledStateAccess<states, S, NearestStates>
+access(ScaledStatePointers<states, S> const& at, std::uint64_t /*key*/) {
     return {&at, {}};
 }
 template <std::size_t states, class S>
@@ -215,9 +213,9 @@ __device__ StateAccess<states, S, StochasticallyRoundedStates<states>>
 access(StochasticStates<StatePointers<states, S>> const& at, std::uint64_t key) {
     return {at, {at.first_index, key}};
 }
-template <std::size_t states>
-__device__ ScaledStateAccess<states, StochasticallyRoundedStates<states>>
-access(StochasticStates<ScaledStatePointers<states>> const& at, std::uint64_t key) {
+template <std::size_t states, class S>
+__device__ ScaledStateAccess<states, S, StochasticallyRoundedStates<states>>
+access(StochasticStates<ScaledStatePointers<states, S>> const& at, std::uint64_t key) {
     return {&at, {at.first_index, key}};
 }
 

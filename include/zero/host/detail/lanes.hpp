@@ -68,7 +68,7 @@ struct Lanes {
         }
     }
 
-    template <StorageType T>
+    template <StateStorageType T>
     static Lanes load(T const* from) noexcept {
         return each([&](std::size_t i) { return to_float(from[i]); });
     }
@@ -181,13 +181,14 @@ struct Lanes {
     }
 
     /// `ops::keep_from_zero` per element.
+    template <StateStorageType S>
     static Lanes keep_from_zero(Lanes const& scaled, Lanes const& value) noexcept {
         return each(
-            [&](std::size_t i) { return ops::keep_from_zero(scaled._lane[i], value._lane[i]); });
+            [&](std::size_t i) { return ops::keep_from_zero<S>(scaled._lane[i], value._lane[i]); });
     }
 
     /// Rounds a pack whose only NaN is the canonical one stochastically, and stores it.
-    template <StorageType T>
+    template <StateStorageType T>
     void store_stochastic(T* to, RandomBits const& random) const noexcept {
         for (std::size_t i = 0; i < size; ++i) {
             to[i] = ops::round_stochastically<T>(_lane[i], random.bits[i]);

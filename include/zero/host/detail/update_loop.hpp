@@ -22,7 +22,7 @@ struct StateRounding {
     explicit StateRounding(States const&) noexcept {}
 
     /// @param values one pack per state
-    template <class F, std::size_t n, StorageType S, std::size_t states>
+    template <class F, std::size_t n, StateStorageType S, std::size_t states>
     [[gnu::always_inline]] void store(F const (&values)[n], std::array<S*, states> const& to,
                                       std::size_t /*begin*/) const noexcept {
         for (std::size_t s = 0; s < states; ++s) {
@@ -44,7 +44,7 @@ struct StateRounding<StochasticStates<Pointers>> {
     }
 
     /// @param begin offset of the packs from the first element
-    template <class F, std::size_t n, StorageType S>
+    template <class F, std::size_t n, StateStorageType S>
     [[gnu::always_inline]] void store(F const (&values)[n], std::array<S*, states> const& to,
                                       std::size_t begin) const noexcept {
         for (std::size_t s = 0; s < states; s += 2) {
@@ -144,7 +144,7 @@ private:
     }
 };
 
-/// One step of an optimizer whose states are float16 with a scale per block. Used by `run_update`.
+/// One step of an optimizer whose states have a scale per block. Used by `run_update`.
 ///
 /// Block by block the states are converted to floats that stay in the L1 cache, updated by
 /// `UpdateLoop`, and stored with a new scale.
@@ -153,6 +153,7 @@ template <class Optimizer, StorageType A, class Weights, class Pointers>
 struct ScaledUpdateLoop {
     static constexpr std::size_t states = Optimizer::states;
     static constexpr std::size_t block = ops::scaled_block_elements;
+    using S = typename Pointers::Type;
 
     A const* gradient;
     Weights weights;
@@ -181,12 +182,12 @@ struct ScaledUpdateLoop {
 
 private:
     template <class F>
-    [[gnu::always_inline]] static void read(float* to, float16 const* from, std::size_t count,
+    [[gnu::always_inline]] static void read(float* to, S const* from, std::size_t count,
                                             float scale) noexcept {
         if (count == block) {
             read_block<F>(to, from, scale);
         } else {
-            float16 rest[block];
+            S rest[block];
             copy_elements(rest, from, count);
             read_block<F>(to, rest, scale);
         }
@@ -196,21 +197,21 @@ private:
     [[gnu::always_inline]] void write(float const (&wide)[states][block], std::size_t begin,
                                       std::size_t count,
                                       StateRounding<Pointers> const& rounding) const noexcept {
-        float16 rest[states][block];
-        std::array<float16*, states> to;
+        S rest[states][block];
+        std::array<S*, states> to;
         float inverse[states];
         for (std::size_t s = 0; s < states; ++s) {
-            float const scale = ops::block_scale(largest_finite<F>(wide[s]));
+            float const scale = ops::block_scale<S>(largest_finite<F>(wide[s]));
             state.scales[s][begin / block] = scale;
             inverse[s] = ops::inverse_block_scale(scale);
             to[s] = count == block ? state.states[s] + begin : rest[s];
         }
         for (std::size_t i = 0; i < block; i += F::size) {
             F scaled[states];
-            std::array<float16*, states> at;
+            std::array<S*, states> at;
             for (std::size_t s = 0; s < states; ++s) {
                 F const value = F::load(wide[s] + i);
-                scaled[s] = F::keep_from_zero(F::mul(value, F(inverse[s])), value);
+                scaled[s] = F::template keep_from_zero<S>(F::mul(value, F(inverse[s])), value);
                 at[s] = to[s] + i;
             }
             rounding.store(scaled, at, begin + i);
@@ -221,8 +222,7 @@ private:
     }
 
     template <class F>
-    [[gnu::always_inline]] static void read_block(float* to, float16 const* from,
-                                                  float scale) noexcept {
+    [[gnu::always_inline]] static void read_block(float* to, S const* from, float scale) noexcept {
         F const factor(scale);
         for (std::size_t i = 0; i < block; i += F::size) {
             F::mul(F::load(from + i), factor).store(to + i);

@@ -35,7 +35,7 @@ public:
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
     using Plain =
-        std::conditional_t<is_scaled, ScaledStatePointers<states>, StatePointers<states, S>>;
+        std::conditional_t<is_scaled, ScaledStatePointers<states, S>, StatePointers<states, S>>;
     using Pointers = std::conditional_t<Config::rounds_states, StochasticStates<Plain>, Plain>;
     static_assert(block_elements == ops::scaled_block_elements);
     static constexpr std::size_t bytes = states * sizeof(S);

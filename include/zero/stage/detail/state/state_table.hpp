@@ -165,6 +165,7 @@ template <class T>
     switch (dtype) {
     case DType::float32: return item_at<float>(items, index);
     case DType::bfloat16: return to_float(item_at<bfloat16>(items, index));
+    case DType::float8_e4m3: return to_float(item_at<float8_e4m3>(items, index));
     default: return to_float(item_at<float16>(items, index));
     }
 }
@@ -179,6 +180,7 @@ inline void encode_item(DType dtype, std::byte* items, std::size_t index, float 
     switch (dtype) {
     case DType::float32: put_item(items, index, value); break;
     case DType::bfloat16: put_item(items, index, from_float<bfloat16>(value)); break;
+    case DType::float8_e4m3: put_item(items, index, from_float<float8_e4m3>(value)); break;
     default: put_item(items, index, from_float<float16>(value));
     }
 }

@@ -239,6 +239,8 @@ ZERO_COLD_INLINE void StateTable::store_states(std::size_t state, std::size_t pa
         store_items(array, parameter, range, copy, values);
         return;
     }
+    ArrayForm const& form = _arrays[array].form;
+    bool const is_float8 = form.dtype == DType::float8_e4m3;
     ItemBytes items;
     ItemBytes scale_items;
     for_chunks(array, parameter, range, [&](HeldSlice const& slice, Range chunk) {
@@ -251,18 +253,20 @@ ZERO_COLD_INLINE void StateTable::store_states(std::size_t state, std::size_t pa
             for (std::size_t i = begin; i < end; ++i) {
                 largest = larger(largest, ops::finite_magnitude(from[i]));
             }
-            float const scale = ops::block_scale(largest);
+            float const scale =
+                is_float8 ? ops::block_scale<float8_e4m3>(largest) : ops::block_scale(largest);
             put_item(scale_items.data(), block, scale);
             for (std::size_t i = begin; i < end; ++i) {
                 float const scaled = from[i] * ops::inverse_block_scale(scale);
-                put_item(items.data(), i,
-                         from_float<float16>(ops::keep_from_zero(scaled, from[i])));
+                encode_item(form.dtype, items.data(), i,
+                            is_float8 ? ops::keep_from_zero<float8_e4m3>(scaled, from[i])
+                                      : ops::keep_from_zero(scaled, from[i]));
             }
         }
         std::size_t const into = chunk.begin - slice.begin;
         HeldSlice const& scale = slice_at(scales, parameter, chunk.begin);
-        copy(static_cast<std::byte*>(slice.data) + into * sizeof(float16), items.data(),
-             chunk.size() * sizeof(float16));
+        copy(static_cast<std::byte*>(slice.data) + form.bytes(into), items.data(),
+             form.bytes(chunk.size()));
         copy(static_cast<std::byte*>(scale.data) + _arrays[scales].form.bytes(into),
              scale_items.data(), blocks * sizeof(float));
     });
