@@ -1,7 +1,7 @@
 #pragma once
 
 // The oracle: what W ranks must compute for one configuration, in one thread, without buckets,
-// shards, queues or stages. It shares nothing with the library but the 16-bit storage types and
+// shards, queues or stages. It shares nothing with the library but the storage types and
 // their conversions: it includes no header of the engine, the communicators, the layout or the
 // arithmetic.
 //
@@ -465,25 +465,47 @@ inline float rounded_to_half(float value, std::uint32_t random) {
     return std::copysign(static_cast<float>((lower + (is_away ? 1.0 : 0.0)) * unit), value);
 }
 
-/// Rounds a block of up to 64 states to float16 numbers times a power of two. The scale brings the
-/// largest finite magnitude into [2^14, 2^15).
-/// @param random returns the random bits of an element of the block; empty: to nearest
-inline void round_block(float* values, std::size_t count,
+/// Rounds a magnitude below 2^8 to three bits after the first, or to a multiple of 2^-9: away from
+/// zero with the probability of its distance from the lower neighbour, of which 20 bits count, or
+/// 24 below 2^-6. The 8-bit format has no infinity.
+inline float rounded_to_eight_bits(float value, std::uint32_t random) {
+    if (!std::isfinite(value)) {
+        return canonical(std::numeric_limits<float>::quiet_NaN());
+    }
+    auto const magnitude = static_cast<double>(std::abs(value));
+    bool const is_normal = magnitude >= 0x1p-6;
+    double const unit = is_normal ? std::ldexp(1.0, std::ilogb(magnitude) - 3) : 0x1p-9;
+    double const lower = std::floor(magnitude / unit);
+    double const distance = magnitude / unit - lower;
+    bool const is_away =
+        is_normal ? times(distance, 0x1p20) + static_cast<double>(random >> 12U) >= 0x1p20
+                  : static_cast<double>(random >> 8U) < std::floor(times(distance, 0x1p24));
+    return std::copysign(static_cast<float>((lower + (is_away ? 1.0 : 0.0)) * unit), value);
+}
+
+/// Rounds a block of up to 64 states to numbers of 16 or 8 bits times a power of two. The scale
+/// brings the largest finite magnitude into [2^14, 2^15), or [2^7, 2^8).
+/// @param random returns the random bits of an element of the block
+inline void round_block(States kept, float* values, std::size_t count,
                         std::function<std::uint32_t(std::size_t)> const& random) {
+    bool const is_eight = kept == States::eight_bits;
     float largest = 0.0F;
     for (std::size_t i = 0; i < count; ++i) {
         largest = std::isfinite(values[i]) ? std::max(largest, std::abs(values[i])) : largest;
     }
     int exponent = 0;
     std::frexp(largest, &exponent); // largest < 2^exponent
-    float const scale = largest == 0.0F ? 1.0F : std::ldexp(1.0F, std::max(exponent - 15, -126));
+    float const scale =
+        largest == 0.0F ? 1.0F : std::ldexp(1.0F, std::max(exponent - (is_eight ? 8 : 15), -126));
+    float const least = is_eight ? 0x1p-9F : 0x1p-24F;
     for (std::size_t i = 0; i < count; ++i) {
-        bool const vanishes = values[i] != 0.0F && std::abs(values[i] / scale) < 0x1p-24F;
+        bool const vanishes = values[i] != 0.0F && std::abs(values[i] / scale) < least;
         float const scaled = values[i] / scale;
         values[i] = scale
-                    * (vanishes ? std::copysign(0x1p-24F, values[i])
-                       : random ? rounded_to_half(scaled, random(i))
-                                : rounded(Number::float16, scaled));
+                    * (vanishes                 ? std::copysign(least, values[i])
+                       : is_eight               ? rounded_to_eight_bits(scaled, random(i))
+                       : kept == States::scaled ? rounded_to_half(scaled, random(i))
+                                                : rounded(Number::float16, scaled));
     }
 }
 
@@ -497,14 +519,10 @@ inline void round_states(States kept, std::size_t state, std::uint64_t key, std:
         std::uint32_t const bits = rounding_bits(own_key, first + i);
         return state == 0 ? bits : bits / 0x10000U + bits % 0x10000U * 0x10000U;
     };
-    bool const is_scaled = kept == States::scaled || kept == States::scaled_to_nearest;
+    bool const is_scaled = kept != States::floats && kept != States::bfloat16;
     for (std::size_t begin = 0; is_scaled && begin < values.size(); begin += 64) {
-        std::function<std::uint32_t(std::size_t)> of_block;
-        if (kept == States::scaled) {
-            of_block = [&random, begin](std::size_t i) { return random(begin + i); };
-        }
-        round_block(values.data() + begin, std::min<std::size_t>(64, values.size() - begin),
-                    of_block);
+        round_block(kept, values.data() + begin, std::min<std::size_t>(64, values.size() - begin),
+                    [&random, begin](std::size_t i) { return random(begin + i); });
     }
     for (std::size_t i = 0; kept == States::bfloat16 && i < values.size(); ++i) {
         values[i] = rounded_stochastically(values[i], random(i));
