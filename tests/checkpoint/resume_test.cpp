@@ -38,7 +38,7 @@ TEST_CASE("A run resumes with the same bits: optimizer states in 16 bits") {
 }
 
 TEST_CASE("A run resumes with the same bits: optimizer states in 8 bits") {
-    using Scaled = BlockScaledState<float8_e4m3>;
+    using Scaled = BlockScaledState<power8>;
     check_resume<ZeroStage<2, Scaled>, ZeroStage<3, Scaled>>();
     check_resume<ZeroStage<0, Scaled>, ZeroStage<1, Scaled, RoundRobinPartitioner>>();
     using P = Parameters<bfloat16>;
@@ -49,7 +49,7 @@ TEST_CASE("A run resumes with the same bits: optimizer states in 8 bits") {
 TEST_CASE(
     "8-bit states are loaded into float states exactly, and other states into them if they may "
     "be rounded") {
-    using Eight = ZeroStage<2, BlockScaledState<float8_e4m3>>;
+    using Eight = ZeroStage<2, BlockScaledState<power8>>;
     using Float = ZeroStage<3>;
     TemporaryFolder const folder, again;
     using Found = std::array<std::string, 2>;

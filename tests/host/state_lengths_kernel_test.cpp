@@ -150,10 +150,9 @@ Lengths lengths(typename Optimizer::Options options) {
             Scaled<n> scaled(elements);
             result.scaled[kind] =
                 of(StochasticStates<ScaledStatePointers<n>>{scaled.scaled, 0, 0}) / exact;
-            Scaled<n, float8_e4m3> eight(elements);
+            Scaled<n, power8> eight(elements);
             result.eight_bits[kind] =
-                of(StochasticStates<ScaledStatePointers<n, float8_e4m3>>{eight.scaled, 0, 0})
-                / exact;
+                of(StochasticStates<ScaledStatePointers<n, power8>>{eight.scaled, 0, 0}) / exact;
             result.scaled_to_nearest[kind] = of(Scaled<n>(elements).scaled) / exact;
         }
     }

@@ -227,7 +227,7 @@ TEST_CASE("8-bit states and a float master take 6.125 bytes an element, and 4.25
                    + account.allocated[static_cast<std::size_t>(BufferKind::optimizer_state)])
                / elements;
     };
-    using Eight = BlockScaledState<float8_e4m3>;
+    using Eight = BlockScaledState<power8>;
     CHECK(bytes(std::type_identity<std::tuple<Eight>>{}) == 6.125);
     CHECK(bytes(std::type_identity<std::tuple<Eight, SplitMasterWeights>>{}) == 4.25);
     CHECK(bytes(std::type_identity<std::tuple<BlockScaledState<float16>>>{}) == 8.125);
@@ -236,7 +236,7 @@ TEST_CASE("8-bit states and a float master take 6.125 bytes an element, and 4.25
 
 TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for 8-bit states", "", ((int N), N),
                        0, 1, 2, 3) {
-    using Eight = BlockScaledState<float8_e4m3>;
+    using Eight = BlockScaledState<power8>;
     check_accounts<N, ContiguousPartitioner, Eight>(Storage::owned);
     check_accounts<N, RoundRobinPartitioner, Parameters<bfloat16>, SplitMasterWeights, Eight>(
         Storage::owned);

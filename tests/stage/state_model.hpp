@@ -31,17 +31,16 @@ inline Bits bits_of(std::span<float const> values) {
 }
 
 /// The values that the storage of a test holds exactly.
-enum class Exact { every_float, eight_bits, four_bits };
+enum class Exact { every_float, eight_bits };
 
-/// Returns values of the toy model: `eight_bits` are multiples of 1/128 in [-1, 1), `four_bits` of
-/// 1/8. The others use all bits, and their rounding to bfloat16 goes up, down, or decides a tie.
+/// Returns values of the toy model: `eight_bits` are multiples of 1/128 in [-1, 1). The others use
+/// all bits, and their rounding to bfloat16 goes up, down, or decides a tie.
 inline std::vector<float> some_values(Exact exact, std::uint64_t key, std::size_t parameter) {
     std::vector<float> values(toy_specs()[parameter].elements);
     for (std::size_t i = 0; i < values.size(); ++i) {
         float const value = noise(key, parameter, i);
-        if (exact != Exact::every_float) {
-            float const unit = exact == Exact::eight_bits ? 128.0F : 8.0F;
-            values[i] = static_cast<float>(static_cast<int>(value * unit)) / unit;
+        if (exact == Exact::eight_bits) {
+            values[i] = static_cast<float>(static_cast<int>(value * 128.0F)) / 128.0F;
         } else {
             std::uint32_t const low[]{0x8000, 0x7fff, 0x8001, 0x0001};
             std::uint32_t const bits = std::bit_cast<std::uint32_t>(value);

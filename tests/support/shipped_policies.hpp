@@ -29,7 +29,7 @@ using ShippedMasterWeights = std::tuple<MasterWeights<float>, MasterWeights<floa
 using ShippedOptimizers = std::tuple<AdamW, Adam, Sgd, Lion, Adagrad, Lamb, Muon>;
 using ShippedOptimizerStates = std::tuple<OptimizerState<float>, OptimizerState<bfloat16>,
                                           OptimizerState<bfloat16, RoundToNearest>,
-                                          BlockScaledState<float16>, BlockScaledState<float8_e4m3>>;
+                                          BlockScaledState<float16>, BlockScaledState<power8>>;
 using ShippedGradientReductions =
     std::tuple<GradientReduction<>, GradientReduction<float>, GradientReduction<void, float16>,
                GradientReduction<float, float, bfloat16>>;

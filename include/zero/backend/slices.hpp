@@ -64,7 +64,7 @@ struct StatePointers {
     std::array<S*, States> states{}; ///< one array per state, as long as the slice
 };
 
-/// @brief Pointers to float16 or float8_e4m3 states with one scale per block of 64. Blocks are
+/// @brief Pointers to float16 or power8 states with one scale per block of 64. Blocks are
 /// counted from the start of the slice.
 template <std::size_t States, class S = float16>
 struct ScaledStatePointers : StatePointers<States, S> {

@@ -49,22 +49,6 @@ constexpr float16 round_to_float16(float value) noexcept {
     return float16::from_bits(static_cast<std::uint16_t>(sign | ((rounded - 0x38000000U) >> 13U)));
 }
 
-/// @brief Rounds to nearest, ties to even. Above 464, halfway to the next power of two, and for
-/// infinities the result is NaN.
-constexpr float8_e4m3 round_to_float8(float value) noexcept {
-    auto const bits = std::bit_cast<std::uint32_t>(value);
-    std::uint32_t const sign = bits >> 24U & 0x80U;
-    std::uint32_t const magnitude = bits & 0x7fffffffU;
-    std::uint32_t code = 0x7fU;
-    if (magnitude < 0x3c800000U) { // below 2^-6, adding 2^14 rounds to a multiple of 2^-9
-        code =
-            std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0x1p14F) - 0x46800000U;
-    } else if (magnitude <= 0x43e80000U) {
-        code = (magnitude - 0x3c000000U + 0x7ffffU + (magnitude >> 20U & 1U)) >> 20U;
-    }
-    return float8_e4m3::from_bits(static_cast<std::uint8_t>(sign | code));
-}
-
 } // namespace ZERO_NAMESPACE::detail
 
 namespace ZERO_NAMESPACE {
@@ -103,18 +87,6 @@ constexpr float to_float(float16 value) noexcept {
     return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | sign);
 }
 
-/// @copydoc to_float(float)
-constexpr float to_float(float8_e4m3 value) noexcept {
-    std::uint32_t const sign = static_cast<std::uint32_t>(value.bits & 0x80U) << 24U;
-    std::uint32_t const magnitude = value.bits & 0x7fU;
-    if (magnitude == 0x7fU) {
-        return std::bit_cast<float>(sign | 0x7fc00000U);
-    }
-    float const number = magnitude < 8U ? static_cast<float>(magnitude) * 0x1p-9F
-                                        : std::bit_cast<float>((magnitude << 20U) + 0x3c000000U);
-    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(number) | sign);
-}
-
 constexpr bfloat16::operator float() const noexcept {
     return to_float(*this);
 }
@@ -123,22 +95,16 @@ constexpr float16::operator float() const noexcept {
     return to_float(*this);
 }
 
-constexpr float8_e4m3::operator float() const noexcept {
-    return to_float(*this);
-}
-
-/// @brief Converts from float, rounding to nearest, ties to even. Overflow gives infinity, or NaN
-/// in float8_e4m3; a NaN becomes a quiet NaN.
-template <StateStorageType T>
+/// @brief Converts from float, rounding to nearest, ties to even. Overflow gives infinity; a NaN
+/// becomes a quiet NaN.
+template <StorageType T>
 constexpr T from_float(float value) noexcept {
     if constexpr (std::is_same_v<T, float>) {
         return value;
     } else if constexpr (std::is_same_v<T, bfloat16>) {
         return detail::round_to_bfloat16(value);
-    } else if constexpr (std::is_same_v<T, float16>) {
-        return detail::round_to_float16(value);
     } else {
-        return detail::round_to_float8(value);
+        return detail::round_to_float16(value);
     }
 }
 

@@ -60,31 +60,13 @@ struct bfloat16 {
     friend constexpr bool operator==(bfloat16, bfloat16) = default;
 };
 
-/// @brief An 8-bit float for optimizer states (`BlockScaledState`): the format E4M3 of Micikevicius
-/// et al., "FP8 Formats for Deep Learning", 2022. Normal from 2^-6 to 448, down to 2^-9, no
-/// infinity, one NaN for each sign.
-struct float8_e4m3 {
-    std::uint8_t bits = 0; ///< sign, 4 bits of exponent, 3 of significand
+/// @brief An 8-bit code of an optimizer state in a block of 64 with a scale (`BlockScaledState`).
+/// It has no value without the scale: see ops/power_codes.hpp.
+struct power8 {
+    std::int8_t code = 0; ///< 0 is the value 0 in a block whose scale is positive
 
-    constexpr float8_e4m3() = default;
-
-    /// @brief Refused, because a number could be meant as a value or as bits.
-    template <class Number>
-        requires std::is_arithmetic_v<Number>
-    float8_e4m3(Number) = delete;
-
-    /// @brief Returns the number with these bits.
-    [[nodiscard]] static constexpr float8_e4m3 from_bits(std::uint8_t pattern) noexcept {
-        float8_e4m3 result;
-        result.bits = pattern;
-        return result;
-    }
-
-    /// @brief Converts exactly, as `to_float` does. Include core/convert.hpp to call it.
-    constexpr explicit operator float() const noexcept;
-
-    /// @brief Compares bits.
-    friend constexpr bool operator==(float8_e4m3, float8_e4m3) = default;
+    /// @brief Compares codes.
+    friend constexpr bool operator==(power8, power8) = default;
 };
 
 /// @brief The element types of parameters and gradients: float, bfloat16 and float16.
@@ -94,6 +76,6 @@ concept StorageType =
 
 /// @brief The types that a state of an optimizer is stored in.
 template <class T>
-concept StateStorageType = StorageType<T> || std::is_same_v<T, float8_e4m3>;
+concept StateStorageType = StorageType<T> || std::is_same_v<T, power8>;
 
 } // namespace ZERO_NAMESPACE

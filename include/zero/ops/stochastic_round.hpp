@@ -41,19 +41,15 @@ namespace ZERO_NAMESPACE::ops {
 /// itself. A value that T represents is unchanged.
 ///
 /// The probability is exact for bfloat16 (16 random bits) and for normal float16 (13 random bits).
-/// For normal float8_e4m3 it is exact (20 bits). For subnormal float16 it is rounded down to a
-/// multiple of 2^-32, for subnormal float8_e4m3 to one of 2^-24. Beyond the largest finite number
-/// there is no upper neighbour; there, and for infinities and NaN, the result is that of
+/// For subnormal float16 it is rounded down to a multiple of 2^-32. Beyond the largest finite
+/// number there is no upper neighbour; there, and for infinities and NaN, the result is that of
 /// `from_float`. So a finite value becomes infinite exactly where rounding to nearest makes it so.
 /// @param random 32 uniformly distributed bits, such as those of `random_bits` (counter_random.hpp)
-template <StateStorageType T>
+template <StorageType T>
     requires(!std::is_same_v<T, float>)
 ZERO_HOST_DEVICE constexpr T round_stochastically(float value, std::uint32_t random) noexcept {
     constexpr bool is_bfloat16 = std::is_same_v<T, bfloat16>;
-    constexpr bool is_float16 = std::is_same_v<T, float16>;
-    constexpr std::uint32_t largest = is_bfloat16  ? 0x7f7f0000U
-                                      : is_float16 ? 0x477fe000U
-                                                   : 0x43e00000U;
+    constexpr std::uint32_t largest = is_bfloat16 ? 0x7f7f0000U : 0x477fe000U;
     auto const bits = std::bit_cast<std::uint32_t>(value);
     std::uint32_t const magnitude = bits & 0x7fffffffU;
     if (magnitude > largest) {
@@ -61,7 +57,7 @@ ZERO_HOST_DEVICE constexpr T round_stochastically(float value, std::uint32_t ran
     }
     if constexpr (is_bfloat16) {
         return T::from_bits(static_cast<std::uint16_t>((bits + (random >> 16U)) >> 16U));
-    } else if constexpr (is_float16) {
+    } else {
         auto const sign = static_cast<std::uint16_t>(bits >> 16U & 0x8000U);
         if (magnitude >= 0x38800000U) {
             return T::from_bits(static_cast<std::uint16_t>(
@@ -73,17 +69,6 @@ ZERO_HOST_DEVICE constexpr T round_stochastically(float value, std::uint32_t ran
             detail::exact_difference(scaled, static_cast<float>(lower)), 0x1p32F));
         return T::from_bits(
             static_cast<std::uint16_t>(sign | (lower + (random < chance ? 1U : 0U))));
-    } else {
-        std::uint32_t const sign = bits >> 24U & 0x80U;
-        std::uint32_t code = (magnitude - 0x3c000000U + (random >> 12U)) >> 20U;
-        if (magnitude < 0x3c800000U) {
-            float const scaled = detail::exact_product(std::bit_cast<float>(magnitude), 0x1p9F);
-            auto const lower = static_cast<std::uint32_t>(scaled);
-            auto const chance = static_cast<std::uint32_t>(detail::exact_product(
-                detail::exact_difference(scaled, static_cast<float>(lower)), 0x1p24F));
-            code = lower + (random >> 8U < chance ? 1U : 0U);
-        }
-        return T::from_bits(static_cast<std::uint8_t>(sign | code));
     }
 }
 

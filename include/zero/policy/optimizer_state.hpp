@@ -34,20 +34,20 @@ struct OptimizerState {
     static constexpr bool rounds_stochastically = sizeof...(R) == 0 && sizeof(T) < sizeof(float);
 };
 
-/// @brief Optimizer states in float16 or float8_e4m3, with one float scale per block of 64
+/// @brief Optimizer states in float16 or power8, with one float scale per block of 64
 /// elements: 2.0625 or 1.0625 bytes per state and element.
 ///
 /// The scale is a power of two that puts the largest magnitude of its block between 2^14 and 2^15,
 /// or 2^7 and 2^8 (`ops::block_scale`), so scaling is exact and nothing overflows. A non-zero state
 /// is never stored as zero, because a vanished second moment would make the next update as large as
 /// 1 / epsilon. The error of a stored state is at most 2^-10 of its value or 2^-37 of the largest
-/// value in its block, whichever is larger; half of that with `RoundToNearest`. In float8_e4m3 it
+/// value in its block, whichever is larger; half of that with `RoundToNearest`. In power8 it
 /// is at most 2^-3 of its value or 2^-16 of the largest value in its block.
 ///
 /// Blocks start with each parameter, so they do not depend on the number of ranks. In an adopted
 /// block they start with each slice, so there they depend on it. If neighbouring gradients differ
-/// by a factor above 2^19 (float8_e4m3: 2^8), the second moments of the small ones are stored too
-/// large, and their updates are too small. float8_e4m3 has no infinity: an infinite state becomes
+/// by a factor above 2^19 (power8: 2^8), the second moments of the small ones are stored too
+/// large, and their updates are too small. power8 has no infinity: an infinite state becomes
 /// NaN.
 /// @tparam R nothing: rounded stochastically as in `OptimizerState`; or, for float16,
 /// `RoundToNearest`

@@ -20,7 +20,7 @@ concept OptimizerStateHasType = requires { typename P::Type; };
 template <class P>
 concept OptimizerStateHasScale = std::same_as<decltype(P::is_block_scaled), bool const>;
 
-/// float and bfloat16 have the range that moments need; float16 and float8_e4m3 need a scale.
+/// float and bfloat16 have the range that moments need; float16 and power8 need a scale.
 template <class P>
 concept StateTypeFitsScale =
     StateStorageType<typename P::Type>
@@ -75,21 +75,21 @@ consteval bool diagnose_optimizer_state() {
                   "is_block_scaled' (does each block of 64 have a scale?).");
     if constexpr (detail::OptimizerStateHasType<P> && detail::OptimizerStateHasScale<P>) {
         static_assert(!P::is_block_scaled || detail::StateTypeFitsScale<P>,
-                      "zero: BlockScaledState is for float16 and float8_e4m3, whose range moments "
+                      "zero: BlockScaledState is for float16 and power8, whose range moments "
                       "exceed; write zero::BlockScaledState<zero::float16> or "
-                      "zero::BlockScaledState<zero::float8_e4m3>, or "
+                      "zero::BlockScaledState<zero::power8>, or "
                       "zero::OptimizerState<T> for float and bfloat16.");
         static_assert(P::is_block_scaled || detail::StateTypeFitsScale<P>,
                       "zero: states of an optimizer are float or bfloat16, or float16 or "
-                      "float8_e4m3 with a scale, without which second moments vanish; write "
+                      "power8 with a scale, without which second moments vanish; write "
                       "zero::OptimizerState<float>, zero::OptimizerState<zero::bfloat16>, "
                       "zero::BlockScaledState<zero::float16> or "
-                      "zero::BlockScaledState<zero::float8_e4m3>.");
+                      "zero::BlockScaledState<zero::power8>.");
         static_assert(!detail::StateTypeFitsScale<P> || sizeof(typename P::Type) != 1
                           || detail::StateRoundingFits<P>,
                       "zero: states in 8 bits are rounded stochastically, because to nearest a "
                       "second moment would never shrink; write "
-                      "zero::BlockScaledState<zero::float8_e4m3>.");
+                      "zero::BlockScaledState<zero::power8>.");
         static_assert(!detail::StateTypeFitsScale<P> || sizeof(typename P::Type) == 1
                           || detail::StateRoundingFits<P>,
                       "zero: states in 16 bits are rounded stochastically, or to nearest with the "

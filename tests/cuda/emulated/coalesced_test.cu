@@ -83,7 +83,7 @@ TEST_CASE(
     auto const bits = DeviceArray<std::uint8_t>(elements / 8);
     auto const moment = DeviceArray<float>(std::vector<float>(elements, 0.25F));
     auto const small = numbers<float16>(elements);
-    auto const codes = DeviceArray<float8_e4m3>(elements);
+    auto const codes = DeviceArray<power8>(elements);
     auto const scales = DeviceArray<float>(std::vector<float>(elements / 64, 1.0F));
     auto const sectors = [&](auto weights, auto states) {
         using Slice = UpdateSlice<float, decltype(weights), decltype(states)>;
@@ -109,7 +109,7 @@ TEST_CASE(
     StatePointers<2, float> const moments{{moment.data(), moment.data()}};
     ScaledStatePointers<2> const scaled{{{small.data(), small.data()}},
                                         {scales.data(), scales.data()}};
-    StochasticStates<ScaledStatePointers<2, float8_e4m3>> const eight{
+    StochasticStates<ScaledStatePointers<2, power8>> const eight{
         {{{codes.data(), codes.data()}}, {scales.data(), scales.data()}}, 0, 0};
     using Sectors = std::vector<std::size_t>;
     CHECK(sectors(masters, moments) == Sectors{5, 4, 2, 0, 4, 0, 0}); // of gradient, master, ...

@@ -71,7 +71,7 @@ struct Policies {
                             MasterWeights<float16>, SplitMasterWeights, StochasticRounding>;
     using States = choose_t<row.states, OptimizerState<float>, OptimizerState<bfloat16>,
                             BlockScaledState<float16>, BlockScaledState<float16, RoundToNearest>,
-                            BlockScaledState<float8_e4m3>>;
+                            BlockScaledState<power8>>;
 };
 
 template <int N, std::size_t R, class Communicator = LoopbackCommunicator, class... More>

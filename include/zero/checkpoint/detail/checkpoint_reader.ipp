@@ -261,10 +261,13 @@ ZERO_COLD_INLINE void CheckpointReader::read_values(std::size_t parameter, std::
             }
             for (std::size_t i = 0; i < count; ++i) {
                 float& value = values[static_cast<std::size_t>(at - begin) + i];
-                value = detail::decode_item(*dtype, items.data(), i);
                 if (scales) {
-                    value *= detail::item_at<float>(
-                        scale.data(), static_cast<std::size_t>((into + i) / block - first));
+                    value = detail::decode_state(
+                        *dtype, items.data(), i,
+                        detail::item_at<float>(
+                            scale.data(), static_cast<std::size_t>((into + i) / block - first)));
+                } else {
+                    value = detail::decode_item(*dtype, items.data(), i);
                 }
             }
         });

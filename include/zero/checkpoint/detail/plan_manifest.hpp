@@ -26,8 +26,7 @@ namespace ZERO_NAMESPACE::detail {
 }
 
 /// @brief Returns the number type of stored items; nothing for bits, bytes and other types.
-/// @param has_scales whether an array of scales belongs to them, without which 8-bit numbers have
-/// no value
+/// @param has_scales whether an array of scales belongs to them: then bytes are codes of states
 [[nodiscard]] std::optional<DType> number_dtype(std::string const& dtype,
                                                 bool has_scales = false) noexcept;
 

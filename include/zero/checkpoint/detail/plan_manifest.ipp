@@ -14,7 +14,7 @@ ZERO_COLD_INLINE char const* dtype_text(ArrayForm const& form) noexcept {
     case DType::bfloat16: return "BF16";
     case DType::float16: return "F16";
     case DType::int64: return "I64";
-    case DType::float8_e4m3: return "F8_E4M3";
+    case DType::power8:
     case DType::bytes: break;
     }
     return form.item_bytes == 2 ? "U16" : "U8";
@@ -31,7 +31,7 @@ ZERO_COLD_INLINE std::optional<DType> number_dtype(std::string const& dtype,
     if (dtype == "F16") {
         return DType::float16;
     }
-    return has_scales && dtype == "F8_E4M3" ? std::optional(DType::float8_e4m3) : std::nullopt;
+    return has_scales && dtype == "U8" ? std::optional(DType::power8) : std::nullopt;
 }
 
 ZERO_COLD_INLINE std::uint64_t item_bytes_of(std::string const& dtype) noexcept {
@@ -41,7 +41,7 @@ ZERO_COLD_INLINE std::uint64_t item_bytes_of(std::string const& dtype) noexcept 
     if (dtype == "BF16" || dtype == "F16" || dtype == "U16") {
         return 2;
     }
-    return dtype == "U8" || dtype == "F8_E4M3" ? 1 : 0;
+    return dtype == "U8" ? 1 : 0;
 }
 
 ZERO_COLD_INLINE std::vector<StoredPlace> stored_places(FlatLayout const& layout) {

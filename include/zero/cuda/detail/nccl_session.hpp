@@ -228,7 +228,7 @@ private:
         case DType::bfloat16: return NcclType::bfloat16;
         case DType::float16: return NcclType::float16;
         case DType::int64: return NcclType::int64;
-        case DType::float8_e4m3: // of states, which are not sent
+        case DType::power8: // states are not sent
         case DType::bytes: break;
         }
         return NcclType::uint8;

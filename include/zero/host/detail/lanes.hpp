@@ -9,6 +9,7 @@
 #include "../../ops/counter_random.hpp"
 #include "../../ops/detail/uncontracted.hpp"
 #include "../../ops/number.hpp"
+#include "../../ops/power_codes.hpp"
 #include "../../ops/stochastic_round.hpp"
 #include "../../ops/symmetric_codes.hpp"
 #include "../instruction_set.hpp"
@@ -68,7 +69,7 @@ struct Lanes {
         }
     }
 
-    template <StateStorageType T>
+    template <StorageType T>
     static Lanes load(T const* from) noexcept {
         return each([&](std::size_t i) { return to_float(from[i]); });
     }
@@ -181,17 +182,23 @@ struct Lanes {
     }
 
     /// `ops::keep_from_zero` per element.
-    template <StateStorageType S>
     static Lanes keep_from_zero(Lanes const& scaled, Lanes const& value) noexcept {
         return each(
-            [&](std::size_t i) { return ops::keep_from_zero<S>(scaled._lane[i], value._lane[i]); });
+            [&](std::size_t i) { return ops::keep_from_zero(scaled._lane[i], value._lane[i]); });
     }
 
     /// Rounds a pack whose only NaN is the canonical one stochastically, and stores it.
-    template <StateStorageType T>
+    template <StorageType T>
     void store_stochastic(T* to, RandomBits const& random) const noexcept {
         for (std::size_t i = 0; i < size; ++i) {
             to[i] = ops::round_stochastically<T>(_lane[i], random.bits[i]);
+        }
+    }
+
+    /// `ops::round_place` per element.
+    void store_stochastic(power8* to, RandomBits const& random) const noexcept {
+        for (std::size_t i = 0; i < size; ++i) {
+            to[i] = ops::round_place(_lane[i], random.bits[i]);
         }
     }
 

@@ -75,18 +75,6 @@ struct Lanes<InstructionSet::avx2> {
         result._value = __builtin_ia32_vcvtph2ps256(half);
         return result;
     }
-    ZERO_HOST_AVX2 static Lanes load(float8_e4m3 const* from) noexcept {
-        Int8 const bytes = load_bytes(&from->bits); // with their sign
-        Int8 const magnitude = bytes & 0x7f;
-        Int8 const is_small = magnitude < 8;
-        Int8 const is_nan = magnitude == 0x7f;
-        Int8 const small = (Int8)(converted(magnitude) * 0x1p-9F);
-        Int8 const number = (small & is_small) | (((magnitude << 20) + 0x3c000000) & ~is_small);
-        Lanes result;
-        result._value = (Float8)((number & ~is_nan) | (is_nan & 0x7fc00000)
-                                 | (Int8)((Bits8)bytes & 0x80000000U));
-        return result;
-    }
 
     ZERO_HOST_AVX2 void store(float* to) const noexcept {
         __builtin_memcpy(to, &_value, sizeof _value);
@@ -304,12 +292,10 @@ struct Lanes<InstructionSet::avx2> {
     }
 
     /// `ops::keep_from_zero` per element.
-    template <StateStorageType S>
     ZERO_HOST_AVX2 static Lanes keep_from_zero(Lanes const& scaled, Lanes const& value) noexcept {
         Int8 const magnitude = (Int8)scaled._value & 0x7fffffff;
-        Int8 const least =
-            ((Int8)value._value << 1 != 0)
-            & int{ops::least_state_bits<S>}; // only zeros have no bit other than the sign
+        Int8 const least = ((Int8)value._value << 1 != 0)
+                           & 0x33800000; // only zeros have no bit other than the sign
         Lanes result;
         result._value = (Float8)(larger(magnitude, least) | ((Int8)scaled._value & ~0x7fffffff));
         return result;
@@ -344,27 +330,13 @@ struct Lanes<InstructionSet::avx2> {
         }
     }
 
-    ZERO_HOST_AVX2 void store_stochastic(float8_e4m3* to, RandomBits const& random) const noexcept {
-        Bits8 const bits = (Bits8)_value;
-        Int8 const magnitude = (Int8)(bits & 0x7fffffffU);
-        if (__builtin_ia32_movmskps256((Float8)(magnitude > 0x43e00000)) != 0) { // a NaN
-            for (std::size_t i = 0; i < size; ++i) {
-                to[i] = ops::round_stochastically<float8_e4m3>(_value[i], random.bits[i]);
-            }
-            return;
-        }
-        Int8 code = (Int8)((Bits8)(magnitude - 0x3c000000) + (random.bits >> 12)) >> 20;
-        Int8 const is_small = magnitude < 0x3c800000;
-        if (__builtin_ia32_movmskps256((Float8)is_small) != 0) {
-            Float8 const scaled = (Float8)magnitude * 0x1p9F;
-            Int8 const lower = __builtin_ia32_cvttps2dq256(scaled);
-            Int8 const chance = __builtin_ia32_cvttps2dq256((scaled - converted(lower)) * 0x1p24F);
-            Int8 const small = lower - ((Int8)(random.bits >> 8) < chance); // a true lane is -1
-            code = (code & ~is_small) | (small & is_small);
-        }
-        code |= (Int8)(bits >> 24 & 0x80U);
-        Short16 const halves = (Short16)__builtin_ia32_packusdw256(code, code);
-        Int8 const bytes = (Int8)__builtin_ia32_packuswb256(halves, halves);
+    /// `ops::round_place` per element.
+    ZERO_HOST_AVX2 void store_stochastic(power8* to, RandomBits const& random) const noexcept {
+        Int8 const below = __builtin_ia32_cvttps2dq256(_value + 128.0F) - 128;
+        Float8 const chance = converted((Int8)(random.bits >> 8)) * 0x1p-24F;
+        Int8 const code = below - (Int8)(chance < _value - converted(below)); // true is -1
+        Short16 const halves = (Short16)__builtin_ia32_packssdw256(code, code);
+        Int8 const bytes = (Int8)__builtin_ia32_packsswb256(halves, halves);
         std::int32_t const both[2] = {bytes[0], bytes[4]};
         __builtin_memcpy(static_cast<void*>(to), both, sizeof both);
     }

@@ -6,6 +6,7 @@
 #include "../../ops/arithmetic.hpp"
 #include "../../ops/block_scale.hpp"
 #include "../../ops/counter_random.hpp"
+#include "../../ops/power_codes.hpp"
 #include "cast_loops.hpp"
 #include "run_loop.hpp"
 
@@ -13,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
+#include <type_traits>
 
 namespace ZERO_NAMESPACE::host::detail {
 
@@ -154,6 +156,7 @@ struct ScaledUpdateLoop {
     static constexpr std::size_t states = Optimizer::states;
     static constexpr std::size_t block = ops::scaled_block_elements;
     using S = typename Pointers::Type;
+    static constexpr bool is_power = std::is_same_v<S, power8>;
 
     A const* gradient;
     Weights weights;
@@ -200,10 +203,12 @@ private:
         S rest[states][block];
         std::array<S*, states> to;
         float inverse[states];
+        bool is_signed[states];
         for (std::size_t s = 0; s < states; ++s) {
-            float const scale = ops::block_scale<S>(largest_finite<F>(wide[s]));
+            is_signed[s] = is_power && has_negative<F>(wide[s]);
+            float const scale = ops::state_scale<S>(largest_finite<F>(wide[s]), is_signed[s]);
             state.scales[s][begin / block] = scale;
-            inverse[s] = ops::inverse_block_scale(scale);
+            inverse[s] = ops::inverse_state_scale<S>(scale);
             to[s] = count == block ? state.states[s] + begin : rest[s];
         }
         for (std::size_t i = 0; i < block; i += F::size) {
@@ -211,7 +216,15 @@ private:
             std::array<S*, states> at;
             for (std::size_t s = 0; s < states; ++s) {
                 F const value = F::load(wide[s] + i);
-                scaled[s] = F::template keep_from_zero<S>(F::mul(value, F(inverse[s])), value);
+                if constexpr (is_power) {
+                    F::call(
+                        [&](F& place) {
+                            place = ops::power_place(value, inverse[s], is_signed[s]);
+                        },
+                        scaled[s]);
+                } else {
+                    scaled[s] = F::keep_from_zero(F::mul(value, F(inverse[s])), value);
+                }
                 at[s] = to[s] + i;
             }
             rounding.store(scaled, at, begin + i);
@@ -223,10 +236,31 @@ private:
 
     template <class F>
     [[gnu::always_inline]] static void read_block(float* to, S const* from, float scale) noexcept {
-        F const factor(scale);
         for (std::size_t i = 0; i < block; i += F::size) {
-            F::mul(F::load(from + i), factor).store(to + i);
+            if constexpr (is_power) {
+                F value = F::load_codes(reinterpret_cast<std::uint8_t const*>(from + i));
+                F::call([&](F& code) { code = ops::power_value(code, scale); }, value);
+                value.store(to + i);
+            } else {
+                F::mul(F::load(from + i), F(scale)).store(to + i);
+            }
         }
+    }
+
+    template <class F>
+    [[gnu::always_inline]] static bool has_negative(float const* from) noexcept {
+        F least(0.0F);
+        for (std::size_t i = 0; i < block; i += F::size) {
+            F const value = F::load(from + i);
+            least = F::select(F::less(value, least), value, least);
+        }
+        float lanes[F::size];
+        least.store(lanes);
+        bool result = false;
+        for (float const lane : lanes) {
+            result = result || lane < 0.0F;
+        }
+        return result;
     }
 
     template <class F>

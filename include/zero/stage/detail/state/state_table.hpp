@@ -7,6 +7,7 @@
 #include "../../../core/storage_types.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/piece.hpp"
+#include "../../../ops/power_codes.hpp"
 
 #include <array>
 #include <cstddef>
@@ -165,9 +166,15 @@ template <class T>
     switch (dtype) {
     case DType::float32: return item_at<float>(items, index);
     case DType::bfloat16: return to_float(item_at<bfloat16>(items, index));
-    case DType::float8_e4m3: return to_float(item_at<float8_e4m3>(items, index));
     default: return to_float(item_at<float16>(items, index));
     }
+}
+
+/// @brief Returns item `index` of states that have scales.
+[[nodiscard]] inline float decode_state(DType dtype, std::byte const* items, std::size_t index,
+                                        float scale) {
+    return dtype == DType::power8 ? ops::state_value(item_at<power8>(items, index), scale)
+                                  : decode_item(dtype, items, index) * scale;
 }
 
 template <class T>
@@ -180,7 +187,6 @@ inline void encode_item(DType dtype, std::byte* items, std::size_t index, float 
     switch (dtype) {
     case DType::float32: put_item(items, index, value); break;
     case DType::bfloat16: put_item(items, index, from_float<bfloat16>(value)); break;
-    case DType::float8_e4m3: put_item(items, index, from_float<float8_e4m3>(value)); break;
     default: put_item(items, index, from_float<float16>(value));
     }
 }

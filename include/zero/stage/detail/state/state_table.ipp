@@ -7,6 +7,7 @@
 #include "../../../ops/block_scale.hpp"
 #include "state_table.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -139,13 +140,13 @@ ZERO_COLD_INLINE void StateTable::load(ArrayKind kind, std::size_t state, std::s
                 value = join({item_at<bfloat16>(items.data(), i),
                               item_at<std::uint16_t>(second.data(), i),
                               (std::to_integer<unsigned>(third[bit / 8]) >> bit % 8 & 1U) != 0});
-            } else {
-                value = decode_item(form.dtype, items.data(), i);
-            }
-            if (is_scaled) {
+            } else if (is_scaled) {
                 std::size_t const block =
                     (into % ops::scaled_block_elements + i) / ops::scaled_block_elements;
-                value *= item_at<float>(second.data(), block);
+                value =
+                    decode_state(form.dtype, items.data(), i, item_at<float>(second.data(), block));
+            } else {
+                value = decode_item(form.dtype, items.data(), i);
             }
         }
     });
@@ -240,7 +241,7 @@ ZERO_COLD_INLINE void StateTable::store_states(std::size_t state, std::size_t pa
         return;
     }
     ArrayForm const& form = _arrays[array].form;
-    bool const is_float8 = form.dtype == DType::float8_e4m3;
+    bool const is_power = form.dtype == DType::power8;
     ItemBytes items;
     ItemBytes scale_items;
     for_chunks(array, parameter, range, [&](HeldSlice const& slice, Range chunk) {
@@ -253,14 +254,21 @@ ZERO_COLD_INLINE void StateTable::store_states(std::size_t state, std::size_t pa
             for (std::size_t i = begin; i < end; ++i) {
                 largest = larger(largest, ops::finite_magnitude(from[i]));
             }
+            bool const is_signed =
+                is_power
+                && std::any_of(from + begin, from + end, [](float value) { return value < 0.0F; });
             float const scale =
-                is_float8 ? ops::block_scale<float8_e4m3>(largest) : ops::block_scale(largest);
+                is_power ? ops::state_scale<power8>(largest, is_signed) : ops::block_scale(largest);
             put_item(scale_items.data(), block, scale);
             for (std::size_t i = begin; i < end; ++i) {
+                if (is_power) {
+                    float const inverse = ops::inverse_state_scale<power8>(scale);
+                    float const place = ops::power_place(from[i], inverse, is_signed);
+                    put_item(items.data(), i, ops::round_place(place, 0x80000000U)); // to nearest
+                    continue;
+                }
                 float const scaled = from[i] * ops::inverse_block_scale(scale);
-                encode_item(form.dtype, items.data(), i,
-                            is_float8 ? ops::keep_from_zero<float8_e4m3>(scaled, from[i])
-                                      : ops::keep_from_zero(scaled, from[i]));
+                encode_item(form.dtype, items.data(), i, ops::keep_from_zero(scaled, from[i]));
             }
         }
         std::size_t const into = chunk.begin - slice.begin;

@@ -1,8 +1,0 @@
-// expect: zero: states of an optimizer are float or bfloat16, or float16 or float8_e4m3 with a scale, without which second moments vanish; write zero::OptimizerState<float>, zero::OptimizerState<zero::bfloat16>, zero::BlockScaledState<zero::float16> or zero::BlockScaledState<zero::float8_e4m3>.
-#include "stage.hpp"
-
-using Stage = zero::ZeroStage<2, zero::OptimizerState<zero::float8_e4m3>>;
-
-int main() {
-    train<Stage>(zero::LoopbackCommunicator::make_group(1).front());
-}
