@@ -95,7 +95,8 @@ ZERO_HOST_DEVICE inline float inverse_state_scale(float scale) noexcept {
 /// at least as far from 0 as the least code.
 /// @param inverse `inverse_state_scale<power8>` of the block
 template <Number F>
-[[gnu::always_inline]] ZERO_HOST_DEVICE inline F power_place(F const& value, float inverse, bool is_signed) noexcept {
+[[gnu::always_inline]] ZERO_HOST_DEVICE inline F power_place(F const& value, float inverse,
+                                                             bool is_signed) noexcept {
     auto const codes = detail::power_codes(is_signed);
     F const zero(0.0F);
     auto const is_negative = less(value, zero);

@@ -465,47 +465,67 @@ inline float rounded_to_half(float value, std::uint32_t random) {
     return std::copysign(static_cast<float>((lower + (is_away ? 1.0 : 0.0)) * unit), value);
 }
 
-/// Rounds a magnitude below 2^8 to three bits after the first, or to a multiple of 2^-9: away from
-/// zero with the probability of its distance from the lower neighbour, of which 20 bits count, or
-/// 24 below 2^-6. The 8-bit format has no infinity.
-inline float rounded_to_eight_bits(float value, std::uint32_t random) {
-    if (!std::isfinite(value)) {
-        return canonical(std::numeric_limits<float>::quiet_NaN());
-    }
-    auto const magnitude = static_cast<double>(std::abs(value));
-    bool const is_normal = magnitude >= 0x1p-6;
-    double const unit = is_normal ? std::ldexp(1.0, std::ilogb(magnitude) - 3) : 0x1p-9;
-    double const lower = std::floor(magnitude / unit);
-    double const distance = magnitude / unit - lower;
-    bool const is_away =
-        is_normal ? times(distance, 0x1p20) + static_cast<double>(random >> 12U) >= 0x1p20
-                  : static_cast<double>(random >> 8U) < std::floor(times(distance, 0x1p24));
-    return std::copysign(static_cast<float>((lower + (is_away ? 1.0 : 0.0)) * unit), value);
-}
-
-/// Rounds a block of up to 64 states to numbers of 16 or 8 bits times a power of two. The scale
-/// brings the largest finite magnitude into [2^14, 2^15), or [2^7, 2^8).
-/// @param random returns the random bits of an element of the block
-inline void round_block(States kept, float* values, std::size_t count,
+/// Rounds a block of up to 64 states to float16 numbers times a power of two. The scale brings the
+/// largest finite magnitude into [2^14, 2^15).
+/// @param random returns the random bits of an element of the block; empty: to nearest
+inline void round_block(float* values, std::size_t count,
                         std::function<std::uint32_t(std::size_t)> const& random) {
-    bool const is_eight = kept == States::eight_bits;
     float largest = 0.0F;
     for (std::size_t i = 0; i < count; ++i) {
         largest = std::isfinite(values[i]) ? std::max(largest, std::abs(values[i])) : largest;
     }
     int exponent = 0;
     std::frexp(largest, &exponent); // largest < 2^exponent
-    float const scale =
-        largest == 0.0F ? 1.0F : std::ldexp(1.0F, std::max(exponent - (is_eight ? 8 : 15), -126));
-    float const least = is_eight ? 0x1p-9F : 0x1p-24F;
+    float const scale = largest == 0.0F ? 1.0F : std::ldexp(1.0F, std::max(exponent - 15, -126));
     for (std::size_t i = 0; i < count; ++i) {
-        bool const vanishes = values[i] != 0.0F && std::abs(values[i] / scale) < least;
+        bool const vanishes = values[i] != 0.0F && std::abs(values[i] / scale) < 0x1p-24F;
         float const scaled = values[i] / scale;
         values[i] = scale
-                    * (vanishes                 ? std::copysign(least, values[i])
-                       : is_eight               ? rounded_to_eight_bits(scaled, random(i))
-                       : kept == States::scaled ? rounded_to_half(scaled, random(i))
-                                                : rounded(Number::float16, scaled));
+                    * (vanishes ? std::copysign(0x1p-24F, values[i])
+                       : random ? rounded_to_half(scaled, random(i))
+                                : rounded(Number::float16, scaled));
+    }
+}
+
+/// Rounds a block of up to 64 states to powers of integers times a scale: (k / 128)^4 with a sign,
+/// or (k / 256)^8 if no state of the block is negative. Each operation is rounded to float.
+inline void round_block_to_powers(float* values, std::size_t count,
+                                  std::function<std::uint32_t(std::size_t)> const& random) {
+    float largest = 0.0F;
+    bool is_signed = false;
+    for (std::size_t i = 0; i < count; ++i) {
+        largest = std::isfinite(values[i]) ? std::max(largest, std::abs(values[i])) : largest;
+        is_signed = is_signed || values[i] < 0.0F;
+    }
+    auto const power = [is_signed](float k) {
+        float const square =
+            times(k / (is_signed ? 128.0F : 256.0F), k / (is_signed ? 128.0F : 256.0F));
+        float const fourth = times(square, square);
+        return is_signed ? fourth : times(fourth, fourth);
+    };
+    double const top = is_signed ? std::pow(128.0 / 127.0, 4) : std::pow(256.0 / 254.0, 8);
+    float const wanted = times(largest, static_cast<float>(top));
+    float const scale = std::max(std::min(wanted, std::numeric_limits<float>::max()), 0x1p-126F);
+    float const inverse = 1.0F / scale;
+    for (std::size_t i = 0; i < count; ++i) {
+        float const size = times(std::abs(values[i]), inverse);
+        if (!std::isfinite(values[i])) {
+            values[i] = canonical(std::numeric_limits<float>::quiet_NaN());
+            continue;
+        }
+        float const fourth = std::sqrt(std::sqrt(size));
+        float const lower =
+            std::floor(times(is_signed ? fourth : std::sqrt(fourth), is_signed ? 128.0F : 256.0F));
+        float const step = plus(power(lower + 1.0F), -power(lower));
+        float const most = is_signed ? 127.0F : 254.0F;
+        float place = std::min(plus(lower, plus(size, -power(lower)) / step), most);
+        place = values[i] == 0.0F ? 0.0F : std::max(place, 1.0F);
+        float const stored = is_signed ? std::copysign(place, values[i]) : plus(place, -128.0F);
+        float const below = std::floor(plus(stored, 128.0F)) - 128.0F;
+        bool const is_up = static_cast<float>(random(i) >> 8U) * 0x1p-24F < plus(stored, -below);
+        float const k = below + (is_up ? 1.0F : 0.0F) + (is_signed ? 0.0F : 128.0F);
+        float const value = times(power(k), scale);
+        values[i] = k < 0.0F ? -value : value;
     }
 }
 
@@ -521,8 +541,12 @@ inline void round_states(States kept, std::size_t state, std::uint64_t key, std:
     };
     bool const is_scaled = kept != States::floats && kept != States::bfloat16;
     for (std::size_t begin = 0; is_scaled && begin < values.size(); begin += 64) {
-        round_block(kept, values.data() + begin, std::min<std::size_t>(64, values.size() - begin),
-                    [&random, begin](std::size_t i) { return random(begin + i); });
+        std::function<std::uint32_t(std::size_t)> of_block;
+        if (kept != States::scaled_to_nearest) {
+            of_block = [&random, begin](std::size_t i) { return random(begin + i); };
+        }
+        auto* const round = kept == States::eight_bits ? round_block_to_powers : round_block;
+        round(values.data() + begin, std::min<std::size_t>(64, values.size() - begin), of_block);
     }
     for (std::size_t i = 0; kept == States::bfloat16 && i < values.size(); ++i) {
         values[i] = rounded_stochastically(values[i], random(i));

@@ -193,6 +193,9 @@ private:
             S rest[block];
             copy_elements(rest, from, count);
             read_block<F>(to, rest, scale);
+            for (std::size_t i = count; i < block; ++i) {
+                to[i] = 0.0F; // counts neither as the largest nor as negative
+            }
         }
     }
 
