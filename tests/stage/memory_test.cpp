@@ -214,8 +214,9 @@ TEMPLATE_TEST_CASE_SIG(
     }
 }
 
-TEST_CASE("8-bit states and a float master take 6.125 bytes an element, and 4.25 beside a bfloat16 "
-          "parameter that is half of its master, instead of 12") {
+TEST_CASE(
+    "States in 8 bits and a float master take 6.125 bytes an element, and 4.25 beside a bfloat16 "
+    "parameter that is half of its master, instead of 12") {
     constexpr std::size_t elements = 64 * 100;
     std::vector<ParameterSpec> const specs{{"weights", elements, {0}, 0, true}};
     auto const bytes = [&]<class... Types>(std::type_identity<std::tuple<Types...>>) {

@@ -7,7 +7,6 @@
 #include "../../../ops/block_scale.hpp"
 #include "state_table.hpp"
 
-#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -251,12 +250,11 @@ ZERO_COLD_INLINE void StateTable::store_states(std::size_t state, std::size_t pa
             std::size_t const end = smaller(begin + ops::scaled_block_elements, chunk.size());
             float const* const from = values + (chunk.begin - range.begin);
             float largest = 0.0F;
+            bool is_signed = false;
             for (std::size_t i = begin; i < end; ++i) {
                 largest = larger(largest, ops::finite_magnitude(from[i]));
+                is_signed = is_signed || from[i] < 0.0F;
             }
-            bool const is_signed =
-                is_power
-                && std::any_of(from + begin, from + end, [](float value) { return value < 0.0F; });
             float const scale =
                 is_power ? ops::state_scale<power8>(largest, is_signed) : ops::block_scale(largest);
             put_item(scale_items.data(), block, scale);
