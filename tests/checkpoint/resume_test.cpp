@@ -47,7 +47,7 @@ TEST_CASE("A run resumes with the same bits: optimizer states in 8 bits") {
 }
 
 TEST_CASE(
-    "8-bit states are loaded into float states exactly, and other states into them if they may "
+    "States in 8 bits are loaded into float states exactly, and other states into them if they may "
     "be rounded") {
     using Eight = ZeroStage<2, BlockScaledState<power8>>;
     using Float = ZeroStage<3>;
