@@ -170,6 +170,7 @@ TEST_CASE("Chunks of the host, and threads that share one, change no bit, whatev
         compare_all_stages<OwnMasters>(configure);
         compare_all_stages<AllStates, Parameters<bfloat16>, SplitMasterWeights,
                            BlockScaledState<float16>>(configure);
+        compare_all_stages<AllStates, Parameters<bfloat16>, BlockScaledState<power8>>(configure);
         compare_all_stages<OwnMasters, Parameters<bfloat16>, StochasticRounding,
                            OptimizerState<bfloat16>>(configure);
     }
