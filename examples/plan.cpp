@@ -124,12 +124,21 @@ int main(int count, char** arguments) try {
     if (policies.file.ratio != 0 || policies.on_host) {
         print(policies.on_host ? "on the host" : "in a file", stages,
               [](Column const& stage) { return stage.memory.tier_bytes; });
+        print("read there in a step", stages, [](Column const& stage) { return stage.tier_reads; });
+        print("written", stages, [](Column const& stage) { return stage.tier_writes; });
     }
     std::printf("\n");
     print("read in a step", stages, [](Column const& stage) { return stage.read_bytes(); });
     if (settings.secondary != 0) {
         print("of it from copies", stages,
               [](Column const& stage) { return stage.step.secondary.bytes; });
+    }
+    if (settings.tier_rate != 0) {
+        std::printf("\nseconds of the %s in a step\n", policies.on_host ? "link" : "file");
+        std::printf("%-22s", "at least");
+        for (Column const& stage : stages)
+            std::printf("%10.3g", planner::tier_seconds(stage, settings.tier_rate));
+        std::printf("\n");
     }
     if (network) print(*network, ranks, stages);
     std::printf("\nstages 0 to 2\n%s\nstage 3\n%s", stages[2].leases.c_str(),

@@ -19,8 +19,10 @@ namespace planner {
 /// One rank under one stage, with bfloat16 parameters, float master weights and AdamW.
 struct Column {
     zero::MemoryPlan memory;
-    zero::StepCommunication step; ///< communication with the default schedule, or in a tree
-    std::string leases;           ///< text: what sets the size of leases
+    zero::StepCommunication step;  ///< communication with the default schedule, or in a tree
+    std::string leases;            ///< text: what sets the size of leases
+    std::uint64_t tier_reads = 0;  ///< bytes that a step reads from a file, or from the host
+    std::uint64_t tier_writes = 0; ///< bytes that it writes there
 
     /// Returns the bytes that a rank reads from the others in a step.
     [[nodiscard]] std::uint64_t read_bytes() const {
@@ -88,6 +90,28 @@ inline void move_to_host(zero::MemoryPlan& memory, int stage) {
             memory.tier_bytes += std::exchange(memory[kind], {}).bytes();
         }
     }
+}
+
+/// Counts what a step moves between a rank and its tier: an update reads and writes states, each
+/// gather reads parameters, and the update writes them. Sums of gradients are written by the first
+/// micro-step, read and written by the others, and read by norm and update.
+inline void count_tier(Column& column, zero::MemoryPlan const& in_memory, std::size_t micro_steps) {
+    using Kind = zero::BufferKind;
+    auto const moved = [&](Kind kind) { // a ratio of a file applies to all of its kinds
+        return in_memory[kind].bytes() - column.memory[kind].bytes();
+    };
+    std::uint64_t const states = moved(Kind::optimizer_state) + moved(Kind::master_weights);
+    std::uint64_t const parameters = moved(Kind::parameters);
+    std::uint64_t const sums = moved(Kind::gradients);
+    column.tier_reads = states + 2 * micro_steps * parameters + (micro_steps + 1) * sums;
+    column.tier_writes = states + parameters + micro_steps * sums;
+}
+
+/// Returns the seconds of that: a disk reads and writes in turn, a link moves both ways at once.
+inline double tier_seconds(Column const& column, double bytes_per_second) {
+    auto const reads = static_cast<double>(column.tier_reads);
+    auto const writes = static_cast<double>(column.tier_writes);
+    return (column.memory.is_on_host ? std::max(reads, writes) : reads + writes) / bytes_per_second;
 }
 
 /// The sums of a tree beside the accumulation buffer, which holds one if it has floats.
@@ -171,7 +195,9 @@ inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ra
     if (stage != 0 && block_bytes != 0) {
         all[zero::BufferKind::weight_codes] = zero::plan_weight_codes(layout, block_bytes);
     }
-    return {all, step, leases};
+    Column column{all, step, leases};
+    count_tier(column, memory, micro_steps);
+    return column;
 }
 
 } // namespace planner

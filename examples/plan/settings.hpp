@@ -51,6 +51,11 @@ With Offload<To<HostMemory, ...>, UpdateOnDevice> of all states of a device that
 on its host (gradients from stage 2 on, parameters in stage 3), the bytes there:
 
   --on-host 1
+
+With either, the least seconds of a step from the bytes per second of the disk, both ways together,
+or of the link to the host, each way:
+
+  --tier-rate 2e9
 )";
 
 struct Settings {
@@ -70,6 +75,7 @@ struct Settings {
     double offload_depth = 3; ///< chunks in staging memory
     double delayed = 0;       ///< 1: DelayedUpdate
     double on_host = 0;       ///< 1: states of a device on its host
+    double tier_rate = 0;     ///< bytes per second; 0: no time is predicted
 
     // The network. Without a bandwidth no time is predicted.
     double latency = 0;           ///< seconds per message
@@ -103,6 +109,7 @@ inline constexpr NumberOption number_options[] = {
     {"--offload-depth", &Settings::offload_depth, 1, 1e3, true},
     {"--delayed", &Settings::delayed, 0, 1, true},
     {"--on-host", &Settings::on_host, 0, 1, true},
+    {"--tier-rate", &Settings::tier_rate, 1, 1e15, false},
     {"--latency", &Settings::latency, 0, 10, false},
     {"--bandwidth", &Settings::bandwidth, 1, 1e15, false},
     {"--ranks-per-host", &Settings::ranks_per_host, 1, 1e5, true},
@@ -167,6 +174,8 @@ inline Settings read_settings(int count, char** arguments) {
     }
     if (settings.delayed != 0 && settings.offload_ratio == 0)
         throw zero::InvalidArgument("--delayed needs --offload-ratio");
+    if (settings.tier_rate != 0 && settings.on_host == 0 && settings.offload_ratio == 0)
+        throw zero::InvalidArgument("--tier-rate needs --offload-ratio or --on-host");
     if (settings.on_host != 0 && settings.offload_ratio != 0)
         throw zero::InvalidArgument("--on-host excludes --offload-ratio: an engine has one tier");
     if (has_size && !settings.model.empty())

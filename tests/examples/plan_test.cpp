@@ -231,6 +231,20 @@ TEST_CASE("The planner's bytes of states on the host of a device are those of an
                            Kind::parameters>>();
 }
 
+TEST_CASE("The planner counts what a step moves between a rank and its tier") {
+    auto const model = planner::equal_layers(64 * 3 * 300, 3); // no padding
+    std::uint64_t const own = 64 * 300;                        // elements of a rank
+    auto const column = planner::plan(model, 3, 4, 3, 2, {.on_host = true});
+    CHECK(column.tier_reads == own * (12 + 4 * 2 + 3 * 4));
+    CHECK(column.tier_writes == own * (12 + 2 + 2 * 4));
+    CHECK(planner::tier_seconds(column, 1e6) == 1e-6 * static_cast<double>(column.tier_reads));
+    auto const in_file = planner::plan(model, 3, 4, 2, 2, {.file = {1.0}});
+    CHECK(in_file.tier_reads == own * 12);
+    CHECK(in_file.tier_writes == own * 12);
+    CHECK(planner::tier_seconds(in_file, 1e6) == 2e-6 * static_cast<double>(own * 12));
+    CHECK(planner::plan(model, 3, 4, 2, 2).tier_reads == 0);
+}
+
 TEST_CASE("The planner's bytes of secondary copies are those of an engine") {
     using Hosts = Groups<LoopbackCommunicator, Secondary>;
     auto const model = planner::gpt2(2, 64);
