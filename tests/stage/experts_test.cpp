@@ -6,6 +6,7 @@
 #include "support/toy_model.hpp"
 
 #include <zero/comm/experts.hpp>
+#include <zero/comm/groups.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/joint_step.hpp>
 #include <zero/zero.hpp>
@@ -350,6 +351,32 @@ TEST_CASE("Control: an expert part that divides by its own ranks has a norm E ti
         CHECK(rank.joint.type == "InvalidArgument");
         CHECK(rank.joint.message.find("'data ranks' (4 and 2)") != std::string::npos);
     }
+}
+
+TEST_CASE("The ranks with the same experts may be sharded in groups") {
+    using Hosts = Groups<LoopbackCommunicator, Hybrid>;
+    using HostRanks = Groups<Hosts, Experts>;
+    auto const norms = on_ranks<double>(8, [](LoopbackCommunicator& everyone) {
+        auto same = everyone.split(everyone.rank() % 2, everyone.rank());
+        auto model = everyone.split(everyone.rank() / 2, everyone.rank());
+        Hosts hosts(same, {.shard = 2});
+        HostRanks ranks(hosts, model);
+        using Zero = ZeroStage<2, HostRanks>;
+        Zero engine(ranks, expert_parameters<Zero>(
+                               experts_of(static_cast<std::size_t>(model.rank()), 2, experts)));
+        engine.begin_step();
+        engine.begin_micro_step();
+        for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
+            auto const gradients = engine.gradients(unit);
+            for (float& value : gradients[unit]) {
+                value += 3.0F;
+            }
+            engine.gradients_ready(unit);
+        }
+        engine.end_micro_step();
+        return engine.step(0.5).report().gradient_norm;
+    });
+    CHECK(norms == std::vector<double>(8, std::sqrt(experts * elements * 9.0 / 4.0)));
 }
 
 TEST_CASE("Experts are refused with a size that does not divide the ranks, with one name on two "

@@ -1,11 +1,15 @@
 // Several engines that step together train to the bits of one engine that holds all parameters.
 
 #include "support/catch.hpp"
+#include "support/gate.hpp"
 #include "support/ranks.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/toy_model.hpp"
 
 #include <zero/comm/model_parallel.hpp>
+#include <zero/comm/recording.hpp>
+#include <zero/comm/traffic_count.hpp>
+#include <zero/host/threaded_queue.hpp>
 #include <zero/stage/joint_step.hpp>
 #include <zero/stage/offload.hpp>
 #include <zero/zero.hpp>
@@ -347,6 +351,76 @@ TEST_CASE("States may lie in files, and the update of an engine may be delayed")
     common.folder = folder.path();
     check<ZeroStage<2>, ZeroStage<2>, ZeroStage<3, Files>>(
         2, 3, common, {.infinite_step = 2, .infinite_parameter = 1});
+}
+
+TEST_CASE("A joint step sends what its engines send alone, and the host does not wait for it") {
+    using C = Recording<LoopbackCommunicator>;
+    auto const calls = on_ranks<std::vector<TrafficCount>>(2, [](LoopbackCommunicator& inner) {
+        C ranks(inner);
+        using First = ZeroStage<2, C>;
+        using Other = ZeroStage<3, C>;
+        First first(ranks, registered<float>({0, 1}), options_of<First>({}));
+        Other other(ranks, registered<float>({2, 3}), options_of<Other>({}));
+        std::vector<TrafficCount> counts;
+        auto const run = [&](auto const& begin, auto const& end) {
+            begin();
+            first.begin_micro_step();
+            run_backward(first, {0, 1}, 0, 0, 0, {});
+            first.end_micro_step();
+            other.begin_micro_step();
+            run_backward(other, {2, 3}, 0, 0, 0, {});
+            other.end_micro_step();
+            ranks.reset_recorded();
+            end();
+            counts.push_back(ranks.recorded());
+        };
+        auto const alone = [&] {
+            run(
+                [&] {
+                    first.begin_step();
+                    other.begin_step();
+                },
+                [&] {
+                    first.step(0.5);
+                    other.step(0.5);
+                });
+        };
+        alone();
+        alone();
+        JointStep joint(first, other);
+        run([&] { joint.begin_step(); }, [&] { joint.step(0.5); });
+        return counts;
+    });
+    CHECK(calls[0][1].kinds == calls[0][2].kinds);
+    CHECK(calls[0][2][CollectiveKind::integers].calls == 2);
+    bool is_enqueued = false;
+    run_ranks(1, test_time_out, [&](LoopbackCommunicator& ranks) {
+        host::ThreadedQueue queue;
+        using S = ZeroStage<2>;
+        auto options = options_of<S>({});
+        options.communication_queue = &queue;
+        S first(ranks, registered<float>({0, 1}), options);
+        S other(ranks, registered<float>({2, 3}), options_of<S>({}));
+        JointStep joint(first, other);
+        Gate gate; // is opened after the step, which would otherwise wait for ever
+        joint.begin_step();
+        auto const backward = [&](auto& engine, Part const& part) {
+            engine.begin_micro_step();
+            for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
+                engine.gradients(unit)[part.size() - 1][0] += 1.0F;
+                engine.gradients_ready(unit);
+            }
+            engine.end_micro_step();
+        };
+        backward(first, {0, 1});
+        backward(other, {2, 3});
+        gate.hold(queue);
+        auto const tickets = joint.step(0.5);
+        is_enqueued = true;
+        gate.open();
+        std::get<0>(tickets).wait();
+    });
+    CHECK(is_enqueued);
 }
 
 TEST_CASE("Control: engines that step alone have norms of their own") {

@@ -220,9 +220,9 @@ public:
     /// every rank passes the same kind and scope. Call it between the last `end_micro_step` and
     /// `step`; no micro-step may follow. It changes no bit of the step.
     ///
-    /// Every element counts once, no matter how many units or ranks share it. The bits are the same
-    /// in every stage; `l2` over `global` equals `StepReport::gradient_norm`. With a weighted mean
-    /// the norms are those of the sum, because the weights come with `step`.
+    /// Every element of the engine counts once, no matter how many units or ranks share it. The
+    /// bits are the same in every stage; alone, `l2` over `global` is `StepReport::gradient_norm`.
+    /// With a weighted mean the norms are those of the sum, because the weights come with `step`.
     /// @return one norm, or one per group or parameter: 0 if frozen, infinite unless all are finite
     /// @throws OutOfOrder elsewhere
     [[nodiscard]] std::vector<double> gradient_norms(NormKind kind = NormKind::l2,
