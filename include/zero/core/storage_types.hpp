@@ -62,12 +62,9 @@ struct bfloat16 {
 
 /// @brief An 8-bit code of an optimizer state in a block of 64 with a scale (`BlockScaledState`).
 /// It has no value without the scale: see ops/power_codes.hpp.
-struct power8 {
-    std::int8_t code = 0; ///< 0 is the value 0 in a block whose scale is positive
-
-    /// @brief Compares codes.
-    friend constexpr bool operator==(power8, power8) = default;
-};
+/// An enumeration, because nvcc 13.0 cannot pass a pointer to a struct of one byte to an intrinsic.
+/// 0 is the value 0 in a block whose scale is positive.
+enum class power8 : std::int8_t {};
 
 /// @brief The element types of parameters and gradients: float, bfloat16 and float16.
 template <class T>

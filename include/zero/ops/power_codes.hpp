@@ -123,7 +123,7 @@ ZERO_HOST_DEVICE inline power8 round_place(float place, std::uint32_t random) no
     auto const shifted = static_cast<std::int32_t>(add(place, 128.0F)); // in [0, 255]
     float const rest = sub(place, static_cast<float>(shifted - 128));
     bool const is_up = mul(static_cast<float>(random >> 8U), 0x1p-24F) < rest;
-    return {static_cast<std::int8_t>(shifted - 128 + (is_up ? 1 : 0))};
+    return static_cast<power8>(shifted - 128 + (is_up ? 1 : 0));
 }
 
 /// @brief Returns the value of a code.
@@ -145,7 +145,7 @@ template <Number F>
 template <StateStorageType S>
 ZERO_HOST_DEVICE inline float state_value(S stored, float scale) noexcept {
     if constexpr (std::is_same_v<S, power8>) {
-        return power_value(static_cast<float>(stored.code), scale);
+        return power_value(static_cast<float>(static_cast<int>(stored)), scale);
     } else {
         return mul(to_float(stored), scale);
     }

@@ -100,7 +100,7 @@ public:
 private:
     [[nodiscard]] static S poison() noexcept {
         if constexpr (std::is_same_v<S, power8>) {
-            return {std::numeric_limits<std::int8_t>::min()}; // NaN where codes are signed
+            return S{std::numeric_limits<std::int8_t>::min()}; // NaN where codes are signed
         } else {
             return from_float<S>(std::numeric_limits<float>::quiet_NaN());
         }
