@@ -56,6 +56,14 @@ public:
     /// tensor is one. Empty for checkpoints.
     [[nodiscard]] std::span<std::string const> left_over() const noexcept { return _left_over; }
 
+    /// @brief Returns the path of the checkpoint, or of what `of_file` was given.
+    [[nodiscard]] std::filesystem::path const& path() const noexcept { return _checkpoint; }
+
+    /// @brief Returns a hash of the names, shapes and types of all parameters and of the places of
+    /// their elements, by which ranks compare what they read; 0 for a checkpoint, which has a
+    /// checksum.
+    [[nodiscard]] std::uint64_t places_hash() const;
+
     /// @brief Returns the content of `manifest.json`.
     [[nodiscard]] Manifest const& manifest() const noexcept { return _manifest; }
 

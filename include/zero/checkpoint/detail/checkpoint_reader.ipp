@@ -5,6 +5,7 @@
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/dtype.hpp"
+#include "../../core/hash.hpp"
 #include "../../core/split_float.hpp"
 #include "../../stage/detail/state/state_table.hpp"
 #include "../checkpoint_error.hpp"
@@ -147,6 +148,27 @@ ZERO_COLD_INLINE std::size_t CheckpointReader::preferred_elements(std::size_t pa
         return 1;
     }
     return rows * _views[parameter].columns;
+}
+
+ZERO_COLD_INLINE std::uint64_t CheckpointReader::places_hash() const {
+    Hash hash;
+    for (detail::TensorView const& view : _views) {
+        hash.add(view.name).add(view.dtype).add(view.shape.size());
+        for (std::uint64_t const size : view.shape) {
+            hash.add(size);
+        }
+        for (detail::TensorBlock const& block : view.blocks) {
+            TensorEntry const& tensor = *_tensors[block.tensor].entry;
+            hash.add(tensor.name)
+                .add(tensor.end - tensor.begin)
+                .add(block.rows.begin)
+                .add(block.columns.begin)
+                .add(block.first)
+                .add(block.stride)
+                .add(block.is_transposed ? 1U : 0U);
+        }
+    }
+    return _is_file ? hash.value() : 0;
 }
 
 /// Returns a file that is read next, and closes the one that was read longest ago.

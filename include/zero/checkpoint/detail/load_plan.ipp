@@ -72,7 +72,8 @@ ZERO_COLD_INLINE void LoadPlan::refuse(std::vector<std::string> problems) const 
     if (list.empty()) {
         return;
     }
-    throw_error<CheckpointError>({"zero: the checkpoint does not fit this engine:", list, remedy});
+    throw_error<CheckpointError>({"zero: the checkpoint '", _checkpoint->path().string(),
+                                  "' does not fit this engine:", list, remedy});
 }
 
 ZERO_COLD_INLINE void LoadPlan::add(std::size_t parameter, std::vector<std::string>& problems) {
