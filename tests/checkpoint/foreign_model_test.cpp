@@ -3,6 +3,7 @@
 #include "support/ranks.hpp"
 
 #include <zero/checkpoint/checkpoint.hpp>
+#include <zero/stage/tiles.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <algorithm>
@@ -31,7 +32,7 @@ std::string load(RandomModel const& random, std::filesystem::path const& path, i
     Model const& model = random.model;
     auto const wrong = on_ranks<std::string>(world, [&](LoopbackCommunicator& communicator) {
         Stage engine(communicator, model.parameters<T>());
-        load_parameters(engine, path, model.rules, {.may_round = true});
+        load_parameters(engine, path, {.may_round = true, .rules = model.rules});
         if (values_of(engine, model.names.size()) != model.values()) {
             return std::string("load_parameters");
         }
@@ -140,7 +141,7 @@ TEST_CASE("Each rank reads the bytes that it holds, of transposed and joined ten
     for (int const world : {1, 2, 5}) {
         auto const reports = on_ranks<LoadReport>(world, [&](LoopbackCommunicator& communicator) {
             ZeroStage<3> engine(communicator, model.parameters<float>());
-            LoadReport report = load_parameters(engine, folder.path(), model.rules);
+            LoadReport report = load_parameters(engine, folder.path(), {.rules = model.rules});
             report.name = values_of(engine, 2) == model.values() ? "equal" : "not equal";
             return report;
         });
@@ -179,9 +180,9 @@ TEST_CASE("An export in several files has the names of Hugging Face, and loads a
         save_parameters(engine, file, {.max_file_bytes = 80, .rules = rules});
         save_checkpoint(engine, folder / "checkpoints", {.name = "one"});
         ZeroStage<3> loaded(communicator, parameters(false));
-        load_parameters(loaded, folder / "out.safetensors.index.json", rules);
+        load_parameters(loaded, folder / "out.safetensors.index.json", {.rules = rules});
         ZeroStage<1> narrow(communicator, parameters(false));
-        load_parameters(narrow, folder / "model.safetensors", rules);
+        load_parameters(narrow, folder / "model.safetensors", {.rules = rules});
         return values_of(loaded, 5) == model.values() && values_of(narrow, 5) == model.values() ? 1
                                                                                                 : 0;
     });
@@ -219,6 +220,46 @@ TEST_CASE("An export in several files has the names of Hugging Face, and loads a
         std::vector<float> values(detail::product_of(model.shapes[i]));
         each.read_parameter(model.names[i], 0, values);
         CHECK(values == model.values()[i]);
+    }
+}
+
+TEST_CASE("Tiles are exported and loaded as one transposed tensor") {
+    TemporaryFolder const folder;
+    constexpr std::size_t rows = 30;
+    constexpr std::size_t columns = 11;
+    TensorRules const rules{{"weight", {"w"}, true}};
+    auto const seen = on_ranks<std::vector<float>>(3, [&](LoopbackCommunicator& communicator) {
+        Parameter<float> weight{.name = "weight"};
+        weight.shape = {rows, columns};
+        auto const flat = [](auto& engine, std::size_t parameters) {
+            std::vector<float> all;
+            for (auto const& values : values_of(engine, parameters)) {
+                all.insert(all.end(), values.begin(), values.end());
+            }
+            return all;
+        };
+        ZeroStage<3> empty(communicator, tiles(weight, 4));
+        weight.initialise = [](std::size_t begin, std::span<float> values) {
+            for (float& value : values) {
+                value = value_of(0, begin++);
+            }
+        };
+        ZeroStage<3> engine(communicator, tiles(weight, 6));
+        save_parameters(engine, folder / "model.safetensors", {.rules = rules});
+        load_parameters(empty, folder.path(), {.rules = rules});
+        auto const all = flat(engine, 6);
+        return flat(empty, 4) == all ? all : std::vector<float>();
+    });
+    SafetensorsReader file(folder / "model.safetensors");
+    CHECK(file.find("w")->shape == std::vector<std::uint64_t>{columns, rows});
+    std::vector<float> stored(rows * columns);
+    file.read(*file.find("w"), 0, std::as_writable_bytes(std::span(stored)));
+    for (std::size_t i = 0; i < stored.size(); ++i) {
+        stored[i] -= value_of(0, i % rows * columns + i / rows);
+    }
+    CHECK(stored == std::vector<float>(rows * columns, 0.0F));
+    for (auto const& values : seen) {
+        CHECK(values.size() == rows * columns);
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -51,8 +52,8 @@ std::string wrong(std::vector<Refusal> const& refusals, std::filesystem::path co
         auto const before = values_of(engine, 2);
         std::string text;
         for (Refusal const& refusal : refusals) {
-            Outcome const outcome =
-                outcome_of([&] { load_parameters(engine, refusal.path, refusal.rules); });
+            Outcome const outcome = outcome_of(
+                [&] { load_parameters(engine, refusal.path, {.rules = refusal.rules}); });
             for (std::string const& part : refusal.parts) {
                 if (outcome.type != refusal.type
                     || outcome.message.find(part) == std::string::npos) {
@@ -195,8 +196,8 @@ TEST_CASE("Ranks with other rules or other files are refused on every rank") {
         auto const load = [&](std::size_t begin, char const* file) {
             return outcome_of([&] {
                        load_parameters(engine, folder / file,
-                                       {{"a", {"x"}, false, false, {begin, begin + 4}}},
-                                       {.may_differ = true});
+                                       {.may_differ = true,
+                                        .rules = {{"a", {"x"}, false, false, {begin, begin + 4}}}});
                    })
                 .message;
         };
@@ -207,6 +208,56 @@ TEST_CASE("Ranks with other rules or other files are refused on every rank") {
     for (std::string const& messages : seen) {
         CHECK_THAT(messages,
                    contains_text("ranks 0 and 2 found other tensors, or have other rules"));
+    }
+}
+
+TEST_CASE("Any change of an index is refused, or leaves the tensors where they are") {
+    TemporaryFolder const folder;
+    write_folder(folder.path(), {{"1.safetensors", {good[0]}}, {"2.safetensors", {good[1]}}});
+    auto const index = folder / "model.safetensors.index.json";
+    std::string const content = content_of(index);
+    std::mt19937 random(1);
+    std::size_t refused = 0;
+    constexpr std::size_t changes = 3000;
+    for (std::size_t change = 0; change < changes; ++change) {
+        std::string changed = content;
+        for (std::size_t i = 0; i <= random() % 3; ++i) {
+            std::size_t const at = random() % changed.size();
+            switch (random() % 3) {
+            case 0: changed[at] = static_cast<char>(random()); break;
+            case 1: changed.erase(at, 1 + random() % 9); break;
+            default: changed.insert(at, content, random() % content.size(), random() % 20);
+            }
+        }
+        set_content(index, changed);
+        try {
+            auto reader = CheckpointReader::of_file(folder.path());
+            std::vector<float> values(12);
+            if (reader.find("a")) { // its file may have left the index
+                reader.read_parameter("a", 0, values);
+                CHECK(values.back() == 11.0F);
+            }
+        } catch (CheckpointError const&) {
+            ++refused;
+        }
+    }
+    CHECK(refused > changes / 2);
+    CHECK(refused < changes);
+}
+
+TEST_CASE("A checkpoint takes no rules, and is no folder of another program") {
+    TemporaryFolder const folder;
+    auto const seen = on_ranks<std::string>(2, [&](LoopbackCommunicator& communicator) {
+        Stage engine(communicator, model().parameters<float>());
+        save_checkpoint(engine, folder / "all", {.name = "one"});
+        return outcome_of([&] {
+                   load_checkpoint(engine, folder / "all", {.rules = {{"a", {"x"}}}});
+               }).message
+               + outcome_of([&] { load_parameters(engine, folder / "all/one"); }).message;
+    });
+    for (std::string const& text : seen) {
+        CHECK_THAT(text, contains_text("load_checkpoint() takes no LoadOptions::rules"));
+        CHECK_THAT(text, contains_text("or load a checkpoint with load_checkpoint()"));
     }
 }
 

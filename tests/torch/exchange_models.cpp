@@ -114,17 +114,17 @@ int main(int argc, char** argv) {
             using Stage = zero::ZeroStage<3>;
             {
                 Stage engine(communicator, parameters(size, false));
-                zero::load_parameters(engine, in, gpt2);
+                zero::load_parameters(engine, in, {.rules = gpt2});
                 zero::save_parameters(engine, out / "names/model.safetensors");
             }
             {
                 Stage engine(communicator, parameters(size, true));
-                zero::load_parameters(engine, in, linear);
+                zero::load_parameters(engine, in, {.rules = linear});
                 zero::save_parameters(engine, out / "linear/model.safetensors",
                                       {.max_file_bytes = 6000});
             }
             Stage engine(communicator, parameters(size, false));
-            zero::load_parameters(engine, out / "linear", joined);
+            zero::load_parameters(engine, out / "linear", {.rules = joined});
             zero::save_parameters(engine, out / "gpt2/model.safetensors",
                                   {.max_file_bytes = 10000, .rules = gpt2});
         });

@@ -45,6 +45,7 @@ struct LoadOptions {
     bool verify_first = true; ///< read twice: verify all data on all ranks before the engine is
                               ///< changed. false: read once and verify while reading, so that
                               ///< damage breaks the engine
+    TensorRules rules{};      ///< `load_parameters`: which tensors a parameter is made of
     /// As `SaveOptions::file_time_out`, for reading.
     std::chrono::milliseconds file_time_out = std::chrono::minutes(30);
 };

@@ -9,7 +9,6 @@
 #include "detail/load_state.hpp"
 #include "load_options.hpp"
 #include "manifest.hpp"
-#include "tensor_rules.hpp"
 
 #include <cstddef>
 #include <filesystem>
@@ -22,20 +21,20 @@
 namespace ZERO_NAMESPACE {
 
 /// @brief Loads parameters from safetensors files of any program, whose tensors have the names of
-/// the parameters unless `rules` say otherwise. Master weights get the same values; optimizer
-/// states and the step count are kept. Collective, between two steps, with no handle held; waits.
+/// the parameters unless `LoadOptions::rules` say otherwise. Master weights get the same values;
+/// optimizer states and the step count are kept. Collective, between two steps, with no handle
+/// held; waits.
 ///
 /// Every rank reads the elements that it holds, and the headers of all files. Files without
 /// checksums are not verified. Memory: 2^16 elements; 64 rows of a transposed parameter, if they
 /// are more.
 /// @param file one file, the index of several, or their folder, as for `CheckpointReader::of_file`
-/// @param rules which tensors a parameter is made of
 /// @throws CheckpointError as `load_checkpoint`: one that lists all parameters that are missing and
 /// all tensors that are left over; InvalidArgument for a rule that fits no tensors. The engine is
 /// unchanged
 template <class Stage>
 LoadReport load_parameters(Stage& stage, std::filesystem::path const& file,
-                           TensorRules const& rules, LoadOptions options = {}) {
+                           LoadOptions options = {}) {
     auto const access = detail::access_to(stage);
     access.wait_to_write("load_parameters()");
     options.scope = LoadScope::parameters;
@@ -43,16 +42,9 @@ LoadReport load_parameters(Stage& stage, std::filesystem::path const& file,
     report.name = file.string();
     detail::load_state(
         access, report.name,
-        [&](detail::KeepIntervals) { return CheckpointReader::of_file(file, rules); }, options,
-        report);
+        [&](detail::KeepIntervals) { return CheckpointReader::of_file(file, options.rules); },
+        options, report);
     return report;
-}
-
-/// @brief The same for tensors that have the names of the parameters.
-template <class Stage>
-LoadReport load_parameters(Stage& stage, std::filesystem::path const& file,
-                           LoadOptions options = {}) {
-    return load_parameters(stage, file, TensorRules{}, std::move(options));
 }
 
 /// @brief Returns a `Parameter::initialise` that reads the values from safetensors files or a

@@ -61,7 +61,7 @@ ZERO_COLD_INLINE void LoadPlan::refuse(std::vector<std::string> problems) const 
         remedy += "\nLoadOptions::may_differ accepts arrays that are missing or additional, and "
                   "another optimizer.";
         if (_options.scope == LoadScope::parameters) {
-            remedy += " TensorRules give load_parameters other names.";
+            remedy += " LoadOptions::rules give them other names.";
         }
     }
     if (!_roundings.empty()) {

@@ -91,7 +91,8 @@ ZERO_COLD_INLINE ModelFiles ModelFiles::at(std::filesystem::path const& path) {
             throw_error<CheckpointError>(
                 {"zero: '", path.string(),
                  "' has neither 'model.safetensors' nor "
-                 "'model.safetensors.index.json'; give the path of the file itself."});
+                 "'model.safetensors.index.json'; give the path of the file itself, "
+                 "or load a checkpoint with load_checkpoint()."});
         }
         file = has_index ? index_beside(file) : file;
     }
