@@ -11,3 +11,4 @@
 #include <zero/checkpoint/detail/safetensors_header.ipp>
 #include <zero/checkpoint/detail/safetensors_reader.ipp>
 #include <zero/checkpoint/detail/safetensors_writer.ipp>
+#include <zero/checkpoint/detail/tensor_rules.ipp>

@@ -1,6 +1,7 @@
-"""Opens the files that write_exports makes, with safetensors, torch and transformers.
+"""Opens the files that write_exports makes, with safetensors, torch and transformers, and exchanges
+models in several files with exchange_models.
 
-usage: open_exports.py WRITE_EXPORTS FOLDER
+usage: open_exports.py WRITE_EXPORTS FOLDER EXCHANGE_MODELS
 """
 
 import glob
@@ -13,6 +14,7 @@ import sys
 
 program = sys.argv[1]
 folder = os.path.join(sys.argv[2], "exports")
+models = os.path.join(sys.argv[2], "models")
 stand_ins = os.path.join(sys.argv[2], "stand_ins")
 
 
@@ -94,3 +96,56 @@ for name, dtype in files.items():
     for key, value in loaded.state_dict().items():
         assert torch.equal(value, expected[key]), (name, key)
     print(f"{name}: {len(tensors)} tensors open with safetensors, torch and transformers")
+
+# A model of transformers in several files, through the library, and back.
+shutil.rmtree(models, ignore_errors=True)
+for name in ("names", "linear", "gpt2"):
+    os.makedirs(os.path.join(models, name))
+config = transformers.GPT2Config(n_layer=2, n_embd=16, n_head=2, n_positions=7, vocab_size=11)
+model = transformers.GPT2LMHeadModel(config)
+for parameter in model.parameters():
+    torch.nn.init.normal_(parameter)
+model.save_pretrained(os.path.join(models, "in"), max_shard_size="8KB")
+files = glob.glob(os.path.join(models, "in", "*.safetensors"))
+assert len(files) > 2, files
+subprocess.run([sys.argv[3], "2", "16", "7", "11", os.path.join(models, "in"), models], check=True)
+expected = model.state_dict()
+
+
+def tensors_of(name):
+    """Returns the tensors of all files in a folder, where no tensor is twice."""
+    tensors = {}
+    for path in sorted(glob.glob(os.path.join(models, name, "*.safetensors"))):
+        part = safetensors.torch.load_file(path)
+        assert not tensors.keys() & part.keys(), path
+        tensors.update(part)
+    return tensors
+
+
+def block(name, layer):
+    return expected[f"transformer.h.{layer}.{name}"]
+
+
+names = tensors_of("names")
+linear = tensors_of("linear")
+assert len(names) == 4 + 2 * 12 and len(linear) == 4 + 2 * 16, (len(names), len(linear))
+for layer in range(2):
+    for own, other in {"qkv": "attn.c_attn", "projection": "attn.c_proj", "up": "mlp.c_fc",
+                       "down": "mlp.c_proj"}.items():
+        weight, bias = (block(f"{other}.{kind}", layer) for kind in ("weight", "bias"))
+        assert torch.equal(names[f"block{layer}.{own}.weight"], weight), own
+        assert torch.equal(names[f"block{layer}.{own}.bias"], bias), own
+        parts = zip("qkv", weight.T.split(16), bias.split(16)) if own == "qkv" else [(own, weight.T, bias)]
+        for part, weight, bias in parts:
+            assert torch.equal(linear[f"block{layer}.{part}.weight"], weight), part
+            assert torch.equal(linear[f"block{layer}.{part}.bias"], bias), part
+files = sorted(os.listdir(os.path.join(models, "gpt2")))
+assert "model.safetensors.index.json" in files and "model.safetensors" not in files, files
+config.save_pretrained(os.path.join(models, "gpt2"))
+loaded, report = transformers.GPT2LMHeadModel.from_pretrained(os.path.join(models, "gpt2"),
+                                                              output_loading_info=True)
+assert not any(report.values()), report
+for key, value in loaded.state_dict().items():
+    assert torch.equal(value, expected[key]), key
+print(f"a model of transformers in {len(glob.glob(os.path.join(models, 'in', '*.safetensors')))} files, cut, transposed, joined and "
+      f"exported in {sum(name.endswith('.safetensors') for name in files)} files, is equal: {len(expected)} tensors")

@@ -16,3 +16,4 @@
 #include "safetensors_writer.hpp"
 #include "save_checkpoint.hpp"
 #include "save_parameters.hpp"
+#include "tensor_rules.hpp"

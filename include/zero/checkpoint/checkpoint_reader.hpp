@@ -4,6 +4,7 @@
 #include "manifest.hpp"
 #include "safetensors_reader.hpp"
 #include "tensor_entry.hpp"
+#include "tensor_rules.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -35,9 +37,32 @@ public:
     /// @param manifest its intervals may be a part: values of other elements are refused
     CheckpointReader(std::filesystem::path checkpoint, Manifest manifest);
 
-    /// @brief Reads one safetensors file of any program as if it were a checkpoint with parameters
-    /// only: every tensor is one.
-    [[nodiscard]] static CheckpointReader of_file(std::filesystem::path const& file);
+    /// @brief Reads the safetensors files of any program as if they were a checkpoint with
+    /// parameters only: every tensor is one, unless `rules` say otherwise.
+    /// @param file one safetensors file; the index of several ("model.safetensors.index.json"),
+    /// which are beside it; or a folder with such an index or a file "model.safetensors". Symbolic
+    /// links are followed
+    /// @throws CheckpointError for a file that is missing or no safetensors file, and for a tensor
+    /// that is in another file than the index says, or in two; InvalidArgument for a rule that fits
+    /// no tensors. Rules that do not fit these tensors are `problems`
+    [[nodiscard]] static CheckpointReader of_file(std::filesystem::path const& file,
+                                                  TensorRules const& rules = {});
+
+    /// @brief Returns why rules do not fit the tensors, one text for each parameter that is missing
+    /// for that reason. Empty for checkpoints.
+    [[nodiscard]] std::span<std::string const> problems() const noexcept { return _problems; }
+
+    /// @brief Returns the parts of tensors that no parameter has, although another part of the
+    /// tensor is one. Empty for checkpoints.
+    [[nodiscard]] std::span<std::string const> left_over() const noexcept { return _left_over; }
+
+    /// @brief Returns the path of the checkpoint, or of what `of_file` was given.
+    [[nodiscard]] std::filesystem::path const& path() const noexcept { return _checkpoint; }
+
+    /// @brief Returns a hash of the names, shapes and types of all parameters and of the places of
+    /// their elements, by which ranks compare what they read; 0 for a checkpoint, which has a
+    /// checksum.
+    [[nodiscard]] std::uint64_t places_hash() const;
 
     /// @brief Returns the content of `manifest.json`.
     [[nodiscard]] Manifest const& manifest() const noexcept { return _manifest; }
@@ -72,6 +97,10 @@ public:
     void verify_items(std::size_t parameter, std::size_t array, ManifestInterval const& interval,
                       std::uint64_t offset, std::uint64_t bytes);
 
+    /// @brief Returns the number of elements that should be read at once: of a parameter that is
+    /// stored transposed those of 64 rows, otherwise one.
+    [[nodiscard]] std::size_t preferred_elements(std::size_t parameter) const;
+
     /// @brief Returns the size of one item of an array, in bytes.
     [[nodiscard]] std::uint64_t item_bytes(std::size_t parameter, std::size_t array) const;
 
@@ -82,11 +111,25 @@ private:
     [[nodiscard]] ManifestArray const& array_of(std::size_t parameter, std::size_t array) const;
     TensorEntry const& tensor(std::size_t parameter, std::size_t array,
                               ManifestInterval const& interval, SafetensorsReader*& reader);
+    SafetensorsReader& opened(std::size_t file);
+    template <class Visitor>
+    void for_runs(std::size_t parameter, std::uint64_t offset, std::uint64_t bytes,
+                  Visitor const& visit);
+
+    /// A tensor of a file that is no checkpoint's.
+    struct FileTensor {
+        std::size_t file = 0;
+        TensorEntry const* entry = nullptr;
+    };
 
     std::filesystem::path _checkpoint;
     Manifest _manifest;
-    bool _is_file = false;             ///< one file: its tensors have the names of parameters
-    std::vector<std::size_t> _by_name; ///< parameters, sorted by name
+    bool _is_file = false; ///< no checkpoint: parameters are `_views` of `_tensors`
+    std::vector<FileTensor> _tensors;
+    std::vector<detail::TensorView> _views; ///< by parameter
+    std::vector<std::string> _problems;
+    std::vector<std::string> _left_over;
+    std::vector<std::size_t> _by_name;                      ///< parameters, sorted by name
     std::vector<std::unique_ptr<SafetensorsReader>> _files; ///< null: not read yet
     std::vector<std::size_t> _open; ///< the files that are open, the last one used last
     std::unique_ptr<std::mutex> _reading = std::make_unique<std::mutex>(); ///< guards `_files`

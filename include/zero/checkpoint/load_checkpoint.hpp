@@ -38,6 +38,13 @@ LoadReport load_checkpoint(Stage& stage, std::filesystem::path const& directory,
     CheckpointDirectory const checkpoints(directory);
     std::string found = options.name;
     detail::on_every_rank(access, "find a checkpoint", [&] {
+        if (!options.rules.empty()) {
+            detail::throw_error<InvalidArgument>(
+                {"zero: load_checkpoint() takes no LoadOptions::rules, because a checkpoint has "
+                 "the "
+                 "names of the parameters; load_parameters() does (rank ",
+                 access.rank(), ")."});
+        }
         if (access.rank() == 0 && found.empty()) {
             found = checkpoints.latest().value_or("");
         } else if (access.rank() == 0) {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/dtype.hpp"
 #include "../core/set_by_name.hpp"
+#include "tensor_rules.hpp"
 
 #include <condition_variable> // also declares durations, cheaper than <chrono>
 #include <cstddef>
@@ -43,6 +45,7 @@ struct LoadOptions {
     bool verify_first = true; ///< read twice: verify all data on all ranks before the engine is
                               ///< changed. false: read once and verify while reading, so that
                               ///< damage breaks the engine
+    TensorRules rules{};      ///< `load_parameters`: which tensors a parameter is made of
     /// As `SaveOptions::file_time_out`, for reading.
     std::chrono::milliseconds file_time_out = std::chrono::minutes(30);
 };
@@ -83,6 +86,22 @@ struct SaveOptions {
     /// The time that ranks wait for one another's files, whatever the time-out of the communicator
     /// is; must be positive, and rank 0's counts. When it is over, every rank throws
     /// CheckpointError.
+    std::chrono::milliseconds file_time_out = std::chrono::minutes(30);
+};
+
+/// @brief Options of `save_parameters`. Pass the same on every rank.
+struct ExportOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
+    /// Type of the tensors: float32 keeps the master weights, bfloat16 and float16 round them. With
+    /// float32, frozen parameters of 16 bits keep their type and follow the others.
+    DType dtype = DType::float32;
+    /// The most bytes of data of a file; a larger tensor has a file of its own. Several files are
+    /// called "model-00001-of-00003.safetensors", with the index "model.safetensors.index.json".
+    /// 0, or if all fits: one file.
+    std::uint64_t max_file_bytes = 0;
+    TensorRules rules{}; ///< the names of the tensors. A rule with one tensor and no part counts
+                         ///< backwards as well. A parameter that is transposed needs a `shape`
+    /// As `SaveOptions::file_time_out`, for each file.
     std::chrono::milliseconds file_time_out = std::chrono::minutes(30);
 };
 

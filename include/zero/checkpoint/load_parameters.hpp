@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/convert.hpp"
+#include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../stage/detail/state/state_access.hpp"
 #include "../stage/parameter.hpp"
@@ -19,12 +20,18 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Loads parameters from one safetensors file of any program; its tensors have the names of
-/// the parameters. Master weights get the same values; optimizer states and the step count are
-/// kept. Collective, between two steps, with no handle held; waits.
+/// @brief Loads parameters from safetensors files of any program, whose tensors have the names of
+/// the parameters unless `LoadOptions::rules` say otherwise. Master weights get the same values;
+/// optimizer states and the step count are kept. Collective, between two steps, with no handle
+/// held; waits.
 ///
-/// Every rank reads the intervals that it holds. Files without checksums are not verified.
-/// @throws CheckpointError as `load_checkpoint`; the engine is unchanged
+/// Every rank reads the elements that it holds, and the headers of all files. Files without
+/// checksums are not verified. Memory: 2^16 elements; 64 rows of a transposed parameter, if they
+/// are more.
+/// @param file one file, the index of several, or their folder, as for `CheckpointReader::of_file`
+/// @throws CheckpointError as `load_checkpoint`: one that lists all parameters that are missing and
+/// all tensors that are left over; InvalidArgument for a rule that fits no tensors. The engine is
+/// unchanged
 template <class Stage>
 LoadReport load_parameters(Stage& stage, std::filesystem::path const& file,
                            LoadOptions options = {}) {
@@ -34,27 +41,32 @@ LoadReport load_parameters(Stage& stage, std::filesystem::path const& file,
     LoadReport report;
     report.name = file.string();
     detail::load_state(
-        access, report.name, [&](detail::KeepIntervals) { return CheckpointReader::of_file(file); },
+        access, report.name,
+        [&](detail::KeepIntervals) { return CheckpointReader::of_file(file, options.rules); },
         options, report);
     return report;
 }
 
-/// @brief Returns a `Parameter::initialise` that reads the values from a safetensors file or a
-/// checkpoint by interval. It needs memory for 2^14 elements.
+/// @brief Returns a `Parameter::initialise` that reads the values from safetensors files or a
+/// checkpoint by interval. It needs memory for 2^14 elements; for 64 rows of a transposed
+/// parameter, if they are more.
 ///
 /// If every rank can read the file, set `Parameter::is_deterministic`: then each rank reads its own
 /// slices. Otherwise rank 0 reads everything and sends it. The file is opened once for all
 /// parameters that share the reader, which ranks in one process may share as well.
-/// @param file reader from `CheckpointReader::of_file`, or of a checkpoint, whose rounded
-/// parameters it reads
-/// @param name name of the tensor or parameter
-/// @throws CheckpointError from the constructor of the engine if the file has no such tensor
+/// @param file reader from `CheckpointReader::of_file`, with rules if names differ, or of a
+/// checkpoint, whose rounded parameters it reads
+/// @param name name of the parameter
+/// @throws CheckpointError from the constructor of the engine if the file has no such parameter
 template <class T>
 [[nodiscard]] Initialiser<T> initialise_from(std::shared_ptr<CheckpointReader> file,
                                              std::string name) {
     return
         [file = std::move(file), name = std::move(name)](std::size_t begin, std::span<T> values) {
-            constexpr std::size_t most = std::size_t{1} << 14U;
+            std::size_t most = std::size_t{1} << 14U;
+            if (auto const parameter = file->find(name)) {
+                most = detail::larger(most, file->preferred_elements(*parameter));
+            }
             std::vector<float> numbers(values.size() < most ? values.size() : most);
             for (std::size_t first = 0; first < values.size(); first += most) {
                 std::size_t const rest = values.size() - first;

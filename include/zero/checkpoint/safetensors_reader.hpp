@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -128,6 +129,32 @@ private:
 };
 
 } // namespace ZERO_NAMESPACE
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief The safetensors files of a model, as Hugging Face names them.
+struct ModelFiles {
+    std::vector<std::filesystem::path> files;
+    std::filesystem::path index;                  ///< empty: one file without an index
+    std::map<std::string, std::size_t> tensors{}; ///< the file of each tensor, as the index says
+
+    /// @brief Finds the files of a model. @param path a file, an index, or a folder with either
+    /// @throws CheckpointError for an index that is none, or that names a file which is missing or
+    /// not beside it
+    [[nodiscard]] static ModelFiles at(std::filesystem::path const& path);
+
+    /// @throws CheckpointError that lists the tensors which are not where the index says, or which
+    /// two files have
+    void require_tensors(std::span<std::unique_ptr<SafetensorsReader> const> opened) const;
+};
+
+/// @brief Returns the path of the index beside a model's files. @param file the path of the model
+/// in one file
+[[nodiscard]] inline std::filesystem::path index_beside(std::filesystem::path const& file) {
+    return file.string() + ".index.json";
+}
+
+} // namespace ZERO_NAMESPACE::detail
 
 #if !defined(ZERO_COMPILED)
 #include "detail/safetensors_reader.ipp"

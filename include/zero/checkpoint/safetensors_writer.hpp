@@ -67,6 +67,54 @@ private:
 
 } // namespace ZERO_NAMESPACE
 
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Writes the tensors of a model for other programs: into one file, or into several with an
+/// index, as Hugging Face names them. Every file appears when it is complete, and the index last.
+/// If the model is not finished, its files are removed.
+class ModelWriter {
+public:
+    /// @brief Creates the first file. None of them may exist.
+    /// @param file path of the model in one file, such as "model.safetensors"
+    /// @param tensors as for `SafetensorsWriter`
+    /// @param max_file_bytes data of a file; a larger tensor has a file of its own. 0: one file
+    /// @throws CheckpointError also for a name that two tensors have
+    ModelWriter(std::filesystem::path const& file, std::vector<TensorEntry> tensors,
+                std::uint64_t max_file_bytes);
+    ModelWriter(ModelWriter const&) = delete;
+    ModelWriter& operator=(ModelWriter const&) = delete;
+    ~ModelWriter();
+
+    /// @brief Appends data: all tensors one after another, cut anywhere.
+    void append(std::span<std::byte const> bytes);
+
+    /// @brief Returns whether a file other than the last one has its data, so that `finish_file`
+    /// should be called.
+    [[nodiscard]] bool is_file_full() const noexcept {
+        return _left == 0 && _writer.has_value() && _next < _files.size();
+    }
+
+    /// @brief Makes a file that is full durable. `append` calls it if the caller did not, but may
+    /// then wait for the file system.
+    void finish_file();
+
+    /// @brief Completes the last file and writes the index.
+    void finish();
+
+private:
+    void begin_file();
+
+    std::filesystem::path _model;
+    std::vector<std::vector<TensorEntry>> _files;
+    std::vector<std::filesystem::path> _paths;
+    std::size_t _next = 0;                    ///< the file after that of `_writer`
+    std::uint64_t _left = 0;                  ///< bytes that `_writer` lacks
+    std::optional<SafetensorsWriter> _writer; ///< empty: complete
+    bool _is_finished = false;
+};
+
+} // namespace ZERO_NAMESPACE::detail
+
 #if !defined(ZERO_COMPILED)
 #include "detail/safetensors_writer.ipp"
 #endif

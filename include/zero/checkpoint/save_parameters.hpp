@@ -2,51 +2,53 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/dtype.hpp"
+#include "../layout/detail/shape.hpp"
 #include "../stage/detail/state/state_access.hpp"
 #include "../stage/training_state.hpp"
 #include "detail/encode_floats.hpp"
 #include "detail/on_every_rank.hpp"
 #include "detail/plan_manifest.hpp"
+#include "load_options.hpp"
 #include "safetensors_writer.hpp"
 #include "tensor_entry.hpp"
+#include "tensor_rules.hpp"
 
 #include <condition_variable> // also declares durations, cheaper than <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Writes the weights into one safetensors file that any program reads: rank 0 writes, every
+/// @brief Writes the weights into safetensors files that any program reads: rank 0 writes, every
 /// rank takes part. For inference, not to resume. Collective, between two steps; waits.
 ///
-/// Memory: one parameter at a time, as floats.
-/// @param file must not exist, and appears when it is complete. Its checksums are in the file
+/// Memory: one parameter at a time, as floats; a transposed one twice, with all its tiles.
+/// @param file path of the model in one file. It must not exist, and appears when it is complete;
+/// the same holds for several files and their index. Checksums of a file are in the file
 /// "NAME.checksums" beside it, which other programs do not need
-/// @param dtype type of the tensors: float32 keeps the master weights, bfloat16 and float16 round
-/// them. With float32, frozen parameters of 16 bits keep their type and follow the others
-/// @param file_time_out as in `SaveOptions`, for the wait until the file is durable
-/// @throws CheckpointError on every rank
+/// @throws CheckpointError on every rank, after which no file of the model is left; InvalidArgument
+/// for a rule that joins or cuts tensors
 template <class Stage>
-void save_parameters(Stage& stage, std::filesystem::path const& file, DType dtype = DType::float32,
-                     std::chrono::milliseconds file_time_out = std::chrono::minutes(30)) {
+void save_parameters(Stage& stage, std::filesystem::path const& file,
+                     ExportOptions const& options) {
     auto const access = detail::access_to(stage);
     access.require_idle("save_parameters()", detail::StateUse::read_all);
     std::vector<DType> dtypes;
     std::vector<std::size_t> order;
-    std::optional<SafetensorsWriter> writer; // on rank 0
+    std::vector<detail::ExportedTensor> exported; // by parameter
+    std::optional<detail::ModelWriter> writer;    // on rank 0
     detail::require_own_path(access, file);
     detail::on_every_rank(access, "create the file of parameters", [&] {
-        detail::require_number(dtype);
+        detail::require_number(options.dtype);
         auto const arrays = access.arrays(); // those of the parameters come first, by type
         for (auto const& spec : access.layout().parameters()) {
-            dtypes.push_back(
-                detail::exported_dtype(dtype, spec.trainable, arrays[spec.type].form.dtype));
+            dtypes.push_back(detail::exported_dtype(options.dtype, spec.trainable,
+                                                    arrays[spec.type].form.dtype));
+            exported.push_back(detail::exported_tensor(options.rules, detail::stored_name(spec)));
         }
         order = detail::aligned_order(dtypes);
         if (access.rank() == 0) {
@@ -57,32 +59,64 @@ void save_parameters(Stage& stage, std::filesystem::path const& file, DType dtyp
                     continue; // its values follow those of the first tile
                 }
                 TensorEntry tensor;
-                tensor.name = detail::stored_name(spec);
+                tensor.name = exported[parameter].name;
                 tensor.dtype = detail::dtype_text(dtypes[parameter]);
-                for (std::size_t const size : detail::stored_shape(spec)) {
-                    tensor.shape.push_back(size);
-                }
+                auto const shape = detail::stored_shape(spec);
+                tensor.shape.assign(shape.begin(), shape.end());
+                exported[parameter].transpose(tensor);
                 tensors.push_back(std::move(tensor));
             }
-            writer.emplace(file, std::move(tensors), std::map<std::string, std::string>{},
-                           ChecksumPlace::beside);
+            writer.emplace(file, std::move(tensors), options.max_file_bytes);
         }
         return std::uint64_t{0};
     });
     TrainingState state(stage);
+    std::vector<float> whole; // of a transposed parameter, tile after tile
     for (std::size_t const parameter : order) {
-        std::vector<float> const values = state.full_fp32_parameter(parameter);
-        detail::on_every_rank(access, "write a parameter", [&] {
+        std::vector<float> values = state.full_fp32_parameter(parameter);
+        auto const full = detail::on_every_rank(access, "write a parameter", [&] {
             if (writer) {
+                auto const& spec = access.layout().parameter(parameter);
+                if (exported[parameter].is_transposed) {
+                    whole.insert(whole.end(), values.begin(), values.end());
+                    values.clear();
+                    auto const shape = detail::stored_shape(spec);
+                    if (whole.size() == detail::product_of(shape)) {
+                        values = detail::transposed(std::exchange(whole, {}), shape);
+                    }
+                }
                 detail::append_floats(*writer, dtypes[parameter], {values.data(), values.size()});
             }
-            return std::uint64_t{0};
+            return std::uint64_t{writer && writer->is_file_full() ? 1U : 0U};
         });
+        if (full[0] != 0) {
+            detail::on_files(
+                access, "complete a file of parameters",
+                [&](detail::OnCaller) {
+                    if (writer) {
+                        writer->finish_file();
+                    }
+                    return std::uint64_t{0};
+                },
+                options.file_time_out);
+        }
     }
     detail::on_files(
         access, "complete the file of parameters",
-        [&](detail::OnCaller) { return writer ? writer->finish() : std::uint64_t{0}; },
-        file_time_out);
+        [&](detail::OnCaller) {
+            if (writer) {
+                writer->finish();
+            }
+            return std::uint64_t{0};
+        },
+        options.file_time_out);
+}
+
+/// @brief The same for one file. @param dtype, `file_time_out` as in `ExportOptions`
+template <class Stage>
+void save_parameters(Stage& stage, std::filesystem::path const& file, DType dtype = DType::float32,
+                     std::chrono::milliseconds file_time_out = std::chrono::minutes(30)) {
+    save_parameters(stage, file, ExportOptions{.dtype = dtype, .file_time_out = file_time_out});
 }
 
 } // namespace ZERO_NAMESPACE

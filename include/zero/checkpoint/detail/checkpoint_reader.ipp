@@ -5,12 +5,14 @@
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/dtype.hpp"
+#include "../../core/hash.hpp"
 #include "../../core/split_float.hpp"
 #include "../../stage/detail/state/state_table.hpp"
 #include "../checkpoint_error.hpp"
 #include "plan_manifest.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -60,32 +62,49 @@ ZERO_COLD_INLINE CheckpointReader::CheckpointReader(std::filesystem::path checkp
     });
 }
 
-ZERO_COLD_INLINE CheckpointReader CheckpointReader::of_file(std::filesystem::path const& file) {
-    auto opened = std::make_unique<SafetensorsReader>(file);
+ZERO_COLD_INLINE CheckpointReader CheckpointReader::of_file(std::filesystem::path const& file,
+                                                            TensorRules const& rules) {
+    detail::ModelFiles const model = detail::ModelFiles::at(file);
     Manifest manifest;
-    manifest.files.push_back({file.filename().string(), 0});
-    std::vector<std::string> dtypes; // one parameter type each
-    for (TensorEntry const& tensor : opened->tensors()) {
-        if (detail::holds_checksums(tensor.name)) {
-            continue;
+    std::vector<std::unique_ptr<SafetensorsReader>> files;
+    std::vector<FileTensor> tensors;
+    std::vector<TensorEntry const*> entries;
+    for (std::filesystem::path const& path : model.files) {
+        manifest.files.push_back({path.filename().string(), 0});
+        SafetensorsReader& opened = *files.emplace_back(std::make_unique<SafetensorsReader>(path));
+        opened.close();
+        for (TensorEntry const& tensor : opened.tensors()) {
+            if (!detail::holds_checksums(tensor.name)) {
+                tensors.push_back({files.size() - 1, &tensor});
+                entries.push_back(&tensor);
+            }
         }
-        auto const found = std::find(dtypes.begin(), dtypes.end(), tensor.dtype);
+    }
+    model.require_tensors(files);
+    detail::TensorViews views = detail::apply_rules(rules, entries);
+    std::vector<std::string> dtypes; // one parameter type each
+    for (detail::TensorView const& view : views.parameters) {
+        auto const found = std::find(dtypes.begin(), dtypes.end(), view.dtype);
         ManifestParameter parameter;
-        parameter.name = tensor.name;
-        parameter.shape = tensor.shape;
+        parameter.name = view.name;
+        parameter.shape = view.shape;
         parameter.type = static_cast<std::size_t>(found - dtypes.begin());
         if (found == dtypes.end()) {
-            dtypes.push_back(tensor.dtype);
-            manifest.types.push_back({{"parameter", tensor.dtype, 1, true}});
+            dtypes.push_back(view.dtype);
+            manifest.types.push_back({{"parameter", view.dtype, 1, true}});
         }
         if (std::uint64_t const elements = parameter.elements(); elements != 0) {
             parameter.intervals.push_back({0, 0, elements});
         }
         manifest.parameters.push_back(std::move(parameter));
     }
-    CheckpointReader reader(file.parent_path(), std::move(manifest));
+    CheckpointReader reader(file, std::move(manifest));
     reader._is_file = true;
-    reader._files.front() = std::move(opened);
+    reader._files = std::move(files);
+    reader._tensors = std::move(tensors);
+    reader._views = std::move(views.parameters);
+    reader._problems = std::move(views.problems);
+    reader._left_over = std::move(views.left_over);
     return reader;
 }
 
@@ -122,12 +141,38 @@ ZERO_COLD_INLINE std::uint64_t CheckpointReader::item_bytes(std::size_t paramete
     return detail::item_bytes_of(array_of(parameter, array).dtype);
 }
 
-ZERO_COLD_INLINE TensorEntry const& CheckpointReader::tensor(std::size_t parameter,
-                                                             std::size_t array,
-                                                             ManifestInterval const& interval,
-                                                             SafetensorsReader*& reader) {
-    ManifestFile const& file = _manifest.files[static_cast<std::size_t>(interval.file)];
-    auto const number = static_cast<std::size_t>(interval.file);
+ZERO_COLD_INLINE std::size_t CheckpointReader::preferred_elements(std::size_t parameter) const {
+    constexpr std::size_t rows = 64; // a run of one column then fills a line of the cache
+    if (!_is_file || _views[parameter].blocks.empty()
+        || !_views[parameter].blocks.front().is_transposed) {
+        return 1;
+    }
+    return rows * _views[parameter].columns;
+}
+
+ZERO_COLD_INLINE std::uint64_t CheckpointReader::places_hash() const {
+    Hash hash;
+    for (detail::TensorView const& view : _views) {
+        hash.add(view.name).add(view.dtype).add(view.shape.size());
+        for (std::uint64_t const size : view.shape) {
+            hash.add(size);
+        }
+        for (detail::TensorBlock const& block : view.blocks) {
+            TensorEntry const& tensor = *_tensors[block.tensor].entry;
+            hash.add(tensor.name)
+                .add(tensor.end - tensor.begin)
+                .add(block.rows.begin)
+                .add(block.columns.begin)
+                .add(block.first)
+                .add(block.stride)
+                .add(block.is_transposed ? 1U : 0U);
+        }
+    }
+    return _is_file ? hash.value() : 0;
+}
+
+/// Returns a file that is read next, and closes the one that was read longest ago.
+ZERO_COLD_INLINE SafetensorsReader& CheckpointReader::opened(std::size_t number) {
     auto& opened = _files[number];
     if (_open.empty() || _open.back() != number) {
         std::erase(_open, number);
@@ -137,17 +182,24 @@ ZERO_COLD_INLINE TensorEntry const& CheckpointReader::tensor(std::size_t paramet
         }
     }
     if (!opened) {
+        ManifestFile const& file = _manifest.files[number];
         opened = std::make_unique<SafetensorsReader>(_checkpoint / file.name, file.checksum);
     }
     if (_open.empty() || _open.back() != number) {
         _open.push_back(number);
     }
-    reader = opened.get();
+    return *opened;
+}
+
+ZERO_COLD_INLINE TensorEntry const& CheckpointReader::tensor(std::size_t parameter,
+                                                             std::size_t array,
+                                                             ManifestInterval const& interval,
+                                                             SafetensorsReader*& reader) {
+    ManifestFile const& file = _manifest.files[static_cast<std::size_t>(interval.file)];
+    reader = &opened(static_cast<std::size_t>(interval.file));
     ManifestArray const& form = array_of(parameter, array);
-    std::string const name = _is_file
-                                 ? _manifest.parameters[parameter].name
-                                 : tensor_name(form, _manifest.parameters[parameter], interval);
-    TensorEntry const* const found = opened->find(name);
+    std::string const name = tensor_name(form, _manifest.parameters[parameter], interval);
+    TensorEntry const* const found = reader->find(name);
     std::uint64_t const items =
         (interval.end - interval.begin + form.item_elements - 1) / form.item_elements;
     if (found == nullptr || found->dtype != form.dtype
@@ -159,11 +211,61 @@ ZERO_COLD_INLINE TensorEntry const& CheckpointReader::tensor(std::size_t paramet
     return *found;
 }
 
+/// Calls `visit(reader, tensor, offset in the tensor, bytes, place, distance)` for consecutive
+/// bytes of tensors. `place` and `distance` are those of `TensorView::for_runs`, in bytes.
+/// @param offset, bytes whole items of a parameter that is no checkpoint's
+template <class Visitor>
+void CheckpointReader::for_runs(std::size_t parameter, std::uint64_t offset, std::uint64_t bytes,
+                                Visitor const& visit) {
+    detail::TensorView const& view = _views[parameter];
+    std::uint64_t const elements = _manifest.parameters[parameter].elements();
+    std::uint64_t const item = detail::item_bytes_of(view.dtype);
+    if (item == 0 || offset / item > elements || bytes / item > elements - offset / item) {
+        detail::throw_error<CheckpointError>({"zero: ", bytes, " bytes at ", offset,
+                                              " lie outside of parameter '", view.name, "' of '",
+                                              _checkpoint.string(), "', which has ", elements,
+                                              " elements of type ", view.dtype, "."});
+    }
+    view.for_runs({static_cast<std::size_t>(offset / item),
+                   static_cast<std::size_t>((offset + bytes) / item)},
+                  [&](detail::TensorBlock const& block, std::size_t first, std::size_t count,
+                      std::size_t place, std::size_t distance) {
+                      FileTensor const& from = _tensors[block.tensor];
+                      visit(opened(from.file), *from.entry, first * item, count * item,
+                            static_cast<std::size_t>(place * item),
+                            static_cast<std::size_t>(distance * item));
+                  });
+}
+
 ZERO_COLD_INLINE void CheckpointReader::read_items(std::size_t parameter, std::size_t array,
                                                    ManifestInterval const& interval,
                                                    std::uint64_t offset,
                                                    std::span<std::byte> into) {
     std::lock_guard const lock(*_reading);
+    if (_is_file) {
+        auto const item = static_cast<std::size_t>(item_bytes(parameter, array));
+        detail::ItemBytes column; // a part of it
+        for_runs(parameter, offset, into.size(),
+                 [&](SafetensorsReader& file, TensorEntry const& entry, std::uint64_t from,
+                     std::uint64_t bytes, std::size_t place, std::size_t distance) {
+                     if (distance == item) {
+                         file.read(entry, from,
+                                   into.subspan(place, static_cast<std::size_t>(bytes)));
+                         return;
+                     }
+                     for (std::uint64_t done = 0; done < bytes;) {
+                         auto const part = static_cast<std::size_t>(
+                             detail::smaller<std::uint64_t>(column.size(), bytes - done));
+                         file.read(entry, from + done, {column.data(), part});
+                         for (std::size_t at = 0; at < part; at += item) {
+                             std::memcpy(into.data() + place, column.data() + at, item);
+                             place += distance;
+                         }
+                         done += part;
+                     }
+                 });
+        return;
+    }
     SafetensorsReader* reader = nullptr;
     TensorEntry const& entry = tensor(parameter, array, interval, reader);
     reader->read(entry, offset, into);
@@ -173,6 +275,13 @@ ZERO_COLD_INLINE void CheckpointReader::verify_items(std::size_t parameter, std:
                                                      ManifestInterval const& interval,
                                                      std::uint64_t offset, std::uint64_t bytes) {
     std::lock_guard const lock(*_reading);
+    if (_is_file) {
+        for_runs(parameter, offset, bytes,
+                 [](SafetensorsReader& file, TensorEntry const& entry, std::uint64_t from,
+                    std::uint64_t count, std::size_t,
+                    std::size_t) { file.verify(entry, from, count); });
+        return;
+    }
     SafetensorsReader* reader = nullptr;
     TensorEntry const& entry = tensor(parameter, array, interval, reader);
     reader->verify(entry, offset, bytes);
@@ -232,8 +341,7 @@ ZERO_COLD_INLINE void CheckpointReader::read_values(std::size_t parameter, std::
     if (found && !dtype) {
         detail::throw_error<CheckpointError>(
             {"zero: '", array, "' of '", _manifest.parameters[parameter].name, "' in '",
-             (_is_file ? _checkpoint / _manifest.files.front().name : _checkpoint).string(),
-             "' is stored as ", array_of(parameter, *found).dtype,
+             _checkpoint.string(), "' is stored as ", array_of(parameter, *found).dtype,
              ", and values are read from F32, BF16 and F16; convert it."});
     }
     if (!dtype || array_of(parameter, *found).item_elements != 1) {
@@ -242,6 +350,15 @@ ZERO_COLD_INLINE void CheckpointReader::read_values(std::size_t parameter, std::
                                               _manifest.parameters[parameter].name, "'."});
     }
     std::size_t const bytes = size_of(*dtype);
+    if (_is_file) { // converted in place, from the end of the memory
+        auto const items =
+            std::as_writable_bytes(values).subspan(values.size() * (sizeof(float) - bytes));
+        read_items(parameter, *found, {}, begin * bytes, items);
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            values[i] = detail::decode_item(*dtype, items.data(), i);
+        }
+        return;
+    }
     detail::ItemBytes items{};
     detail::ItemBytes scale{};
     detail::for_stored_chunks(
@@ -277,9 +394,9 @@ ZERO_COLD_INLINE void CheckpointReader::read_parameter(std::string_view name, st
                                                        std::span<float> values) {
     auto const parameter = find(name);
     if (!parameter || begin + values.size() > _manifest.parameters[*parameter].elements()) {
-        detail::throw_error<CheckpointError>({"zero: '", _checkpoint.string(),
-                                              "' has no parameter '", name, "' of at least ",
-                                              begin + values.size(), " elements."});
+        detail::throw_error<CheckpointError>(
+            {"zero: '", _checkpoint.string(), "' has no parameter '", name, "' of at least ",
+             begin + values.size(), " elements.", detail::listed(_problems)});
     }
     read_values(*parameter, "parameter", begin, values);
 }

@@ -15,9 +15,10 @@
 
 namespace ZERO_NAMESPACE {
 
-ZERO_COLD_INLINE void
-consolidate(CheckpointReader& checkpoint, std::filesystem::path const& file, DType dtype,
-            std::function<void(std::uint64_t, std::uint64_t)> const& progress) {
+ZERO_COLD_INLINE void consolidate(CheckpointReader& checkpoint, std::filesystem::path const& file,
+                                  DType dtype,
+                                  std::function<void(std::uint64_t, std::uint64_t)> const& progress,
+                                  std::uint64_t max_file_bytes) {
     detail::require_number(dtype);
     auto const& parameters = checkpoint.manifest().parameters;
     std::vector<DType> dtypes;
@@ -40,7 +41,7 @@ consolidate(CheckpointReader& checkpoint, std::filesystem::path const& file, DTy
         tensors.push_back(std::move(tensor));
         total += parameter.elements();
     }
-    SafetensorsWriter writer(file, std::move(tensors), {}, ChecksumPlace::beside);
+    detail::ModelWriter writer(file, std::move(tensors), max_file_bytes);
     std::vector<float> values(std::size_t{1} << 16U);
     std::uint64_t done = 0;
     for (std::size_t const parameter : order) {

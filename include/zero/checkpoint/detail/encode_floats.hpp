@@ -46,7 +46,7 @@ aligned_order(std::span<DType const> dtypes) {
 }
 
 /// @brief Appends floats to a file, rounded to a type.
-[[gnu::cold]] inline void append_floats(SafetensorsWriter& writer, DType dtype,
+[[gnu::cold]] inline void append_floats(ModelWriter& writer, DType dtype,
                                         std::span<float const> values) {
     if (dtype == DType::float32) {
         writer.append(std::as_bytes(values));

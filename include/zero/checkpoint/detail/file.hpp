@@ -98,7 +98,8 @@ private:
 void sync_folder(std::filesystem::path const& folder);
 
 /// @brief Reads a whole file. @throws CheckpointError also if it has more than `most` bytes
-[[nodiscard]] std::string read_text(std::filesystem::path const& path, std::uint64_t most);
+[[nodiscard]] std::string read_text(std::filesystem::path const& path, std::uint64_t most,
+                                    File::Links links = File::Links::refused);
 
 /// @brief Creates a file with this content and makes it durable. @throws CheckpointError
 void write_text(std::filesystem::path const& path, std::string_view text);

@@ -249,8 +249,9 @@ ZERO_COLD_INLINE void sync_folder(std::filesystem::path const& folder) {
     }
 }
 
-ZERO_COLD_INLINE std::string read_text(std::filesystem::path const& path, std::uint64_t most) {
-    File const file = File::open(path);
+ZERO_COLD_INLINE std::string read_text(std::filesystem::path const& path, std::uint64_t most,
+                                       File::Links links) {
+    File const file = File::open(path, links);
     file.require_at_most(most);
     std::string content(static_cast<std::size_t>(file.size()), '\0');
     file.read_at(0, std::as_writable_bytes(std::span<char>(content.data(), content.size())));

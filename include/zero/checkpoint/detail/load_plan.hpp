@@ -38,6 +38,7 @@ public:
     /// because their parameter is frozen now.
     [[nodiscard]] std::vector<std::string> differences() const {
         std::vector<std::string> all = _differences;
+        all.insert(all.end(), _left_over.begin(), _left_over.end());
         all.insert(all.end(), _accepted.begin(), _accepted.end());
         return all;
     }
@@ -91,6 +92,7 @@ private:
     LoadOptions _options;
     std::vector<Item> _items;
     std::vector<std::string> _differences; ///< `LoadOptions::may_differ` accepts them
+    std::vector<std::string> _left_over;   ///< more of them: what the engine lacks
     std::vector<std::string> _accepted;    ///< other differences, which are listed only
     std::vector<char> _lacks_states;       ///< by parameter
     std::optional<std::size_t> _average;

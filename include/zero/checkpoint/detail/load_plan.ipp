@@ -16,16 +16,13 @@ namespace ZERO_NAMESPACE::detail {
 /// Elements that are converted at a time; a multiple of every `item_elements`.
 inline constexpr std::size_t load_chunk = std::size_t{1} << 16U;
 
-/// A longer list of problems ends with the number of the others.
-inline constexpr std::size_t listed_problems = 20;
-
 ZERO_COLD_INLINE LoadPlan::LoadPlan(FlatLayout const& layout, StateTable const& table,
                                     std::vector<std::string> const& names,
                                     std::string const& optimizer, CheckpointReader& checkpoint,
                                     LoadOptions const& options, std::optional<std::size_t> average)
     : _layout(&layout), _table(&table), _names(&names), _checkpoint(&checkpoint), _options(options),
       _average(average) {
-    std::vector<std::string> problems;
+    std::vector<std::string> problems(checkpoint.problems().begin(), checkpoint.problems().end());
     _lacks_states.resize(layout.parameters().size(), 0);
     if (options.scope == LoadScope::everything && checkpoint.manifest().optimizer != optimizer) {
         _differences.push_back(
@@ -41,11 +38,14 @@ ZERO_COLD_INLINE LoadPlan::LoadPlan(FlatLayout const& layout, StateTable const& 
     }
     for (std::size_t stored = 0; stored < is_used.size(); ++stored) {
         if (is_used[stored] == 0) {
-            _differences.push_back(
-                text({"the model has no parameter '", checkpoint.manifest().parameters[stored].name,
-                      "' of the checkpoint"}));
+            auto const& left = checkpoint.manifest().parameters[stored];
+            _left_over.push_back(
+                text({"the model has no parameter '", left.name, "' of the checkpoint, shape ",
+                      shape_text({left.shape.begin(), left.shape.end()})}));
         }
     }
+    _left_over.insert(_left_over.end(), checkpoint.left_over().begin(),
+                      checkpoint.left_over().end());
     refuse(std::move(problems));
     // In the order of the files, where small tensors of one array share blocks.
     std::stable_sort(_items.begin(), _items.end(),
@@ -55,33 +55,35 @@ ZERO_COLD_INLINE LoadPlan::LoadPlan(FlatLayout const& layout, StateTable const& 
 /// @param problems problems that no option accepts
 ZERO_COLD_INLINE void LoadPlan::refuse(std::vector<std::string> problems) const {
     std::string remedy;
-    if (!_roundings.empty()) {
-        problems.insert(problems.begin(), _roundings.begin(), _roundings.end());
-        remedy += "\nLoadOptions::may_round accepts values that are rounded.";
-    }
-    if (!_options.may_differ && !_differences.empty()) {
-        problems.insert(problems.begin(), _differences.begin(), _differences.end());
+    std::string list;
+    if (!_options.may_differ && !(_differences.empty() && _left_over.empty())) {
+        list += listed(_differences) + listed(_left_over);
         remedy += "\nLoadOptions::may_differ accepts arrays that are missing or additional, and "
                   "another optimizer.";
+        if (_options.scope == LoadScope::parameters) {
+            remedy += " LoadOptions::rules give them other names.";
+        }
     }
-    if (problems.empty()) {
+    if (!_roundings.empty()) {
+        list += listed(_roundings);
+        remedy += "\nLoadOptions::may_round accepts values that are rounded.";
+    }
+    list += listed(problems);
+    if (list.empty()) {
         return;
     }
-    std::string list;
-    for (std::size_t index = 0; index < problems.size() && index < listed_problems; ++index) {
-        list += "\n  " + problems[index];
-    }
-    if (problems.size() > listed_problems) {
-        list += text({"\n  and ", problems.size() - listed_problems, " more"});
-    }
-    throw_error<CheckpointError>({"zero: the checkpoint does not fit this engine:", list, remedy});
+    throw_error<CheckpointError>({"zero: the checkpoint '", _checkpoint->path().string(),
+                                  "' does not fit this engine:", list, remedy});
 }
 
 ZERO_COLD_INLINE void LoadPlan::add(std::size_t parameter, std::vector<std::string>& problems) {
     auto const& spec = _layout->parameter(parameter);
     auto const found = _checkpoint->find(stored_name(spec));
     if (!found) {
-        _differences.push_back(text({"the checkpoint has no parameter '", stored_name(spec), "'"}));
+        if (!spec.tile.is_later()) {
+            _differences.push_back(text({"the checkpoint has no parameter '", stored_name(spec),
+                                         "', shape ", shape_text(stored_shape(spec))}));
+        }
         _lacks_states[parameter] = spec.trainable && spec.elements != 0
                                    && _table->find(spec.type, ArrayKind::state) != _names->size();
         return;
@@ -324,12 +326,13 @@ ZERO_COLD_INLINE std::uint64_t LoadPlan::read_as_floats(Item const& item, StateT
     std::size_t const held = _table->find(type, item.kind, item.state);
     bool const is_rounded =
         _options.scope == LoadScope::parameters || !_layout->parameter(item.parameter).trainable;
+    std::size_t const chunk = larger(load_chunk, _checkpoint->preferred_elements(item.stored));
     std::vector<float> values;
     std::uint64_t elements = 0;
     for (HeldSlice const& slice : _table->slices(held, item.parameter)) {
         std::size_t const end = slice.begin + slice.elements;
-        for (std::size_t begin = slice.begin; begin < end; begin += load_chunk) {
-            values.resize(smaller(load_chunk, end - begin));
+        for (std::size_t begin = slice.begin; begin < end; begin += chunk) {
+            values.resize(smaller(chunk, end - begin));
             std::span<float> const read(values.data(), values.size());
             if (item.kind == ArrayKind::parameter) {
                 _checkpoint->read_weights(item.stored, item.begin + begin, read, is_rounded);

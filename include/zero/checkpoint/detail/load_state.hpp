@@ -3,11 +3,13 @@
 #include "../../comm/detail/optional_operations.hpp"
 #include "../../core/buffer.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../../core/detail/throw_error.hpp"
 #include "../../core/type_name.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../stage/detail/state/add_held_states.hpp"
 #include "../../stage/detail/state/state_access.hpp"
 #include "../../stage/detail/state/state_table.hpp"
+#include "../checkpoint_error.hpp"
 #include "../checkpoint_reader.hpp"
 #include "../load_options.hpp"
 #include "../manifest.hpp"
@@ -58,7 +60,7 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
     std::optional<LoadPlan> plan;
     std::optional<LoadedScalars<Config>> scalars;
     Buffer<std::byte> staging;
-    on_files(
+    auto const places = on_files(
         access, "load the checkpoint",
         [&](OnCaller on_caller) {
             reader.emplace(open(NeededIntervals(access.layout(), table)));
@@ -84,9 +86,19 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
             if (options.verify_first) {
                 plan->verify();
             }
-            return std::uint64_t{0};
+            return reader->places_hash();
         },
         options.file_time_out);
+    for (std::size_t rank = 0; rank < places.size(); ++rank) {
+        if (places[rank] != places[0]) {
+            throw_error<CheckpointError>({"zero: ranks 0 and ", rank,
+                                          " found other tensors, or have "
+                                          "other rules (rank ",
+                                          access.rank(), " read '", source,
+                                          "'); give the same rules, and copies of one model, on "
+                                          "every rank."});
+        }
+    }
     access.guard([&] {
         on_files(
             access, "load its part of the checkpoint",

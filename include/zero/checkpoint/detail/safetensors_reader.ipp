@@ -6,10 +6,14 @@
 #include "../../core/detail/throw_error.hpp"
 #include "../../tier/detail/checksum.hpp"
 #include "../checkpoint_error.hpp"
+#include "../tensor_rules.hpp"
+#include "json_tree.hpp"
 
 #include <algorithm>
 #include <array>
 #include <system_error>
+
+#include <nlohmann/json.hpp>
 
 namespace ZERO_NAMESPACE {
 
@@ -35,6 +39,141 @@ ZERO_COLD_INLINE std::vector<std::uint64_t> numbers_of(std::vector<std::byte> co
     return numbers;
 }
 
+/// @param file, for messages
+[[noreturn]] ZERO_COLD_INLINE void refuse_pickle(std::string const& file) {
+    throw_error<CheckpointError>(
+        {"zero: '", file,
+         "' holds objects of Python (pickle), which only Python can read. Convert it there, with "
+         "the packages torch and safetensors:\n"
+         "    weights = torch.load(\"",
+         file,
+         "\", map_location=\"cpu\", weights_only=True)\n"
+         "    safetensors.torch.save_file({name: tensor.clone().contiguous() for name, tensor in "
+         "weights.items()}, \"model.safetensors\")"});
+}
+
+/// Refuses a file of `torch.save`: an archive of zip, or a pickle of protocol 2 or later.
+/// @param begin its first bytes, which cannot be those of a safetensors file
+ZERO_COLD_INLINE void refuse_pickle(std::string const& file, std::span<std::byte const> begin) {
+    constexpr std::array<unsigned char, 4> archive{'P', 'K', 3, 4};
+    bool is_archive = true;
+    for (std::size_t i = 0; i < archive.size(); ++i) {
+        is_archive = is_archive && begin[i] == std::byte{archive[i]};
+    }
+    auto const protocol = std::to_integer<unsigned>(begin[1]);
+    if (is_archive || (begin[0] == std::byte{0x80} && protocol >= 2 && protocol <= 5)) {
+        refuse_pickle(file);
+    }
+}
+
+ZERO_COLD_INLINE ModelFiles ModelFiles::at(std::filesystem::path const& path) {
+    ModelFiles model;
+    std::filesystem::path file = path;
+    std::error_code error;
+    auto const exists =
+        [&](std::filesystem::path const& name) { // a link whose target is missing, too
+            return std::filesystem::exists(std::filesystem::symlink_status(name, error));
+        };
+    if (std::filesystem::is_directory(path, error)) {
+        file = path / "model.safetensors";
+        bool const has_index = exists(index_beside(file));
+        if (has_index && exists(file)) {
+            throw_error<CheckpointError>({"zero: '", path.string(),
+                                          "' has 'model.safetensors' and an index of several "
+                                          "files; give the path of the one that you mean."});
+        }
+        if (!has_index && !exists(file)) {
+            for (char const* const name : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
+                if (exists(path / name)) {
+                    refuse_pickle((path / name).string());
+                }
+            }
+            throw_error<CheckpointError>(
+                {"zero: '", path.string(),
+                 "' has neither 'model.safetensors' nor "
+                 "'model.safetensors.index.json'; give the path of the file itself, "
+                 "or load a checkpoint with load_checkpoint()."});
+        }
+        file = has_index ? index_beside(file) : file;
+    }
+    if (file.extension() != ".json") {
+        model.files.push_back(std::move(file));
+        return model;
+    }
+    auto const refuse = [&](std::string_view why) {
+        constexpr std::size_t most = 500; // the parser quotes its last token, of any length
+        throw_error<CheckpointError>({"zero: '", file.string(), "' is not the index of a model: ",
+                                      why.substr(0, most), ". Copy or write it again."});
+    };
+    try {
+        JsonTree tree;
+        std::string const content = read_text(file, largest_header, File::Links::followed);
+        constexpr std::size_t most_levels = 16;
+        if (!tree.parse(content, most_levels) || !tree.root().is_object()) {
+            refuse("it is no object, is nested too deeply or has a name twice");
+        }
+        nlohmann::json const& names = tree.root().at("weight_map");
+        if (!names.is_object() || names.empty()) {
+            refuse("'weight_map' is no object that names the file of each tensor");
+        }
+        std::map<std::string, std::size_t> numbers;
+        for (auto const& [tensor, value] : names.items()) {
+            if (!value.is_string()) {
+                refuse(text({"the file of tensor '", tensor, "' is no text"}));
+            }
+            std::string const& name = value.get_ref<std::string const&>();
+            if (name.empty() || name == "." || name == ".."
+                || name.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
+                refuse(text({"it names the file '", name, "' of tensor '", tensor,
+                             "', and files are beside the index"}));
+            }
+            auto const [at, is_new] = numbers.emplace(name, model.files.size());
+            if (is_new) {
+                model.files.push_back(file.parent_path() / name);
+                if (!exists(model.files.back())) {
+                    throw_error<CheckpointError>(
+                        {"zero: '", file.string(), "' names the file '", name, "' of tensor '",
+                         tensor,
+                         "', which is missing; copy it beside the index, or write the "
+                         "model again."});
+                }
+            }
+            model.tensors.emplace(tensor, at->second);
+        }
+    } catch (nlohmann::json::exception const& failure) {
+        refuse(failure.what());
+    }
+    model.index = std::move(file);
+    return model;
+}
+
+ZERO_COLD_INLINE void
+ModelFiles::require_tensors(std::span<std::unique_ptr<SafetensorsReader> const> opened) const {
+    std::vector<std::string> problems;
+    for (auto const& [tensor, file] : tensors) {
+        if (opened[file]->find(tensor) == nullptr) {
+            problems.push_back(text({"'", files[file].filename().string(), "' has no tensor '",
+                                     tensor, "', which the index says it has"}));
+        }
+    }
+    std::map<std::string_view, std::size_t> first; // the file of each tensor
+    for (std::size_t file = 0; file < opened.size(); ++file) {
+        for (TensorEntry const& tensor : opened[file]->tensors()) {
+            auto const [at, is_new] = first.emplace(tensor.name, file);
+            if (!is_new && !holds_checksums(tensor.name)) {
+                problems.push_back(text({"tensor '", tensor.name, "' is in '",
+                                         files[at->second].filename().string(), "' and in '",
+                                         files[file].filename().string(), "'"}));
+            }
+        }
+    }
+    if (!problems.empty()) {
+        throw_error<CheckpointError>({"zero: the files of '", index.string(),
+                                      "' are not those of one model:", listed(problems),
+                                      "\nCopy or write all of them again."});
+    }
+}
+
 } // namespace detail
 
 ZERO_COLD_INLINE SafetensorsReader::SafetensorsReader(std::filesystem::path const& file,
@@ -49,6 +188,7 @@ ZERO_COLD_INLINE SafetensorsReader::SafetensorsReader(std::filesystem::path cons
     read_at(_file, 0, length);
     std::uint64_t const header_bytes = detail::from_little_endian(length);
     if (header_bytes > detail::largest_header || header_bytes > size - length.size()) {
+        detail::refuse_pickle(_file.name(), length);
         detail::refuse_header(_file.name(),
                               detail::text({"its header would have ", header_bytes, " bytes"}));
     }
