@@ -63,14 +63,17 @@ int main(int count, char** arguments) try {
     auto model = settings.model.empty()
                      ? planner::equal_layers(settings.parameters, settings.layers)
                      : planner::model_named(settings.model);
-    planner::InFile const file{settings.offload_ratio,
-                               static_cast<std::uint64_t>(settings.offload_chunk_bytes),
-                               static_cast<std::size_t>(settings.offload_depth)};
+    planner::Policies const policies{
+        .file = {settings.offload_ratio, static_cast<std::uint64_t>(settings.offload_chunk_bytes),
+                 static_cast<std::size_t>(settings.offload_depth)},
+        .on_host = settings.on_host != 0,
+        .delays_update = settings.delayed != 0,
+        .in_tree = settings.in_tree != 0,
+        .secondary = static_cast<std::size_t>(settings.secondary),
+        .block_bytes = settings.block_bytes};
     auto const of_stage = [&](int stage) {
         return planner::plan(model, ranks, static_cast<std::size_t>(settings.accumulate_bytes),
-                             stage, static_cast<std::size_t>(settings.micro_steps), file,
-                             settings.in_tree != 0, static_cast<std::size_t>(settings.secondary),
-                             settings.block_bytes);
+                             stage, static_cast<std::size_t>(settings.micro_steps), policies);
     };
     auto const of_stages = [&] {
         return Table{of_stage(0), of_stage(1), of_stage(2), of_stage(3)};
@@ -105,7 +108,7 @@ int main(int count, char** arguments) try {
     if (settings.secondary != 0) {
         print("secondary copies", stages, content(zero::BufferKind::secondary_copies));
     }
-    if (file.ratio != 0) {
+    if (policies.file.ratio != 0) {
         print("staging", stages, content(zero::BufferKind::staging));
     }
     print("model states", stages,
@@ -118,14 +121,24 @@ int main(int count, char** arguments) try {
     });
     print("all", stages, all);
     print("all, in one unit", in_one_unit, all);
-    if (file.ratio != 0) {
-        print("in a file", stages, [](Column const& stage) { return stage.memory.tier_bytes; });
+    if (policies.file.ratio != 0 || policies.on_host) {
+        print(policies.on_host ? "on the host" : "in a file", stages,
+              [](Column const& stage) { return stage.memory.tier_bytes; });
+        print("read there in a step", stages, [](Column const& stage) { return stage.tier_reads; });
+        print("written", stages, [](Column const& stage) { return stage.tier_writes; });
     }
     std::printf("\n");
     print("read in a step", stages, [](Column const& stage) { return stage.read_bytes(); });
     if (settings.secondary != 0) {
         print("of it from copies", stages,
               [](Column const& stage) { return stage.step.secondary.bytes; });
+    }
+    if (settings.tier_rate != 0) {
+        std::printf("\nseconds of the %s in a step\n", policies.on_host ? "link" : "file");
+        std::printf("%-22s", "at least");
+        for (Column const& stage : stages)
+            std::printf("%10.3g", planner::tier_seconds(stage, settings.tier_rate));
+        std::printf("\n");
     }
     if (network) print(*network, ranks, stages);
     std::printf("\nstages 0 to 2\n%s\nstage 3\n%s", stages[2].leases.c_str(),

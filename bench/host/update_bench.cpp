@@ -82,7 +82,7 @@ void split_adamw(benchmark::State& state) {
     bench::count_bytes(state, static_cast<double>(n) * 28.25);
 }
 
-/// Runs AdamW with states in 16 bits.
+/// Runs AdamW with states in 16 or 8 bits.
 /// @param bytes read and written per element
 template <class States>
 void update_with(benchmark::State& state, States const& states, std::size_t n, double bytes) {
@@ -99,18 +99,19 @@ void update_with(benchmark::State& state, States const& states, std::size_t n, d
     bench::count_bytes(state, static_cast<double>(n) * bytes);
 }
 
-template <bool stochastic>
+template <class S, bool stochastic>
 void scaled_adamw(benchmark::State& state) {
     std::size_t const n = bench::share(state);
-    bench::Array<float16> moments(2 * n);
+    bench::Array<S> moments(2 * n);
     bench::Array<float> scales(2 * (n / 64 + 1), 1.0F);
-    ScaledStatePointers<2> states;
+    ScaledStatePointers<2, S> states;
     states.states = {moments.data(), moments.data() + n};
     states.scales = {scales.data(), scales.data() + n / 64 + 1};
+    double const bytes = 14.0 + 4.0 * (sizeof(S) + 0.0625); // read and written
     if constexpr (stochastic) {
-        update_with(state, StochasticStates<ScaledStatePointers<2>>{states}, n, 22.25);
+        update_with(state, StochasticStates<ScaledStatePointers<2, S>>{states}, n, bytes);
     } else {
-        update_with(state, states, n, 22.25);
+        update_with(state, states, n, bytes);
     }
 }
 
@@ -183,12 +184,17 @@ BENCHMARK(split_adamw)
     ->Arg(middle)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
-BENCHMARK(scaled_adamw<true>)
+BENCHMARK((scaled_adamw<float16, true>))
     ->Name("update/two_states/adamw_scaled_states")
     ->Arg(middle)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
-BENCHMARK(scaled_adamw<false>)
+BENCHMARK((scaled_adamw<power8, true>))
+    ->Name("update/two_states/adamw_power8_states")
+    ->Arg(middle)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+BENCHMARK((scaled_adamw<float16, false>))
     ->Name("update/two_states/adamw_scaled_states_to_nearest")
     ->Arg(middle)
     ->Unit(benchmark::kMillisecond)

@@ -35,6 +35,8 @@ void add_gather_options(CLI::App& app, Settings& settings) {
              "a unit stays gathered if it comes again within this many elements");
     elements("--keep-after-forward", gather.keep_after_forward,
              "units at the end of the forward pass that stay gathered");
+    elements("--keep-until-update", gather.keep_until_update,
+             "elements of units that stay gathered until the update");
     elements("--max-live-elements", gather.max_live_elements, "elements gathered at once");
     app.add_option("--update-tile-elements", settings.update_tile_elements,
                    "elements updated by one command in stages 0 and 3 (default: all)");

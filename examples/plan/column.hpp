@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace planner {
@@ -18,8 +19,10 @@ namespace planner {
 /// One rank under one stage, with bfloat16 parameters, float master weights and AdamW.
 struct Column {
     zero::MemoryPlan memory;
-    zero::StepCommunication step; ///< communication with the default schedule, or in a tree
-    std::string leases;           ///< text: what sets the size of leases
+    zero::StepCommunication step;  ///< communication with the default schedule, or in a tree
+    std::string leases;            ///< text: what sets the size of leases
+    std::uint64_t tier_reads = 0;  ///< bytes that a step reads from a file, or from the host
+    std::uint64_t tier_writes = 0; ///< bytes that it writes there
 
     /// Returns the bytes that a rank reads from the others in a step.
     [[nodiscard]] std::uint64_t read_bytes() const {
@@ -65,6 +68,52 @@ inline zero::MemoryPlan with_states_in_file(zero::MemoryPlan memory, zero::FlatL
     return memory;
 }
 
+/// Policies beside the default ones.
+struct Policies {
+    InFile file{};
+    bool on_host = false;        ///< states of a device lie on its host, and the device updates
+    bool delays_update = false;  ///< of states in a file
+    bool in_tree = false;        ///< zero::TreeReduction adds gradients
+    std::size_t secondary = 0;   ///< ranks that share a copy of what stage 3 gathers; 0: none
+    std::size_t block_bytes = 0; ///< of 64 weights in codes; 0: they travel as they are
+};
+
+/// Moves all states of a rank that a stage may keep there to memory of the host.
+inline void move_to_host(zero::MemoryPlan& memory, int stage) {
+    using Kind = zero::BufferKind;
+    memory.is_on_host = true;
+    for (auto const& [kind, least_stage] : {std::pair(Kind::optimizer_state, 0),
+                                            {Kind::master_weights, 0},
+                                            {Kind::gradients, 2},
+                                            {Kind::parameters, 3}}) {
+        if (stage >= least_stage) {
+            memory.tier_bytes += std::exchange(memory[kind], {}).bytes();
+        }
+    }
+}
+
+/// Counts what a step moves between a rank and its tier: an update reads and writes states, each
+/// gather reads parameters, and the update writes them. Sums of gradients are written by the first
+/// micro-step, read and written by the others, and read by norm and update.
+inline void count_tier(Column& column, zero::MemoryPlan const& in_memory, std::size_t micro_steps) {
+    using Kind = zero::BufferKind;
+    auto const moved = [&](Kind kind) { // a ratio of a file applies to all of its kinds
+        return in_memory[kind].bytes() - column.memory[kind].bytes();
+    };
+    std::uint64_t const states = moved(Kind::optimizer_state) + moved(Kind::master_weights);
+    std::uint64_t const parameters = moved(Kind::parameters);
+    std::uint64_t const sums = moved(Kind::gradients);
+    column.tier_reads = states + 2 * micro_steps * parameters + (micro_steps + 1) * sums;
+    column.tier_writes = states + parameters + micro_steps * sums;
+}
+
+/// Returns the seconds of that: a disk reads and writes in turn, a link moves both ways at once.
+inline double tier_seconds(Column const& column, double bytes_per_second) {
+    auto const reads = static_cast<double>(column.tier_reads);
+    auto const writes = static_cast<double>(column.tier_writes);
+    return (column.memory.is_on_host ? std::max(reads, writes) : reads + writes) / bytes_per_second;
+}
+
 /// The sums of a tree beside the accumulation buffer, which holds one if it has floats.
 inline zero::MemoryRow held_sums(zero::LayoutTotals const& totals, std::size_t accumulate_bytes,
                                  std::size_t micro_steps) {
@@ -77,13 +126,10 @@ inline zero::MemoryRow held_sums(zero::LayoutTotals const& totals, std::size_t a
 
 /// @param accumulate_bytes bytes per accumulated gradient
 /// @param micro_steps micro-steps of a step; in stage 3 each acquires every unit twice
-/// @param in_tree whether zero::TreeReduction adds gradients
-/// @param secondary ranks that share a copy of what stage 3 gathers; 0: there are none
-/// @param block_bytes bytes of 64 weights in codes; 0: they travel as they are
 inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ranks,
                    std::size_t accumulate_bytes, int stage, std::size_t micro_steps = 1,
-                   InFile const& file = {}, bool in_tree = false, std::size_t secondary = 0,
-                   std::size_t block_bytes = 0) {
+                   Policies const& policies = {}) {
+    auto const [file, on_host, delays_update, in_tree, secondary, block_bytes] = policies;
     zero::LayoutOptions const options{
         .world = ranks, .element_bytes = 2, .buckets_inside_units = stage == 3};
     auto const layout =
@@ -130,6 +176,15 @@ inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ra
     auto const step =
         zero::count_step_communication(layout, 0, stage, schedule, micro_steps, acquired, calls);
     zero::MemoryPlan all = with_states_in_file(memory, layout, row, 0, file);
+    if (delays_update) { // copies of gradients and parameters
+        std::size_t const updated =
+            row.shards_optimizer() ? totals.own_trainable_content : totals.trainable_content;
+        all[zero::BufferKind::staging].content_bytes +=
+            updated * (sizes.accumulation + sizes.parameter);
+    }
+    if (on_host) {
+        move_to_host(all, stage);
+    }
     if (in_tree) {
         all[zero::BufferKind::held_sums] = held_sums(totals, accumulate_bytes, micro_steps);
     }
@@ -140,7 +195,9 @@ inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ra
     if (stage != 0 && block_bytes != 0) {
         all[zero::BufferKind::weight_codes] = zero::plan_weight_codes(layout, block_bytes);
     }
-    return {all, step, leases};
+    Column column{all, step, leases};
+    count_tier(column, memory, micro_steps);
+    return column;
 }
 
 } // namespace planner

@@ -43,9 +43,19 @@ With Wire<Int8Blocks> or Wire<Int4Blocks>, what stages 1 to 3 read, and their co
   --wire int8|int4
 
 With Offload<To<FileTier, ...>> of optimizer states and master weights, and in stage 3 of
-parameters, the bytes of the file of a rank, and of staging memory:
+parameters, the bytes of the file of a rank, and of staging memory, also with DelayedUpdate:
 
-  --offload-ratio 1 [--offload-chunk-bytes 33554432] [--offload-depth 3]
+  --offload-ratio 1 [--offload-chunk-bytes 33554432] [--offload-depth 3] [--delayed 1]
+
+With Offload<To<HostMemory, ...>, UpdateOnDevice> of all states of a device that a stage may keep
+on its host (gradients from stage 2 on, parameters in stage 3), the bytes there:
+
+  --on-host 1
+
+With either, the least seconds of a step from the bytes per second of the disk, both ways together,
+or of the link to the host, each way:
+
+  --tier-rate 2e9
 )";
 
 struct Settings {
@@ -63,6 +73,9 @@ struct Settings {
     double offload_ratio = 0; ///< part of the states in a file
     double offload_chunk_bytes = 32 << 20;
     double offload_depth = 3; ///< chunks in staging memory
+    double delayed = 0;       ///< 1: DelayedUpdate
+    double on_host = 0;       ///< 1: states of a device on its host
+    double tier_rate = 0;     ///< bytes per second; 0: no time is predicted
 
     // The network. Without a bandwidth no time is predicted.
     double latency = 0;           ///< seconds per message
@@ -94,6 +107,9 @@ inline constexpr NumberOption number_options[] = {
     {"--offload-ratio", &Settings::offload_ratio, 0, 1, false},
     {"--offload-chunk-bytes", &Settings::offload_chunk_bytes, 4096, 1e15, true},
     {"--offload-depth", &Settings::offload_depth, 1, 1e3, true},
+    {"--delayed", &Settings::delayed, 0, 1, true},
+    {"--on-host", &Settings::on_host, 0, 1, true},
+    {"--tier-rate", &Settings::tier_rate, 1, 1e15, false},
     {"--latency", &Settings::latency, 0, 10, false},
     {"--bandwidth", &Settings::bandwidth, 1, 1e15, false},
     {"--ranks-per-host", &Settings::ranks_per_host, 1, 1e5, true},
@@ -156,6 +172,12 @@ inline Settings read_settings(int count, char** arguments) {
         else
             read_number(settings, name, arguments[index + 1]);
     }
+    if (settings.delayed != 0 && settings.offload_ratio == 0)
+        throw zero::InvalidArgument("--delayed needs --offload-ratio");
+    if (settings.tier_rate != 0 && settings.on_host == 0 && settings.offload_ratio == 0)
+        throw zero::InvalidArgument("--tier-rate needs --offload-ratio or --on-host");
+    if (settings.on_host != 0 && settings.offload_ratio != 0)
+        throw zero::InvalidArgument("--on-host excludes --offload-ratio: an engine has one tier");
     if (has_size && !settings.model.empty())
         throw zero::InvalidArgument("--model excludes --parameters and --layers");
     if (settings.layers > settings.parameters)

@@ -171,6 +171,8 @@ TEST_CASE("Random models are saved from files or memory and continue in files or
         ways(Policies<AdamW>(), StatesOnly(), "float");
         ways(Policies<Half, SplitMasterWeights, BlockScaledState<float16>>(), Both(),
              "split masters, scaled states");
+        ways(Policies<Half, SplitMasterWeights, BlockScaledState<power8>>(), Both(),
+             "split masters, 8-bit states");
         ways(Policies<Parameters<float16>, Sgd, DynamicLossScaler>(), Both(), "loss scaler");
         ways(Policies<Half, Lamb, BalancedPartitioner>(), Both(), "whole tensors");
     });

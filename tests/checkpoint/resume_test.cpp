@@ -37,6 +37,45 @@ TEST_CASE("A run resumes with the same bits: optimizer states in 16 bits") {
     check_resume<ZeroStage<3, OptimizerState<bfloat16>>, ZeroStage<0, OptimizerState<bfloat16>>>();
 }
 
+TEST_CASE("A run resumes with the same bits: optimizer states in 8 bits") {
+    using Scaled = BlockScaledState<power8>;
+    check_resume<ZeroStage<2, Scaled>, ZeroStage<3, Scaled>>();
+    check_resume<ZeroStage<0, Scaled>, ZeroStage<1, Scaled, RoundRobinPartitioner>>();
+    using P = Parameters<bfloat16>;
+    check_resume<ZeroStage<3, P, SplitMasterWeights, Scaled>,
+                 ZeroStage<2, P, SplitMasterWeights, Scaled>>();
+}
+
+TEST_CASE(
+    "States in 8 bits are loaded into float states exactly, and other states into them if they may "
+    "be rounded") {
+    using Eight = ZeroStage<2, BlockScaledState<power8>>;
+    using Float = ZeroStage<3>;
+    TemporaryFolder const folder, again;
+    using Found = std::array<std::string, 2>;
+    auto const seen = on_ranks<Found>(2, [&](LoopbackCommunicator& communicator) -> Found {
+        Toy<Eight> saves(communicator, same_schedule<Eight>());
+        train(*saves.engine, communicator, 0, 3);
+        save_checkpoint(*saves.engine, folder.path());
+        Toy<Float> loads(communicator, same_schedule<Float>());
+        load_checkpoint(*loads.engine, folder.path());
+        bool const is_exact = state_of(*saves.engine) == state_of(*loads.engine);
+        train(*loads.engine, communicator, 3, 4);
+        save_checkpoint(*loads.engine, again.path());
+        Outcome const refused = outcome_of([&] { load_checkpoint(*saves.engine, again.path()); });
+        load_checkpoint(*saves.engine, again.path(), {.may_round = true});
+        Bits const rounded = state_of(*saves.engine);
+        bool const is_rounded = rounded != state_of(*loads.engine);
+        load_checkpoint(*saves.engine, again.path(), {.may_round = true});
+        return {refused.message,
+                is_exact && is_rounded && rounded == state_of(*saves.engine) ? "" : "wrong"};
+    });
+    for (auto const& [refusal, wrong] : seen) {
+        CHECK_THAT(refusal, contains_text("is stored as F32, which this engine rounds"));
+        CHECK(wrong == "");
+    }
+}
+
 TEST_CASE("A checkpoint does not depend on how 16-bit states are rounded") {
     using Nearest = ZeroStage<3, OptimizerState<bfloat16, RoundToNearest>>;
     using Stochastic = ZeroStage<2, OptimizerState<bfloat16>>;

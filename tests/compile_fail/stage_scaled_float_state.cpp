@@ -1,4 +1,4 @@
-// expect: zero: BlockScaledState is for float16, whose range moments exceed; write zero::BlockScaledState<zero::float16>
+// expect: zero: BlockScaledState is for float16 and power8, whose range moments exceed; write zero::BlockScaledState<zero::float16> or zero::BlockScaledState<zero::power8>
 // nvcc
 #include "stage.hpp"
 

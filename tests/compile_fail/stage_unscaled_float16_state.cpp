@@ -1,4 +1,4 @@
-// expect: zero: states of an optimizer are float or bfloat16, or float16 with a scale, without which second moments vanish; write zero::OptimizerState<float>
+// expect: zero: states of an optimizer are float or bfloat16, or float16 or power8 with a scale, without which second moments vanish; write zero::OptimizerState<float>
 #include "stage.hpp"
 
 using Stage = zero::ZeroStage<2, zero::OptimizerState<zero::float16>>;

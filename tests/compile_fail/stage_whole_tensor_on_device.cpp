@@ -1,4 +1,4 @@
-// expect: zero::ZeroStage: optimizers of whole parameters (Lamb, Muon) run on the host only; on a device use AdamW, Adam, Sgd, Lion, Adagrad or a functor of one element.
+// expect: zero::ZeroStage: optimizers of whole parameters (Lamb, Muon) run on the host only; for a device add zero::Offload<zero::To<zero::HostMemory, zero::BufferKind::optimizer_state, zero::BufferKind::master_weights>>, or use AdamW, Adam, Sgd, Lion, Adagrad or a functor of one element.
 // nvcc
 #include "stage.hpp"
 

@@ -121,6 +121,8 @@ inline std::vector<void const*> all_kernels() {
     list.add_update<AdamW, float, MasterPointers<float, bfloat16>,
                     StochasticStates<ScaledStatePointers<2>>>();
     list.add_update<AdamW, float, SplitPointers, ScaledStatePointers<2>>();
+    list.add_update<AdamW, float, MasterPointers<float, bfloat16>,
+                    StochasticStates<ScaledStatePointers<2, power8>>>();
     list.add_update<Adam, float, MasterPointers<float, bfloat16>,
                     StatePointers<Adam::states, float>>();
     list.add_update<Sgd, float, MasterPointers<float, bfloat16>,

@@ -100,6 +100,7 @@ TEST_CASE("Split master weights and scaled states of a device are loaded on the 
         return;
     }
     check_forms<Parameters<bfloat16>, SplitMasterWeights, BlockScaledState<float16>>();
+    check_forms<Parameters<bfloat16>, SplitMasterWeights, BlockScaledState<power8>>();
 }
 
 TEST_CASE(

@@ -211,9 +211,9 @@ private:
 template <class Stage>
 Trained trained_on_device(int world, typename Stage::Options const& options = {},
                           std::uint64_t steps = 4, double learning_rate = 0.01,
-                          std::size_t binades = 24) {
+                          std::size_t binades = 24,
+                          std::vector<ParameterSpec> const& specs = toy_specs()) {
     using T = typename Stage::ParameterType;
-    auto const specs = toy_specs();
     auto const ranks =
         on_ranks<Trained, typename Stage::Communicator>(world, [&](auto& communicator) {
             auto parameters = registration<T, typename Stage::GradientType>(specs);

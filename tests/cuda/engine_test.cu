@@ -2,16 +2,20 @@
 
 #include "support/stages.hpp"
 
+#include <zero/comm/experts.hpp>
 #include <zero/comm/model_parallel.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/policy/averaged.hpp>
 #include <zero/stage/averaged_weights.hpp>
+#include <zero/stage/joint_step.hpp>
 #include <zero/stage/training_state.hpp>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <string>
+#include <type_traits>
 #include <vector>
 
 // The engine on a device with ranks as threads: every stage gives the bits of the host's engine.
@@ -382,6 +386,93 @@ TEST_CASE("Two parts of a model have the norm of both on a device, with the bits
                                                   }
                                               });
                     });
+    });
+    CHECK(found == expected);
+}
+
+TEST_CASE("A dense part and experts that step together have the norm of both on a device, with the "
+          "bits of the host, and skip a step together",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    using Figures = std::vector<double>;
+    // The parameters of two engines: the experts of each of 2 ranks have names of their own.
+    auto const train = [](auto& everyone, auto stage, auto expert_stage, auto queue,
+                          auto const& run) {
+        using Dense = typename decltype(stage)::type;
+        using Sparse = typename decltype(expert_stage)::type;
+        using Ranks = typename Sparse::Communicator;
+        Ranks ranks(everyone, {.experts = 2});
+        auto specs = toy_specs();
+        for (auto& spec : specs) {
+            spec.name += "." + std::to_string(ranks.model().rank());
+        }
+        typename Dense::Options options;
+        options.gradient_clipping = 0.5F;
+        typename Sparse::Options of_experts;
+        of_experts.gradient_clipping = 0.5F;
+        if constexpr (!std::is_same_v<decltype(queue), std::nullptr_t>) {
+            options.compute_queue = queue;
+            of_experts.compute_queue = queue;
+        }
+        Dense dense(everyone, registration<bfloat16>(toy_specs()), options);
+        Sparse experts(ranks, registration<bfloat16>(specs), of_experts);
+        JointStep joint(dense, experts);
+        auto const rank = static_cast<std::uint64_t>(everyone.rank());
+        Figures found;
+        for (std::uint64_t step = 0; step < 4; ++step) {
+            joint.begin_step();
+            for (auto const micro_step : dense.micro_steps(1)) {
+                run(dense, rank, step, micro_step, false);
+            }
+            for (auto const micro_step : experts.micro_steps(1)) {
+                run(experts, rank + 10, step, micro_step, step == 1 && rank == 3);
+            }
+            auto const [of_dense, of_both] = joint.step(0.01);
+            for (StepReport const& report : {of_dense.report(), of_both.report()}) {
+                found.insert(found.end(), {report.gradient_norm, report.is_skipped ? 1.0 : 0.0,
+                                           static_cast<double>(report.clip_coefficient),
+                                           static_cast<double>(report.next_loss_scale)});
+            }
+        }
+        return found;
+    };
+    using S = DynamicLossScaler;
+    using B = Parameters<bfloat16>;
+    using HostExperts = Groups<LoopbackCommunicator, Experts>;
+    auto const expected = on_ranks<Figures>(4, [&](LoopbackCommunicator& everyone) {
+        return train(everyone, std::type_identity<ZeroStage<3, B, S>>(),
+                     std::type_identity<ZeroStage<2, B, S, HostExperts>>(), nullptr,
+                     [](auto& engine, std::uint64_t rank, std::uint64_t step,
+                        std::uint64_t micro_step, bool overflows) {
+                         float const scale = overflows ? std::numeric_limits<float>::infinity()
+                                                       : float{engine.loss_scale()};
+                         run_micro_step(engine, rank, step, micro_step, scale, 24);
+                     });
+    });
+    CHECK(expected[0][0] == expected[0][4]);
+    CHECK(expected[0][9] == 1.0); // the second step was skipped in both
+    CHECK(expected[0][13] == 1.0);
+    CHECK(expected[0] == expected[3]);
+    using DeviceExperts = Groups<DeviceLoopback, Experts>;
+    auto const found = on_ranks<Figures, DeviceLoopback>(4, [&](DeviceLoopback& everyone) {
+        cuda::OwnedStream const stream;
+        return train(everyone, std::type_identity<ZeroStage<3, B, S, DeviceLoopback>>(),
+                     std::type_identity<ZeroStage<2, B, S, DeviceExperts>>(), stream.get(),
+                     [&](auto& engine, std::uint64_t rank, std::uint64_t step,
+                         std::uint64_t micro_step, bool overflows) {
+                         run_device_micro_step(engine, stream.get(), rank, step, micro_step, 24,
+                                               [&](auto const& gradient) {
+                                                   if (overflows) { // every bit set is a NaN
+                                                       cuda::detail::check(
+                                                           cudaMemsetAsync(gradient.data(), 255,
+                                                                           gradient.size_bytes(),
+                                                                           stream.get()),
+                                                           "cudaMemsetAsync");
+                                                   }
+                                               });
+                     });
     });
     CHECK(found == expected);
 }

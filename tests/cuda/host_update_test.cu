@@ -4,6 +4,10 @@
 #include "support/stages.hpp"
 
 #include <zero/host/instruction_set.hpp>
+#include <zero/layout/balanced_partitioner.hpp>
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/ops/lamb.hpp>
+#include <zero/ops/muon.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/describe.hpp>
 #include <zero/stage/update_on_host.hpp>
@@ -43,19 +47,21 @@ using AllButParameters =
 /// Trains with the states on the host, in every stage and several worlds, and compares with the
 /// engine of the host.
 template <class States, class... Policies, class Configure>
-void compare_all_stages(Configure const& configure, std::vector<std::uint64_t> const& steps = {4}) {
+void compare_all_stages(Configure const& configure, std::vector<std::uint64_t> const& steps = {4},
+                        std::vector<ParameterSpec> const& specs = toy_specs()) {
     for (int const world : {1, 2, 3}) {
         for (std::uint64_t const count : steps) {
             CAPTURE(world, count);
             using Host = ZeroStage<2, Policies..., SizeCappedBucketer>;
             typename Host::Options host_options;
             configure(host_options);
-            Trained const expected = trained<Host>(world, host_options, {.steps = count});
+            Trained const expected =
+                trained<Host>(world, host_options, {.steps = count, .specs = specs});
             in_every_stage([&]<int N>() {
                 using Stage = ZeroStage<N, Policies..., SizeCappedBucketer, DeviceLoopback, States>;
                 typename Stage::Options options;
                 configure(options);
-                CHECK(trained_on_device<Stage>(world, options, count) == expected);
+                CHECK(trained_on_device<Stage>(world, options, count, 0.01, 24, specs) == expected);
             });
         }
     }
@@ -164,6 +170,7 @@ TEST_CASE("Chunks of the host, and threads that share one, change no bit, whatev
         compare_all_stages<OwnMasters>(configure);
         compare_all_stages<AllStates, Parameters<bfloat16>, SplitMasterWeights,
                            BlockScaledState<float16>>(configure);
+        compare_all_stages<AllStates, Parameters<bfloat16>, BlockScaledState<power8>>(configure);
         compare_all_stages<OwnMasters, Parameters<bfloat16>, StochasticRounding,
                            OptimizerState<bfloat16>>(configure);
     }
@@ -218,6 +225,31 @@ TEST_CASE("The device updates states in memory of the host with the bits of stat
     compare_all_stages<OnDevice<BufferKind::optimizer_state>>(with_small_buckets);
     compare_all_stages<States, Parameters<bfloat16>, SplitMasterWeights, BlockScaledState<float16>>(
         with_small_buckets);
+}
+
+TEST_CASE(
+    "The host updates whole parameters, which no kernel does, with the bits of engines on the "
+    "host",
+    "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    for (auto const& [threads, chunk_bytes] : {std::pair(1U, 1U << 25U), {3U, 600U}}) {
+        CAPTURE(threads, chunk_bytes);
+        auto const configure = [threads = threads, chunk_bytes = chunk_bytes](auto& options) {
+            options.bucketer.bucket_bytes = 1024;
+            options.poison = true;
+            if constexpr (requires { options.offload.threads; }) {
+                options.offload.threads = threads;
+                options.offload.chunk_bytes = chunk_bytes;
+            }
+        };
+        compare_all_stages<AllStates, Parameters<bfloat16>, Lamb, BalancedPartitioner>(configure);
+        auto specs = toy_specs();
+        specs[1].rows = 20; // of 25 columns
+        specs[5].rows = 8;
+        compare_all_stages<OwnMasters, Muon, RoundRobinPartitioner>(configure, {4}, specs);
+    }
 }
 
 TEST_CASE("Gradients, and in stage 3 parameters, in memory of the host change no bit, whoever "
@@ -347,7 +379,9 @@ TEST_CASE("With states on the host the memory plan equals what an engine allocat
             typename Stage::Options options;
             options.compute_queue = stream.get();
             options.memory = &memory;
-            Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
+            auto specs = toy_specs();
+            specs[1].rows = 20;
+            Stage engine(communicator, registration<bfloat16>(specs), options);
             auto plan = engine.memory_plan();
             int found = 0;
             for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
@@ -358,13 +392,19 @@ TEST_CASE("With states on the host the memory plan equals what an engine allocat
             for (BufferKind const kind : detail::config_of_t<Stage>::Offload::kinds) {
                 states += pages.of(kind);
             }
-            std::size_t const all = states + pages.of(BufferKind::staging);
+            std::size_t const all =
+                states + pages.of(BufferKind::staging) + pages.of(BufferKind::scratch);
             found += plan.tier_bytes == all && states != 0 ? 0 : 1;
             std::string const line = "page-locked: " + std::to_string(all) + " bytes";
             found += engine.describe_memory().find(line) != std::string::npos ? 0 : 1;
             (void)run_device_step(engine, stream.get(), 0, 0, 2, 0.01, 8);
             (void)engine.step_count();
-            found += states + pages.of(BufferKind::staging) == all ? 0 : 1;
+            bool const is_muon =
+                std::is_same_v<typename detail::config_of_t<Stage>::Optimizer, Muon>;
+            found += (pages.of(BufferKind::scratch) != 0) == is_muon ? 0 : 1;
+            found += pages.of(BufferKind::staging) + pages.of(BufferKind::scratch) + states == all
+                         ? 0
+                         : 1;
             return found;
         });
         CHECK(wrong == std::vector{0});
@@ -383,6 +423,9 @@ TEST_CASE("With states on the host the memory plan equals what an engine allocat
     using Stage = ZeroStage<3, Parameters<bfloat16>, Loopback<CountingBackend>>;
     compare(static_cast<Stage::with<Offload<Everything>>*>(nullptr));
     compare(static_cast<Stage::with<Offload<Everything, UpdateOnDevice>>*>(nullptr));
+    using MuonStage = ZeroStage<3, Parameters<bfloat16>, Muon, BalancedPartitioner,
+                                Loopback<CountingBackend>, AllStates>;
+    compare(static_cast<MuonStage*>(nullptr));
 }
 
 TEST_CASE("Updates of the host that are late change no bit in any stage", "[cuda]") {

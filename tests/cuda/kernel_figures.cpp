@@ -42,7 +42,7 @@ std::vector<Row> rows() {
     std::string const master = "MasterPointers<float, zero::bfloat16>";
     std::string const one_state = "StatePointers<1ul, float>";
     std::string const states = "StatePointers<2ul, float>";
-    std::string const scaled = "ScaledStatePointers<2ul>";
+    std::string const scaled = "ScaledStatePointers<2ul, zero::float16>";
     std::vector<Row> result{
         update_row("AdamW, float", "AdamW", "MasterPointers<float, float>", states, 8),
         update_row("AdamW, bfloat16 with masters", "AdamW", master, states, 8),

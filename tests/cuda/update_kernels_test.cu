@@ -177,30 +177,30 @@ struct States {
     std::vector<Mirror<S>> states;
 };
 
-template <std::size_t n>
-struct ScaledStates : States<n, float16> {
-    using Pointers = ScaledStatePointers<n>;
-    explicit ScaledStates(Places const& all) : States<n, float16>(all) {
+template <std::size_t n, class S = float16>
+struct ScaledStates : States<n, S> {
+    using Pointers = ScaledStatePointers<n, S>;
+    explicit ScaledStates(Places const& all) : States<n, S>(all) {
         for (std::size_t s = 0; s < n; ++s) {
             scales.emplace_back(std::vector<float>(all.blocks, 1.0F));
         }
     }
     Pointers host(Place const& at) {
-        Pointers pointers{States<n, float16>::host(at), {}};
+        Pointers pointers{States<n, S>::host(at), {}};
         for (std::size_t s = 0; s < n; ++s) {
             pointers.scales[s] = scales[s].host(at.block);
         }
         return pointers;
     }
     Pointers device(Place const& at) {
-        Pointers pointers{States<n, float16>::device(at), {}};
+        Pointers pointers{States<n, S>::device(at), {}};
         for (std::size_t s = 0; s < n; ++s) {
             pointers.scales[s] = scales[s].device(at.block);
         }
         return pointers;
     }
     bool agree() {
-        return States<n, float16>::agree()
+        return States<n, S>::agree()
                && std::all_of(scales.begin(), scales.end(),
                               [](auto const& scale) { return scale.agrees(); });
     }
@@ -302,6 +302,8 @@ TEST_CASE("A device keeps every form of states to the bits of the host", "[cuda]
                     Rounded<States<Adagrad::states, bfloat16>>>();
     compare_updates<AdamW, float, Stochastic<bfloat16>, Rounded<States<2, bfloat16>>>();
     compare_updates<AdamW, float, Masters<float, bfloat16>, Rounded<ScaledStates<2>>>();
+    compare_updates<AdamW, float, Masters<float, bfloat16>, Rounded<ScaledStates<2, power8>>>();
+    compare_updates<Adagrad, float, Split, Rounded<ScaledStates<Adagrad::states, power8>>>();
 }
 
 TEST_CASE("A device runs every per-element optimizer to the bits of the host", "[cuda]") {

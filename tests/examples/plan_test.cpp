@@ -9,11 +9,13 @@
 #include <zero/stage/offload.hpp>
 #endif
 #include <zero/comm/secondary.hpp>
+#include <zero/policy/host_memory.hpp>
 #include <zero/stage/wire.hpp>
 #include <zero/zero.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -32,6 +34,20 @@ std::size_t elements_of(std::vector<ParameterSpec> const& model) {
     return sum;
 }
 
+std::vector<Parameter<bfloat16>> registration_of(std::vector<ParameterSpec> const& model) {
+    std::vector<Parameter<bfloat16>> parameters;
+    for (ParameterSpec const& spec : model) {
+        parameters.push_back({.name = spec.name, .elements = spec.elements, .units = spec.units});
+    }
+    return parameters;
+}
+
+/// A backend that calls itself a device, with memory of its host.
+struct Device : HostBackend {
+    static constexpr bool is_device = true;
+    static MemoryResource& staging_memory() { return default_memory(); }
+};
+
 /// @param micro_steps of a tree; 0: in rank order
 template <int N, class Reduction = GradientReduction<>>
 void compare(std::vector<ParameterSpec> const& model, int world, std::size_t micro_steps = 0) {
@@ -40,18 +56,15 @@ void compare(std::vector<ParameterSpec> const& model, int world, std::size_t mic
         std::string text;
     };
     auto const ranks = on_ranks<Seen>(world, [&](LoopbackCommunicator& communicator) {
-        std::vector<Parameter<bfloat16>> parameters;
-        for (ParameterSpec const& spec : model) {
-            parameters.push_back(
-                {.name = spec.name, .elements = spec.elements, .units = spec.units});
-        }
+        auto const parameters = registration_of(model);
         ZeroStage<N, AdamW, Parameters<bfloat16>, Reduction> const engine(
             communicator, parameters,
             {.reduction = {.micro_batches = micro_steps * static_cast<std::size_t>(world)}});
         return Seen{engine.memory_plan(), engine.describe_memory()};
     });
-    auto const column = planner::plan(model, static_cast<std::size_t>(world), 4, N,
-                                      micro_steps == 0 ? 1 : micro_steps, {}, micro_steps != 0);
+    auto const column =
+        planner::plan(model, static_cast<std::size_t>(world), 4, N,
+                      micro_steps == 0 ? 1 : micro_steps, {.in_tree = micro_steps != 0});
     MemoryPlan without_tables = ranks[0].plan;
     without_tables[BufferKind::control] = {};
     without_tables[BufferKind::communicator] = {};
@@ -70,11 +83,7 @@ template <int N>
 void compare_step(std::vector<ParameterSpec> const& model, int world, std::size_t micro_steps) {
     INFO("stage " << N << ", world " << world << ", " << micro_steps << " micro-steps");
     auto const ranks = on_ranks<TrafficCount>(world, [&](LoopbackCommunicator& communicator) {
-        std::vector<Parameter<bfloat16>> parameters;
-        for (ParameterSpec const& spec : model) {
-            parameters.push_back(
-                {.name = spec.name, .elements = spec.elements, .units = spec.units});
-        }
+        auto const parameters = registration_of(model);
         ZeroStage<N, AdamW, Parameters<bfloat16>> engine(communicator, parameters);
         auto const& layout = engine.layout();
         communicator.reset_traffic();
@@ -142,11 +151,7 @@ TEMPLATE_TEST_CASE_SIG("The planner's bytes of states in a file are those of an 
     for (double const ratio : {0.4, 1.0}) {
         TemporaryFolder const folder;
         auto const ranks = on_ranks<MemoryPlan>(3, [&](LoopbackCommunicator& communicator) {
-            std::vector<Parameter<bfloat16>> parameters;
-            for (ParameterSpec const& spec : model) {
-                parameters.push_back(
-                    {.name = spec.name, .elements = spec.elements, .units = spec.units});
-            }
+            auto const parameters = registration_of(model);
             ZeroStage<N, AdamW, Parameters<bfloat16>, Offload<Target>> const engine(
                 communicator, parameters,
                 {.offload = {.path = folder.path(),
@@ -156,7 +161,7 @@ TEMPLATE_TEST_CASE_SIG("The planner's bytes of states in a file are those of an 
             return engine.memory_plan();
         });
         planner::InFile const file{ratio, 100'000};
-        auto const memory = planner::plan(model, 3, 4, N, 1, file).memory;
+        auto const memory = planner::plan(model, 3, 4, N, 1, {.file = file}).memory;
         for (BufferKind const kind :
              {BufferKind::parameters, BufferKind::master_weights, BufferKind::optimizer_state}) {
             CHECK((memory[kind] == ranks[0][kind]));
@@ -168,30 +173,96 @@ TEMPLATE_TEST_CASE_SIG("The planner's bytes of states in a file are those of an 
               < 11 * file.alignment); // two parts in each slot, and three slots of gathers
     }
 }
+
+TEST_CASE("The planner's bytes of delayed updates are those of an engine") {
+    using States = To<FileTier, BufferKind::optimizer_state, BufferKind::master_weights>;
+    auto const model = planner::gpt2(2, 64);
+    planner::InFile const file{1.0, 100'000};
+    TemporaryFolder const folder;
+    auto const check = [&]<int N>() {
+        INFO("stage " << N);
+        auto const plans = on_ranks<MemoryPlan>(3, [&](LoopbackCommunicator& communicator) {
+            return ZeroStage<N, AdamW, Parameters<bfloat16>, Offload<States, DelayedUpdate>>(
+                       communicator, registration_of(model),
+                       {.offload = {.path = folder.path(),
+                                    .chunk_bytes = 100'000,
+                                    .allow_page_cache = true}})
+                .memory_plan();
+        });
+        auto const memory =
+            planner::plan(model, 3, 4, N, 1, {.file = file, .delays_update = true}).memory;
+        auto const prompt = planner::plan(model, 3, 4, N, 1, {.file = file}).memory;
+        std::size_t const copies =
+            memory[BufferKind::staging].bytes() - prompt[BufferKind::staging].bytes();
+        CHECK(copies >= (N == 0 ? 6 : 2) * elements_of(model));
+        // The engine also copies a row for each parameter, and a disk may have smaller blocks.
+        auto const difference = static_cast<std::int64_t>(plans[0][BufferKind::staging].bytes())
+                                - static_cast<std::int64_t>(memory[BufferKind::staging].bytes());
+        CHECK(std::abs(difference) < 12 * 4096);
+    };
+    check.operator()<0>();
+    check.operator()<2>();
+}
 #endif
+
+TEST_CASE("The planner's bytes of states on the host of a device are those of an engine") {
+    auto const model = planner::gpt2(2, 64);
+    auto const check = [&]<int N, class States>() {
+        INFO("stage " << N);
+        auto const plans = on_ranks<MemoryPlan, Loopback<Device>>(3, [&](auto& communicator) {
+            return ZeroStage<N, AdamW, Parameters<bfloat16>, Loopback<Device>,
+                             Offload<States, UpdateOnDevice>>(communicator, registration_of(model))
+                .memory_plan();
+        });
+        auto const memory = planner::plan(model, 3, 4, N, 1, {.on_host = true}).memory;
+        CHECK(memory.tier_bytes == plans[0].tier_bytes);
+        CHECK(memory.tier_bytes > 0);
+        for (BufferKind const kind :
+             {BufferKind::parameters, BufferKind::gradients, BufferKind::master_weights,
+              BufferKind::optimizer_state, BufferKind::parameter_leases}) {
+            CHECK((memory[kind] == plans[0][kind]));
+        }
+    };
+    using Kind = BufferKind;
+    check.operator()<1, To<HostMemory, Kind::optimizer_state, Kind::master_weights>>();
+    check.
+    operator()<2, To<HostMemory, Kind::optimizer_state, Kind::master_weights, Kind::gradients>>();
+    check.operator()<3, To<HostMemory, Kind::optimizer_state, Kind::master_weights, Kind::gradients,
+                           Kind::parameters>>();
+}
+
+TEST_CASE("The planner counts what a step moves between a rank and its tier") {
+    auto const model = planner::equal_layers(64 * 3 * 300, 3); // no padding
+    std::uint64_t const own = 64 * 300;                        // elements of a rank
+    auto const column = planner::plan(model, 3, 4, 3, 2, {.on_host = true});
+    CHECK(column.tier_reads == own * (12 + 4 * 2 + 3 * 4));
+    CHECK(column.tier_writes == own * (12 + 2 + 2 * 4));
+    CHECK(planner::tier_seconds(column, 1e6) == 1e-6 * static_cast<double>(column.tier_reads));
+    auto const in_file = planner::plan(model, 3, 4, 2, 2, {.file = {1.0}});
+    CHECK(in_file.tier_reads == own * 12);
+    CHECK(in_file.tier_writes == own * 12);
+    CHECK(planner::tier_seconds(in_file, 1e6) == 2e-6 * static_cast<double>(own * 12));
+    CHECK(planner::plan(model, 3, 4, 2, 2).tier_reads == 0);
+}
 
 TEST_CASE("The planner's bytes of secondary copies are those of an engine") {
     using Hosts = Groups<LoopbackCommunicator, Secondary>;
     auto const model = planner::gpt2(2, 64);
     MemoryPlan plan;
     run_ranks<Hosts>(6, test_time_out, {.secondary = 3}, [&](Hosts& hosts) {
-        std::vector<Parameter<bfloat16>> parameters;
-        for (ParameterSpec const& spec : model) {
-            parameters.push_back(
-                {.name = spec.name, .elements = spec.elements, .units = spec.units});
-        }
+        auto const parameters = registration_of(model);
         ZeroStage<3, AdamW, Parameters<bfloat16>, Hosts> const engine(hosts, parameters);
         if (hosts.rank() == 0) {
             plan = engine.memory_plan();
         }
     });
-    auto const column = planner::plan(model, 6, 4, 3, 1, {}, false, 3);
+    auto const column = planner::plan(model, 6, 4, 3, 1, {.secondary = 3});
     for (BufferKind const kind : {BufferKind::parameters, BufferKind::parameter_leases,
                                   BufferKind::secondary_copies, BufferKind::optimizer_state}) {
         CHECK((column.memory[kind] == plan[kind]));
     }
     CHECK(plan[BufferKind::secondary_copies].content_bytes > 0);
-    CHECK(planner::plan(model, 6, 4, 2, 1, {}, false, 3).memory.engine_bytes()
+    CHECK(planner::plan(model, 6, 4, 2, 1, {.secondary = 3}).memory.engine_bytes()
           == planner::plan(model, 6, 4, 2).memory.engine_bytes());
 }
 
@@ -201,21 +272,17 @@ TEST_CASE("The planner's bytes of weights in codes are those of an engine") {
         INFO("stage " << N);
         using Stage = ZeroStage<N, AdamW, Parameters<bfloat16>, Wire<Int8Blocks>>;
         auto const plans = on_ranks<MemoryPlan>(4, [&](LoopbackCommunicator& communicator) {
-            std::vector<Parameter<bfloat16>> parameters;
-            for (ParameterSpec const& spec : model) {
-                parameters.push_back(
-                    {.name = spec.name, .elements = spec.elements, .units = spec.units});
-            }
+            auto const parameters = registration_of(model);
             return Stage(communicator, parameters).memory_plan();
         });
-        auto const column = planner::plan(model, 4, 4, N, 1, {}, false, 0, 66);
+        auto const column = planner::plan(model, 4, 4, N, 1, {.block_bytes = 66});
         CHECK((column.memory[BufferKind::weight_codes] == plans[0][BufferKind::weight_codes]));
         CHECK(plans[0][BufferKind::weight_codes].content_bytes > 0);
         CHECK(column.read_bytes() < planner::plan(model, 4, 4, N).read_bytes());
     };
     check.operator()<2>();
     check.operator()<3>();
-    CHECK(planner::plan(model, 4, 4, 0, 1, {}, false, 0, 66).memory.engine_bytes()
+    CHECK(planner::plan(model, 4, 4, 0, 1, {.block_bytes = 66}).memory.engine_bytes()
           == planner::plan(model, 4, 4, 0).memory.engine_bytes());
 }
 

@@ -4,6 +4,7 @@
 #include <zero/host/update.hpp>
 #include <zero/ops/adamw.hpp>
 #include <zero/ops/block_scale.hpp>
+#include <zero/ops/power_codes.hpp>
 #include <zero/ops/sgd.hpp>
 
 #include "support/catch.hpp"
@@ -13,21 +14,26 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <random>
+#include <type_traits>
 #include <vector>
 
 namespace zero::test::state_types_kernel_test {
 
-// Compares 16-bit states with an equivalent scalar loop, with every instruction set and length, and
-// with float states.
+// Compares 16-bit and 8-bit states with an equivalent scalar loop, with every instruction set and
+// length, and with float states.
 namespace {
 
 constexpr std::size_t block = 64;
 
 /// The states of one slice, read and written per element. Shares only the conversions with the
 /// library.
-struct ScaledArray {
-    using Type = float16;
-    explicit ScaledArray(std::size_t n) : values(n), scales((n + block - 1) / block, 1.0F) {}
+/// @tparam top exponent of the largest value of a block, @tparam least that of the least code
+template <class S, int top, int least>
+struct BlockArray {
+    using Type = S;
+    explicit BlockArray(std::size_t n) : values(n), scales((n + block - 1) / block, 1.0F) {}
 
     [[nodiscard]] float at(std::size_t i) const { return to_float(values[i]) * scales[i / block]; }
 
@@ -40,19 +46,52 @@ struct ScaledArray {
             for (std::size_t i = begin; i < end; ++i) {
                 largest = std::isfinite(wide[i]) ? std::max(largest, std::fabs(wide[i])) : largest;
             }
-            int const exponent = largest == 0.0F ? 0 : std::max(std::ilogb(largest) - 14, -126);
+            int const exponent = largest == 0.0F ? 0 : std::max(std::ilogb(largest) - top, -126);
             scales[begin / block] = std::ldexp(1.0F, exponent);
             for (std::size_t i = begin; i < end; ++i) {
                 float const scaled = std::ldexp(wide[i], -exponent);
-                bool const vanishes = wide[i] != 0.0F && std::fabs(scaled) < 0x1p-24F;
-                values[i] = vanishes ? float16::from_bits(
-                                static_cast<std::uint16_t>(wide[i] < 0.0F ? 0x8001U : 0x0001U))
+                float const smallest = std::ldexp(1.0F, least);
+                bool const vanishes = wide[i] != 0.0F && std::fabs(scaled) < smallest;
+                values[i] = vanishes ? from_float<S>(std::copysign(smallest, wide[i]))
                                      : round(canonical(scaled), i);
             }
         }
     }
 
-    std::vector<float16> values;
+    std::vector<S> values;
+    std::vector<float> scales;
+};
+using ScaledArray = BlockArray<float16, 14, -24>;
+
+/// States in 8 bits, by the functions of one element.
+struct EightBits {
+    using Type = power8;
+    explicit EightBits(std::size_t n) : values(n), scales((n + block - 1) / block, 1.0F) {}
+
+    [[nodiscard]] float at(std::size_t i) const {
+        return ops::state_value(values[i], scales[i / block]);
+    }
+
+    template <class Round>
+    void assign(std::vector<float> const& wide, Round const& round) {
+        for (std::size_t begin = 0; begin < wide.size(); begin += block) {
+            std::size_t const end = std::min(wide.size(), begin + block);
+            float largest = 0.0F;
+            bool is_signed = false;
+            for (std::size_t i = begin; i < end; ++i) {
+                largest = std::isfinite(wide[i]) ? std::max(largest, std::fabs(wide[i])) : largest;
+                is_signed = is_signed || wide[i] < 0.0F;
+            }
+            float const scale = ops::state_scale<power8>(largest, is_signed);
+            scales[begin / block] = scale;
+            float const inverse = ops::inverse_state_scale<power8>(scale);
+            for (std::size_t i = begin; i < end; ++i) {
+                values[i] = round(ops::power_place(wide[i], inverse, is_signed), i);
+            }
+        }
+    }
+
+    std::vector<power8> values;
     std::vector<float> scales;
 };
 
@@ -70,21 +109,30 @@ struct PlainArray {
     std::vector<S> values;
 };
 
-ScaledStatePointers<2> pointers(std::array<ScaledArray, 2>& states) {
-    ScaledStatePointers<2> at;
+template <class S, int top, int least>
+ScaledStatePointers<2, S> pointers(std::array<BlockArray<S, top, least>, 2>& states) {
+    ScaledStatePointers<2, S> at;
     for (std::size_t s = 0; s < 2; ++s) {
         at.states[s] = states[s].values.data();
         at.scales[s] = states[s].scales.data();
     }
     return at;
 }
+ScaledStatePointers<2, power8> pointers(std::array<EightBits, 2>& states) {
+    return {{{states[0].values.data(), states[1].values.data()}},
+            {states[0].scales.data(), states[1].scales.data()}};
+}
 template <class S>
 StatePointers<2, S> pointers(std::array<PlainArray<S>, 2>& states) {
     return {{states[0].values.data(), states[1].values.data()}};
 }
 
-bool same(ScaledArray const& a, ScaledArray const& b) {
+template <class S, int top, int least>
+bool same(BlockArray<S, top, least> const& a, BlockArray<S, top, least> const& b) {
     return same_bits(a.values, b.values) && same_bits(a.scales, b.scales);
+}
+bool same(EightBits const& a, EightBits const& b) {
+    return a.values == b.values && same_bits(a.scales, b.scales);
 }
 template <class S>
 bool same(PlainArray<S> const& a, PlainArray<S> const& b) {
@@ -115,8 +163,12 @@ struct Stochastic {
     static S round(float value, std::size_t state, std::size_t i, std::uint64_t key) {
         std::uint32_t const random =
             ops::random_bits(ops::random_key(key, 1 + state / 2), first + i);
-        return ops::round_stochastically<S>(value, state % 2 == 0 ? random
-                                                                  : random << 16U | random >> 16U);
+        std::uint32_t const own = state % 2 == 0 ? random : random << 16U | random >> 16U;
+        if constexpr (std::is_same_v<S, power8>) {
+            return ops::round_place(value, own);
+        } else {
+            return ops::round_stochastically<S>(value, own);
+        }
     }
 };
 
@@ -178,14 +230,16 @@ struct Keep {
     }
 };
 
-ScaledArray kept(std::vector<float> const& values) {
-    ScaledArray state(values.size());
+template <class States, class Rounding = Nearest>
+States kept(std::vector<float> const& values) {
+    using S = typename States::Type;
+    States state(values.size());
     std::vector<float> parameter(values.size());
-    ScaledStatePointers<1> at;
+    ScaledStatePointers<1, S> at;
     at.states = {state.values.data()};
     at.scales = {state.scales.data()};
-    host::update<Keep>(values.data(), MasterPointers<float, float>{parameter.data(), nullptr}, at,
-                       values.size(), 1.0F, {});
+    host::update<Keep>(values.data(), MasterPointers<float, float>{parameter.data(), nullptr},
+                       Rounding::pointers(at, 77), values.size(), 1.0F, {});
     return state;
 }
 
@@ -211,6 +265,8 @@ TEST_CASE(
     CHECK(differences<PlainArray<bfloat16>, bfloat16, Stochastic>(1e-6F) == 0);
     CHECK(differences<ScaledArray, float, Stochastic>(0.125F) == 0);
     CHECK(differences<ScaledArray, bfloat16, Stochastic>(1e-18F) == 0);
+    CHECK(differences<EightBits, float, Stochastic>(0.125F) == 0);
+    CHECK(differences<EightBits, bfloat16, Stochastic>(1e-18F) == 0);
 }
 
 /// An optimizer with three states, which are sums of the gradient.
@@ -275,7 +331,7 @@ TEST_CASE(
     values[5] = -0x1.8p100F; // a block that float16 could not hold
     values[6] = 0x1p80F;
     values[2 * block + 1] = 0x1p-149F; // a block of one subnormal float
-    ScaledArray const state = kept(values);
+    ScaledArray const state = kept<ScaledArray>(values);
     CHECK(state.scales == std::vector<float>{0x1p86F, 1.0F, 0x1p-126F});
     CHECK(to_float(state.values[5]) == -0x1.8p14F);
     CHECK(state.at(6) == 0x1p80F);
@@ -290,7 +346,7 @@ TEST_CASE(
     values[block] = std::numeric_limits<float>::infinity();
     values[block + 1] = std::numeric_limits<float>::quiet_NaN();
     values[block + 2] = 0x1.fffffep0F;
-    ScaledArray const state = kept(values);
+    ScaledArray const state = kept<ScaledArray>(values);
     CHECK(state.at(0) == 0x1.ffcp127F);
     CHECK(state.at(block) == std::numeric_limits<float>::infinity());
     CHECK(std::isnan(state.at(block + 1)));
@@ -305,7 +361,7 @@ TEST_CASE("A non-zero state is never stored as zero", "[host][kernel]") {
     values[1] = 0x1p-149F;
     values[2] = -0x1p60F;
     values[3] = -0.0F;
-    ScaledArray const state = kept(values);
+    ScaledArray const state = kept<ScaledArray>(values);
     CHECK(state.values[0].bits == 0x7400U); // 2^14
     CHECK(state.values[1].bits == 0x0001U);
     CHECK(state.values[2].bits == 0x8001U);
@@ -322,7 +378,7 @@ TEST_CASE("The error of a stored state is at most 2^-11 of itself or 2^-38 of th
     for (auto& value : values) {
         value = std::exp2(exponent(engine)) * (engine() % 2 == 0 ? 1.0F : -1.0F);
     }
-    ScaledArray const state = kept(values);
+    ScaledArray const state = kept<ScaledArray>(values);
     double worst = 0.0;
     for (std::size_t i = 0; i < values.size(); ++i) {
         float largest = 0.0F;
@@ -337,6 +393,113 @@ TEST_CASE("The error of a stored state is at most 2^-11 of itself or 2^-38 of th
     }
     CHECK(worst <= 1.0);
     CHECK(worst > 0.9);
+}
+
+/// Returns the largest error of 8-bit states relative to a bound.
+template <class Bound>
+double worst_error(std::vector<float> const& values, Bound const& bound) {
+    auto const state = kept<EightBits, Stochastic>(values);
+    double worst = 0.0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        double largest = 0.0;
+        for (std::size_t j = i / block * block; j < i / block * block + block; ++j) {
+            largest = std::max(largest, std::fabs(static_cast<double>(values[j])));
+        }
+        double const value = std::fabs(static_cast<double>(values[i]));
+        double const error =
+            std::fabs(static_cast<double>(state.at(i)) - static_cast<double>(values[i]));
+        worst = std::max(worst, error / bound(value / largest) / value);
+    }
+    return worst;
+}
+
+/// Returns random numbers from 2^lowest to 1.
+std::vector<float> random_values(float lowest, bool are_signed) {
+    std::mt19937 engine(6);
+    std::uniform_real_distribution<float> exponent(lowest, 0.0F);
+    std::vector<float> values(1024 * block);
+    for (auto& value : values) {
+        bool const is_negative = are_signed && engine() % 2 == 0;
+        value = std::exp2(exponent(engine)) * (is_negative ? -1.0F : 1.0F);
+    }
+    return values;
+}
+
+TEST_CASE(
+    "The error of an 8-bit state is less than the distance of two codes: (1 + 1 / k)^p - 1 of "
+    "itself, for k = 254 (x / largest)^(1 / 8) without signs and 127 (x / largest)^(1 / 4) with "
+    "them, a tight bound",
+    "[host][kernel]") {
+    auto const bound = [](double levels, double power, double most) {
+        return [=](double ratio) {
+            double const below = std::floor(levels * std::pow(ratio, 1 / power) * 0.9999);
+            return std::min(std::pow(1 + 1 / std::max(below, 1.0), power) - 1, most);
+        };
+    };
+    double const second = worst_error(random_values(-40.0F, false), bound(254, 8, 1e9));
+    double const first = worst_error(random_values(-24.0F, true), bound(127, 4, 1e9));
+    CAPTURE(second, first);
+    CHECK(second <= 1.0);
+    CHECK(second > 0.9);
+    CHECK(first <= 1.0);
+    CHECK(first > 0.9);
+    // 11 % down to 1e-4 of the largest, and to 1e-2 with signs
+    CHECK(worst_error(random_values(-13.2F, false), [](double) { return 0.11; }) <= 1.0);
+    CHECK(worst_error(random_values(-6.6F, true), [](double) { return 0.11; }) <= 1.0);
+    CHECK(worst_error(random_values(-24.0F, true), [](double) { return 0.11; }) > 1.0);
+}
+
+TEST_CASE("An 8-bit state that is infinite or NaN becomes NaN, its block keeps its values, and no "
+          "non-zero state becomes zero",
+          "[host][kernel]") {
+    for (float const sign : {1.0F, -1.0F}) {
+        std::vector<float> values(2 * block, sign);
+        values[3] = -std::numeric_limits<float>::infinity();
+        values[4] = std::numeric_limits<float>::quiet_NaN();
+        values[block + 1] = sign * 0x1.fffffep127F;
+        values[block + 2] = sign * 0x1p-149F;
+        values[block + 3] = 0.0F;
+        auto const state = kept<EightBits, Stochastic>(values);
+        CHECK(std::isnan(state.at(3)));
+        CHECK(std::isnan(state.at(4)));
+        CHECK(std::fabs(state.at(0) - sign) < 1e-5F);
+        CHECK(std::isfinite(state.at(block + 1)));
+        CHECK(std::fabs(state.at(block + 1)) > 0x1.dp127F);
+        CHECK(state.at(block + 2) * sign > 0.0F);
+        CHECK(state.at(block + 3) == 0.0F);
+    }
+    auto const zeros = kept<EightBits, Stochastic>(std::vector<float>(block, 0.0F));
+    CHECK(zeros.at(0) == 0.0F);
+    CHECK(zeros.at(63) == 0.0F);
+}
+
+TEST_CASE("The mean of an 8-bit state over random bits is the state", "[host][kernel]") {
+    for (float const value : {0.7F, 0.01F, -0.3F, -0.001F}) {
+        bool const is_signed = value < 0.0F;
+        float const scale = ops::state_scale<power8>(1.0F, is_signed);
+        float const place =
+            ops::power_place(value, ops::inverse_state_scale<power8>(scale), is_signed);
+        double sum = 0.0;
+        double squares = 0.0;
+        constexpr int draws = 1 << 16;
+        for (std::uint64_t i = 0; i < draws; ++i) {
+            auto const code = ops::round_place(place, ops::random_bits(ops::random_key(9, 4), i));
+            auto const found = static_cast<double>(ops::state_value(code, scale));
+            sum += found / draws;
+            squares += found * found / draws;
+        }
+        double const deviation = std::sqrt((squares - sum * sum) / draws);
+        CHECK(std::fabs(sum - static_cast<double>(value)) < 5 * deviation);
+        CHECK(std::fabs(sum - static_cast<double>(value) * 1.01) > 5 * deviation);
+    }
+}
+
+TEST_CASE("Every 8-bit code is unchanged for all random bits", "[host][kernel]") {
+    for (int code = -128; code <= 127; ++code) {
+        auto const place = static_cast<float>(code);
+        CHECK(ops::round_place(place, 0U) == power8(code));
+        CHECK(ops::round_place(place, ~0U) == power8(code));
+    }
 }
 
 /// Returns the relative distance of AdamW's parameters after 200 steps from the parameters with

@@ -27,7 +27,8 @@ FlatLayout make(std::vector<ParameterSpec> const& specs, std::size_t world,
         specs, {.world = world,
                 .buckets_inside_units = true,
                 .persistence_threshold = gather.persistence_threshold,
-                .max_persistent_elements = gather.max_persistent_elements});
+                .max_persistent_elements = gather.max_persistent_elements,
+                .keep_until_update = gather.keep_until_update});
 }
 
 std::vector<ParameterSpec> chain(std::vector<std::size_t> const& elements) {
@@ -90,6 +91,11 @@ TEST_CASE("Leases hold what is gathered in advance and kept, and a limit reduces
     CHECK(elements(specs, {.max_live_elements = 700}) <= 700);
     CHECK(elements(specs, {.prefetch_elements = 384, .max_live_elements = 1000}) <= 1000);
     CHECK(elements(specs, {.persistence_threshold = 128}) == 640 + 256);
+    CHECK(elements(specs, {.keep_until_update = GatherOptions::all}) == 1152);
+    CHECK(elements(specs, {.keep_until_update = 640}) == 640 + 128 + 256);
+    CHECK_THROWS_AS(elements(specs, {.keep_until_update = 640, .max_live_elements = 895}),
+                    InvalidArgument);
+    CHECK(elements(specs, {.keep_until_update = 640, .max_live_elements = 896}) == 896);
     CHECK_THROWS_AS(elements(specs, {.max_live_elements = 639}), InvalidArgument);
     CHECK_THROWS_AS(elements(specs, {.persistence_threshold = 128, .max_live_elements = 895}),
                     InvalidArgument);
@@ -123,6 +129,7 @@ TEST_CASE("In random models no plan exceeds the limit, and one that is larger th
         gather.prefetch_elements = random() % 2000;
         gather.persistence_threshold = random() % 3 == 0 ? random() % 200 : 0;
         gather.keep_after_forward = random() % 4;
+        gather.keep_until_update = random() % 3 == 0 ? random() % 3000 : 0;
         std::size_t const free = elements(specs, gather, 2);
         gather.max_live_elements = 1'000'000;
         CHECK(elements(specs, gather, 2) == free);
@@ -159,6 +166,12 @@ TEST_CASE("Persistent and kept parameters reduce the traffic of stage 3 as the f
     CHECK(gathered({.max_reuse_distance = 256}) == 4 * p - 2 * (128 + 256));
     CHECK(gathered({.persistence_threshold = 128}) == 4 * (p - 256) + 256);
     CHECK(gathered({.persistence_threshold = 1000}) == p);
+    CHECK(gathered({.keep_until_update = GatherOptions::all}) == p);
+    CHECK(gathered({.keep_until_update = 767}) == 4 * p - 3 * 640); // unit 1 does not fit
+    CHECK(gathered({.keep_until_update = 768}) == 4 * p - 3 * (640 + 128));
+    CHECK(gathered({.keep_until_update = 639}) == 4 * p);
+    // The elements of persistent parameters do not count.
+    CHECK(gathered({.persistence_threshold = 128, .keep_until_update = 896}) == p);
 }
 
 } // namespace zero::test::gather_plan_test

@@ -16,4 +16,19 @@ TEST_CASE("A memory plan is printed with one line per non-empty buffer") {
                  + ": 400 bytes\nallocated by the engine: 400 bytes\n");
 }
 
+TEST_CASE("A memory plan is one JSON object with the rows that are not empty") {
+    MemoryPlan plan;
+    CHECK(to_json(plan)
+          == R"({"rows": {}, "engine_bytes": 0, "model_state_bytes": 0, "tier_bytes": 0, )"
+             R"("is_on_host": false})");
+    plan[BufferKind::parameters] = {100, 28, true};
+    plan[BufferKind::master_weights] = {400, 0, false};
+    plan.tier_bytes = 4096;
+    CHECK(to_json(plan)
+          == R"({"rows": {"parameters": {"content_bytes": 100, "padding_bytes": 28, )"
+             R"("is_callers": true}, "master weights": {"content_bytes": 400, )"
+             R"("padding_bytes": 0, "is_callers": false}}, "engine_bytes": 400, )"
+             R"("model_state_bytes": 500, "tier_bytes": 4096, "is_on_host": false})");
+}
+
 } // namespace zero::test::memory_plan_text_test

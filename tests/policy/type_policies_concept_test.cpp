@@ -123,6 +123,9 @@ TEST_CASE("The shipped optimizer state policies model their concept") {
     STATIC_REQUIRE(OptimizerStatePolicy<OptimizerState<float>>);
     STATIC_REQUIRE(OptimizerStatePolicy<OptimizerState<bfloat16>>);
     STATIC_REQUIRE(OptimizerStatePolicy<BlockScaledState<float16>>);
+    STATIC_REQUIRE(OptimizerStatePolicy<BlockScaledState<power8>>);
+    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<OptimizerState<power8>>);
+    STATIC_REQUIRE_FALSE(OptimizerStatePolicy<BlockScaledState<power8, RoundToNearest>>);
     STATIC_REQUIRE(OptimizerStatePolicy<OptimizerState<bfloat16, RoundToNearest>>);
     STATIC_REQUIRE(OptimizerStatePolicy<BlockScaledState<float16, RoundToNearest>>);
     STATIC_REQUIRE(diagnose_optimizer_state<BlockScaledState<float16>>());

@@ -69,6 +69,7 @@ TEST_CASE("A description lists the options that another stage would use, one lin
                                                   .max_persistent_elements = 100,
                                                   .max_reuse_distance = 5,
                                                   .keep_after_forward = 1,
+                                                  .keep_until_update = 1,
                                                   .max_live_elements = 4096,
                                                   .changed_order = ChangedOrder::error},
                                        .update_tile_elements = 64});
@@ -88,6 +89,8 @@ TEST_CASE("A description lists the options that another stage would use, one lin
         "\nnot used in this stage: gather.max_reuse_distance (stage 3 uses "
         "it)"
         "\nnot used in this stage: gather.keep_after_forward (stage 3 uses "
+        "it)"
+        "\nnot used in this stage: gather.keep_until_update (stage 3 uses "
         "it)"
         "\nnot used in this stage: gather.max_live_elements (stage 3 uses "
         "it)"

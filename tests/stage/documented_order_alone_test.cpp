@@ -76,7 +76,8 @@ struct Case {
                 + std::to_string(gather.persistence_threshold) + "/"
                 + std::to_string(gather.max_persistent_elements) + ", prefetch "
                 + (gather.prefetch_elements ? std::to_string(*gather.prefetch_elements) : "-")
-                + ", keep " + std::to_string(gather.keep_after_forward) + ", reuse "
+                + ", keep " + std::to_string(gather.keep_after_forward) + "/"
+                + std::to_string(gather.keep_until_update) + ", reuse "
                 + (gather.max_reuse_distance ? std::to_string(*gather.max_reuse_distance) : "-")
                 + ", live " + std::to_string(gather.max_live_elements) + ", block "
                 + std::to_string(has_gradient_block) + ", dealt " + std::to_string(is_dealt)
@@ -197,16 +198,19 @@ Case make_case(std::uint64_t seed) {
     if (chance(20)) {
         c.gather.keep_after_forward = chance(30) ? GatherOptions::all : below(4);
     }
+    if (chance(20)) {
+        c.gather.keep_until_update = below(3000);
+    }
     if (chance(25)) { // room for the persistent parameters and the largest unit
         std::vector<std::size_t> unit_elements(c.units(), 0);
         std::size_t persistent = 64 * c.world;
         std::size_t left = c.gather.max_persistent_elements;
         for (auto const& spec : c.specs) {
             std::size_t const padded = (spec.elements + 63) / 64 * 64 + 64 * c.world;
-            if (spec.elements <= c.gather.persistence_threshold && spec.elements <= left) {
-                persistent += padded;
-                left -= spec.elements;
-            }
+            bool const is_persistent =
+                spec.elements <= c.gather.persistence_threshold && spec.elements <= left;
+            left -= is_persistent ? spec.elements : 0;
+            persistent += is_persistent || c.gather.keep_until_update != 0 ? padded : 0;
             for (std::size_t const unit : spec.units) {
                 unit_elements[unit] += padded;
             }

@@ -210,6 +210,29 @@ TEST_CASE("Persistent parameters share one bucket, are gathered once a step, and
     CHECK(model.own_moved == 512 / 2 + 256 / 2);
 }
 
+TEST_CASE("Units that are kept until the update are gathered once a step, whatever the number of "
+          "micro-steps") {
+    constexpr std::size_t micro_steps = 4;
+    auto const none = train(four, {}, forward4, backward4, micro_steps);
+    CHECK(none.own_moved == 2 * 4 * micro_steps * 64);
+    auto const after_forward =
+        train(four, {.keep_after_forward = GatherOptions::all}, forward4, backward4, micro_steps);
+    CHECK(after_forward.own_moved == 4 * micro_steps * 64);
+    auto const all =
+        train(four, {.keep_until_update = GatherOptions::all}, forward4, backward4, micro_steps);
+    CHECK(all.own_moved == 4 * 64);
+    CHECK(all.leases == 512);
+    CHECK((all.values == none.values));
+    // Their gathers still run one unit ahead, and reductions as each unit is ready.
+    CHECK(train(four, {.keep_until_update = GatherOptions::all}, forward4, backward4).text
+          == "gather0 gather1 use0 gather2 use1 gather3 use2 use3 use3 reduce3 use2 reduce2 use1 "
+             "reduce1 use0 reduce0 free3 free2 free1 free0 end");
+    auto const two = train(four, {.keep_until_update = 383}, forward4, backward4, micro_steps);
+    CHECK(two.own_moved == (2 + 2 * 2 * micro_steps) * 64);
+    CHECK(two.leases == 512);
+    CHECK((two.values == none.values));
+}
+
 TEST_CASE("A limit of live elements makes the pool as small as the largest unit") {
     std::vector<ParameterSpec> const specs = chain({640, 128, 256, 128});
     auto const none = train(specs, {}, forward4, backward4);

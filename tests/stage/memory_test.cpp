@@ -14,6 +14,8 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <vector>
 
 // The memory plan equals the allocations exactly, row by row, and everything is freed.
@@ -209,6 +211,38 @@ TEMPLATE_TEST_CASE_SIG(
         check_accounts<N, ContiguousPartitioner, Parameters<bfloat16>, SplitMasterWeights,
                        BlockScaledState<float16>>(Storage::adopted);
         check_accounts<N, ContiguousPartitioner, BlockScaledState<float16>>(Storage::scattered);
+    }
+}
+
+TEST_CASE(
+    "States in 8 bits and a float master take 6.125 bytes an element, and 4.25 beside a bfloat16 "
+    "parameter that is half of its master, instead of 12") {
+    constexpr std::size_t elements = 64 * 100;
+    std::vector<ParameterSpec> const specs{{"weights", elements, {0}, 0, true}};
+    auto const bytes = [&]<class... Types>(std::type_identity<std::tuple<Types...>>) {
+        Account const account =
+            account_of<0, ContiguousPartitioner, Parameters<bfloat16>, Types...>(specs, 1)[0];
+        CHECK(account.planned == account.allocated);
+        return static_cast<double>(
+                   account.allocated[static_cast<std::size_t>(BufferKind::master_weights)]
+                   + account.allocated[static_cast<std::size_t>(BufferKind::optimizer_state)])
+               / elements;
+    };
+    using Eight = BlockScaledState<power8>;
+    CHECK(bytes(std::type_identity<std::tuple<Eight>>{}) == 6.125);
+    CHECK(bytes(std::type_identity<std::tuple<Eight, SplitMasterWeights>>{}) == 4.25);
+    CHECK(bytes(std::type_identity<std::tuple<BlockScaledState<float16>>>{}) == 8.125);
+    CHECK(bytes(std::type_identity<std::tuple<OptimizerState<float>>>{}) == 12.0);
+}
+
+TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for 8-bit states", "", ((int N), N),
+                       0, 1, 2, 3) {
+    using Eight = BlockScaledState<power8>;
+    check_accounts<N, ContiguousPartitioner, Eight>(Storage::owned);
+    check_accounts<N, RoundRobinPartitioner, Parameters<bfloat16>, SplitMasterWeights, Eight>(
+        Storage::owned);
+    if constexpr (N < 3) {
+        check_accounts<N, ContiguousPartitioner, Eight>(Storage::adopted);
     }
 }
 

@@ -95,6 +95,8 @@ TEST_CASE("Random models with states in files train to the bits of states in mem
             compare<ZeroStage<N, Half, SplitMasterWeights, BlockScaledState<float16>>,
                     ZeroStage<N, Half, SplitMasterWeights, BlockScaledState<float16>, Both>>(
                 random, "split masters, scaled states");
+            compare<ZeroStage<N, Half, BlockScaledState<power8>>,
+                    ZeroStage<N, Half, BlockScaledState<power8>, Both>>(random, "8-bit states");
             compare<ZeroStage<N, Half, StochasticRounding, OptimizerState<bfloat16>>,
                     ZeroStage<N, Half, StochasticRounding, OptimizerState<bfloat16>, StatesOnly>>(
                 random, "stochastic rounding");

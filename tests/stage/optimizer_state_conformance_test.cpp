@@ -16,7 +16,8 @@ struct Entry : TypePolicyEntry<float, State> {
 using Entries = std::tuple<Entry<OptimizerState<float>, true, 2 * 512 * 4>,
                            Entry<OptimizerState<bfloat16>, false, 2 * 512 * 2>,
                            Entry<OptimizerState<bfloat16, RoundToNearest>, false, 2 * 512 * 2>,
-                           Entry<BlockScaledState<float16>, false, 2 * (512 * 2 + 512 / 64 * 4)>>;
+                           Entry<BlockScaledState<float16>, false, 2 * (512 * 2 + 512 / 64 * 4)>,
+                           Entry<BlockScaledState<power8>, false, 2 * (512 + 512 / 64 * 4)>>;
 
 } // namespace
 

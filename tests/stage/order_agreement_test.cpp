@@ -5,6 +5,7 @@
 #include <zero/comm/checked.hpp>
 #include <zero/comm/model_parallel.hpp>
 #include <zero/comm/recording.hpp>
+#include <zero/stage/joint_step.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <functional>
@@ -51,8 +52,7 @@ std::vector<ParameterSpec> equal_units() {
 }
 
 template <class Engine>
-void step(Engine& engine, std::vector<std::size_t> const& forward) {
-    engine.begin_step();
+void run_backward(Engine& engine, std::vector<std::size_t> const& forward) {
     engine.begin_micro_step();
     for (std::size_t const unit : forward) {
         (void)engine.acquire(unit);
@@ -63,6 +63,12 @@ void step(Engine& engine, std::vector<std::size_t> const& forward) {
         engine.gradients_ready(unit);
     }
     engine.end_micro_step();
+}
+
+template <class Engine>
+void step(Engine& engine, std::vector<std::size_t> const& forward) {
+    engine.begin_step();
+    run_backward(engine, forward);
     (void)engine.step(0.1);
 }
 
@@ -295,6 +301,47 @@ TEST_CASE(
         });
     });
     CHECK(skipped == std::vector<std::string>(4, "made made skipped "));
+}
+
+TEST_CASE("Ranks that disagree on the order of one engine skip the joint step of all engines") {
+    struct Seen {
+        std::string skipped, begun;
+        bool is_unchanged = false;
+    };
+    for (bool const is_odd : {false, true}) {
+        auto const ranks = on_ranks<Seen>(world, [&](LoopbackCommunicator& loopback) {
+            Untagged communicator(loopback);
+            ZeroStage<3, Untagged> sharded(communicator, registration<float>(equal_units()),
+                                           {.gather = {.persistence_threshold = 192}});
+            ZeroStage<1> other(loopback, registration<float>(equal_units()));
+            JointStep joint(other, sharded);
+            Seen seen;
+            for (int number = 0; number < 3; ++number) {
+                auto const before = full_parameters(other);
+                joint.begin_step();
+                bool const deviates = is_odd && number == 2 && loopback.rank() == 1;
+                run_backward(sharded, deviates ? std::vector<std::size_t>{0, 2, 1, 3, 4}
+                                               : std::vector<std::size_t>{0, 1, 2, 3, 4});
+                run_backward(other, {0, 1, 2, 3, 4});
+                auto const [of_other, of_sharded] = joint.step(0.1);
+                seen.skipped += of_other.report().is_skipped ? "skipped" : "made";
+                seen.skipped += of_sharded.report().is_skipped ? " skipped, " : " made, ";
+                seen.is_unchanged = before == full_parameters(other);
+            }
+            if (is_odd && loopback.rank() == 1) { // one engine fails, so both break
+                seen.begun = outcome_of([&] { joint.begin_step(); }).type;
+                seen.begun += " " + outcome_of([&] { other.begin_step(); }).type;
+            }
+            return seen;
+        });
+        for (Seen const& seen : ranks) {
+            CHECK(seen.is_unchanged == is_odd);
+            CHECK(seen.skipped
+                  == (is_odd ? "made made, made made, skipped skipped, "
+                             : "made made, made made, made made, "));
+        }
+        CHECK(ranks[1].begun == (is_odd ? "CollectiveMismatch BrokenEngine" : ""));
+    }
 }
 
 } // namespace zero::test::order_agreement_test

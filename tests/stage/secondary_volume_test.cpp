@@ -148,8 +148,11 @@ TEST_CASE(
 TEST_CASE("The formula of what is read from all ranks and inside is exact for uneven extents, "
           "persistent and kept buckets") {
     using Stage = ZeroStage<3, RoundRobinPartitioner, Hosts>;
-    GatherOptions const options[] = {
-        {}, {.persistence_threshold = 64}, {.max_reuse_distance = 0}, {.max_reuse_distance = 400}};
+    GatherOptions const options[] = {{},
+                                     {.persistence_threshold = 64},
+                                     {.max_reuse_distance = 0},
+                                     {.max_reuse_distance = 400},
+                                     {.keep_until_update = 400}};
     for (GatherOptions const& gather : options) {
         for (std::size_t const micro_steps : {1U, 2U}) {
             auto const counts = on_hosts<std::array<std::uint64_t, 7>>([&](Hosts& hosts) {

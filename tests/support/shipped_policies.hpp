@@ -27,9 +27,9 @@ using ShippedLossScalers = std::tuple<NoLossScaler, StaticLossScaler, DynamicLos
 using ShippedMasterWeights = std::tuple<MasterWeights<float>, MasterWeights<float16>,
                                         NoMasterWeights, SplitMasterWeights, StochasticRounding>;
 using ShippedOptimizers = std::tuple<AdamW, Adam, Sgd, Lion, Adagrad, Lamb, Muon>;
-using ShippedOptimizerStates =
-    std::tuple<OptimizerState<float>, OptimizerState<bfloat16>,
-               OptimizerState<bfloat16, RoundToNearest>, BlockScaledState<float16>>;
+using ShippedOptimizerStates = std::tuple<OptimizerState<float>, OptimizerState<bfloat16>,
+                                          OptimizerState<bfloat16, RoundToNearest>,
+                                          BlockScaledState<float16>, BlockScaledState<power8>>;
 using ShippedGradientReductions =
     std::tuple<GradientReduction<>, GradientReduction<float>, GradientReduction<void, float16>,
                GradientReduction<float, float, bfloat16>>;

@@ -29,14 +29,16 @@ enum class Fence : std::uint8_t {
     chunk_read,            ///< update waits until the offloaded states, or the gradients for an
                            ///< update on the host, are in staging memory
     chunk_updated,         ///< their write, or the copies back to the device, wait for the update
-    chunk_written, ///< the next read to that staging memory waits for the write, and so does the
-                   ///< next decision, which the write reads
-    chunk_copied   ///< the next read of parameters to that staging memory waits until they were
-                   ///< copied to their lease (stage 3)
+    chunk_written,   ///< the next read to that staging memory waits for the write, and so does the
+                     ///< next decision, which the write reads
+    chunk_copied,    ///< the next read of parameters to that staging memory waits until they were
+                     ///< copied to their lease (stage 3)
+    joint_inspected, ///< the sum of a joint decision waits for the figures of every engine
+    joint_added      ///< the decision of every engine waits for that sum
 };
 
 /// @brief Number of enumerators of `Fence`.
-inline constexpr std::size_t fences = 15;
+inline constexpr std::size_t fences = 17;
 
 /// @brief The name of a fence.
 constexpr char const* name_of(Fence fence) noexcept {
@@ -44,7 +46,8 @@ constexpr char const* name_of(Fence fence) noexcept {
         "gradients_written", "gradient_lease_reuse",  "weights_published",   "weights_gathered",
         "weights_read",      "parameter_lease_reuse", "loss_scale_captured", "loss_scale_read",
         "peers_ready",       "peers_reduced",         "peers_done",          "chunk_read",
-        "chunk_updated",     "chunk_written",         "chunk_copied"};
+        "chunk_updated",     "chunk_written",         "chunk_copied",        "joint_inspected",
+        "joint_added"};
     return names[static_cast<std::size_t>(fence)];
 }
 

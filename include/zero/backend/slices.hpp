@@ -64,15 +64,15 @@ struct StatePointers {
     std::array<S*, States> states{}; ///< one array per state, as long as the slice
 };
 
-/// @brief Pointers to float16 states with one scale per block of 64. Blocks are counted from the
-/// start of the slice.
-template <std::size_t States>
-struct ScaledStatePointers : StatePointers<States, float16> {
+/// @brief Pointers to float16 or power8 states with one scale per block of 64. Blocks are
+/// counted from the start of the slice.
+template <std::size_t States, class S = float16>
+struct ScaledStatePointers : StatePointers<States, S> {
     std::array<float*, States> scales{}; ///< one array per state, with one scale per block of 64,
                                          ///< the last of which may be shorter
 };
 
-/// @brief Pointers to states in 16 bits that are rounded stochastically.
+/// @brief Pointers to states in 16 or 8 bits that are rounded stochastically.
 /// @tparam Pointers `StatePointers` or `ScaledStatePointers`
 template <class Pointers>
 struct StochasticStates : Pointers {

@@ -10,6 +10,7 @@
 #include "consolidate.hpp"
 #include "load_checkpoint.hpp"
 #include "load_parameters.hpp"
+#include "load_parts.hpp"
 #include "manifest.hpp"
 #include "safetensors_reader.hpp"
 #include "safetensors_writer.hpp"

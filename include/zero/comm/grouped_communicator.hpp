@@ -67,6 +67,12 @@ concept ModelParallelCommunicator = Communicator<C> && requires(C const& communi
                           typename C::Backend>;
 };
 
+/// @brief A `ModelParallelCommunicator` whose model ranks hold other experts and have data of their
+/// own: a mean divides by the ranks of both, and the weights of a step are added over both.
+/// `Groups<C, Experts>` models this concept.
+template <class C>
+concept ExpertCommunicator = ModelParallelCommunicator<C> && requires { requires C::has_experts; };
+
 /// @brief A communicator whose ranks keep copies of gathered parameters in parts. `secondary()` are
 /// the k ranks of this rank's part, with the same backend.
 ///
@@ -113,7 +119,12 @@ template <class C>
 /// @brief Returns the number of ranks with data of their own: a mean divides by it.
 template <class C>
 [[nodiscard]] std::size_t data_size_of(C const& communicator) noexcept {
-    return static_cast<std::size_t>(communicator.size());
+    auto const size = static_cast<std::size_t>(communicator.size());
+    if constexpr (ExpertCommunicator<C>) {
+        return size * static_cast<std::size_t>(communicator.model().size());
+    } else {
+        return size;
+    }
 }
 
 /// @brief Returns whether the gradients and states of this rank count: in a norm, which covers each

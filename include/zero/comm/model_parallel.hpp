@@ -36,14 +36,21 @@ struct ModelParallelOptions {
 
 namespace ZERO_NAMESPACE::detail {
 
+/// @brief What the options of a split are called in messages.
+struct ModelSplit {
+    char const* option;
+    char const* copy; ///< what M ranks hold together
+};
+
 /// @throws LayoutMismatch, InvalidArgument: on every rank. @param asked M of all ranks
-[[gnu::cold]] inline void require_model_ranks(std::span<std::uint64_t const> asked) {
-    require_same_number(asked, 1, ".model");
+[[gnu::cold]] inline void require_model_ranks(std::span<std::uint64_t const> asked,
+                                              ModelSplit const& split) {
+    require_same_number(asked, 1, split.option);
     if (std::uint64_t const model = asked[0]; model == 0 || asked.size() % model != 0) {
-        throw_error<InvalidArgument>(
-            {"zero: Groups: .model is ", model, ", and there are ", asked.size(),
-             " ranks; give the number of ranks that hold one copy of the model, a divisor of ",
-             asked.size(), "."});
+        throw_error<InvalidArgument>({"zero: Groups: ", split.option, " is ", model,
+                                      ", and there are ", asked.size(),
+                                      " ranks; give the number of ranks that hold one copy of ",
+                                      split.copy, ", a divisor of ", asked.size(), "."});
     }
 }
 
@@ -99,7 +106,8 @@ public:
 
     /// @brief Splits the communicator of all ranks. Collective; blocks until all ranks have called.
     /// @throws LayoutMismatch if ranks give different sizes; InvalidArgument; both on every rank
-    Groups(C& everyone, ModelParallelOptions const& options) : Groups(split(everyone, options)) {}
+    Groups(C& everyone, ModelParallelOptions const& options)
+        : Groups(everyone, options.model, {".model", "the model"}) {}
 
     /// @brief Uses parts that the caller made. Collective; waits.
     /// @param data the ranks with this part of the model, @param model the ranks that hold the
@@ -122,6 +130,11 @@ public:
     /// @brief Returns the M ranks that hold the parts of this copy of the model.
     [[nodiscard]] Part& model() const noexcept { return *_model; }
 
+protected:
+    /// @brief Splits the ranks for a role that derives from this one.
+    Groups(C& everyone, std::size_t model, detail::ModelSplit const& names)
+        : Groups(split(everyone, model, names)) {}
+
 private:
     struct Parts {
         C data;
@@ -131,14 +144,14 @@ private:
     explicit Groups(std::unique_ptr<Parts> parts)
         : Base(parts->data), _split(std::move(parts)), _model(&_split->model) {}
 
-    static std::unique_ptr<Parts> split(C& everyone, ModelParallelOptions const& options) {
+    static std::unique_ptr<Parts> split(C& everyone, std::uint64_t own,
+                                        detail::ModelSplit const& names) {
         static_assert(SplittableCommunicator<C>,
                       "zero::Groups: this communicator has no 'split'; give the parts: "
                       "Groups(data, model).");
-        std::uint64_t const own = options.model;
         auto const asked = detail::gather_groups(everyone, "options of zero::Groups",
                                                  std::span(&own, std::size_t{1}));
-        detail::require_model_ranks(detail::as_span(asked));
+        detail::require_model_ranks(detail::as_span(asked), names);
         int const model = static_cast<int>(own);
         return std::unique_ptr<Parts>(
             new Parts{everyone.split(everyone.rank() % model, everyone.rank()),

@@ -10,7 +10,7 @@
 namespace ZERO_NAMESPACE {
 
 /// @brief An element type as a run-time value, for messages, logs and the tables of a transport.
-enum class DType : std::uint8_t { float32, bfloat16, float16, int64, bytes };
+enum class DType : std::uint8_t { float32, bfloat16, float16, int64, bytes, power8 };
 
 /// @brief The enumerator of element type T.
 template <class T>
@@ -23,6 +23,8 @@ constexpr DType dtype_of() noexcept {
         return DType::float16;
     } else if constexpr (std::is_same_v<T, std::int64_t> || std::is_same_v<T, std::uint64_t>) {
         return DType::int64;
+    } else if constexpr (std::is_same_v<T, power8>) {
+        return DType::power8;
     } else {
         static_assert(
             sizeof(T) == 1,
@@ -38,6 +40,7 @@ constexpr std::size_t size_of(DType type) noexcept {
     case DType::bfloat16:
     case DType::float16: return 2;
     case DType::int64: return 8;
+    case DType::power8:
     case DType::bytes: return 1;
     }
     return 0;
@@ -51,6 +54,7 @@ constexpr char const* name_of(DType type) noexcept {
     case DType::float16: return "float16";
     case DType::int64: return "int64";
     case DType::bytes: return "bytes";
+    case DType::power8: return "power8";
     }
     return "unknown";
 }

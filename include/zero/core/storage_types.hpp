@@ -60,9 +60,19 @@ struct bfloat16 {
     friend constexpr bool operator==(bfloat16, bfloat16) = default;
 };
 
+/// @brief An 8-bit code of an optimizer state in a block of 64 with a scale (`BlockScaledState`).
+/// It has no value without the scale: see ops/power_codes.hpp.
+/// An enumeration, because nvcc 13.0 cannot pass a pointer to a struct of one byte to an intrinsic.
+/// 0 is the value 0 in a block whose scale is positive.
+enum class power8 : std::int8_t {};
+
 /// @brief The element types of parameters and gradients: float, bfloat16 and float16.
 template <class T>
 concept StorageType =
     std::is_same_v<T, float> || std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
+
+/// @brief The types that a state of an optimizer is stored in.
+template <class T>
+concept StateStorageType = StorageType<T> || std::is_same_v<T, power8>;
 
 } // namespace ZERO_NAMESPACE

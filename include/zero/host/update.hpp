@@ -20,7 +20,7 @@ namespace ZERO_NAMESPACE::host {
 /// the states as floats. The master weight becomes M(result) and, unless `parameter` is null, the
 /// parameter becomes P(result): each is rounded once, from the same float. Each state is rounded
 /// once as well: to its type, or with a scale (`ScaledStatePointers`) for each block of 64 elements
-/// as `ops::block_scale` specifies. `StochasticStates` are rounded by `ops::round_stochastically`;
+/// as `ops::state_scale` specifies. `StochasticStates` are rounded by `ops::round_stochastically`;
 /// element i takes the random bits of `states.first_index + i` and `ops::state_random_key`. If
 /// `parameter` is null, the parameter is its own master; then P must be M.
 /// @tparam States `StatePointers`, `ScaledStatePointers`, or `StochasticStates` of either

@@ -92,7 +92,7 @@ struct BucketPlan {
                                    ///< contiguous in the adopted block
     std::size_t block_begin = 0;   ///< first element in the adopted block, unless it is staged
     std::size_t extent = 0;        ///< elements per rank if cuts is empty
-    bool is_persistent = false;    ///< stays gathered between uses (`GatherOptions`)
+    bool is_persistent = false;    ///< stays gathered until the update (`GatherOptions`)
 };
 
 } // namespace ZERO_NAMESPACE

@@ -55,10 +55,17 @@ struct GatherOptions {
     /// gathered until their backward pass. 0: none; `all`: every unit.
     std::size_t keep_after_forward = 0;
 
+    /// Most elements of units that stay gathered from their first use until the next update, so
+    /// that further passes and micro-steps of a step gather them no more. Units are chosen by
+    /// number while their elements, without padding and those of persistent parameters, fit. 0:
+    /// none; `all`: every unit, and a step gathers each once.
+    std::size_t keep_until_update = 0;
+
     /// Most elements that are gathered at once. Units are gathered in advance and kept only within
-    /// it; it must hold the largest unit and the persistent parameters. A program that holds two
-    /// units at once needs room for both. With several parameter types it bounds each type's leases
-    /// as well as the elements of all types that are gathered at once.
+    /// it; it must hold the largest unit, the persistent parameters and the units that are kept
+    /// until the update. A program that holds two units at once needs room for both. With several
+    /// parameter types it bounds each type's leases as well as the elements of all types that are
+    /// gathered at once.
     std::size_t max_live_elements = all;
 
     /// The reaction to a changed order.
@@ -68,7 +75,7 @@ struct GatherOptions {
     [[nodiscard]] constexpr bool has_default_memory() const noexcept {
         return !prefetch_elements.has_value() && persistence_threshold == 0
                && !max_reuse_distance.has_value() && keep_after_forward == 0
-               && max_live_elements == all;
+               && keep_until_update == 0 && max_live_elements == all;
     }
 };
 
@@ -83,6 +90,7 @@ struct LayoutOptions {
                                            ///< each once; empty: by descending number
     std::size_t persistence_threshold = 0; ///< as in `GatherOptions`; stage 3 only
     std::size_t max_persistent_elements = static_cast<std::size_t>(-1); ///< as in `GatherOptions`
+    std::size_t keep_until_update = 0; ///< as in `GatherOptions`; stage 3 only
 
     /// @brief Returns the number of parameter types of the model.
     [[nodiscard]] std::size_t types() const noexcept { return 1 + further_element_bytes.size(); }

@@ -131,6 +131,11 @@ struct MemoryPlan {
 /// 1234 bytes (56 of padding)", and a line with the bytes that the engine allocates.
 std::string to_string(MemoryPlan const& plan);
 
+/// @brief Returns the plan as one JSON object: the rows that are not empty as
+/// `"master weights": {"content_bytes": 1178, "padding_bytes": 56, "is_callers": false}`, and
+/// `engine_bytes`, `model_state_bytes`, `tier_bytes` and `is_on_host`.
+std::string to_json(MemoryPlan const& plan);
+
 /// @brief Evaluates the memory formulas (ZeRO, figure 1, for every buffer of an engine).
 /// @param has_wire whether gradients are converted to the communication type before they are sent,
 /// which takes a buffer of `wire_elements`

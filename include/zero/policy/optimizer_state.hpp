@@ -34,20 +34,28 @@ struct OptimizerState {
     static constexpr bool rounds_stochastically = sizeof...(R) == 0 && sizeof(T) < sizeof(float);
 };
 
-/// @brief Optimizer states in float16, with one float scale per block of 64 elements: 2.0625 bytes
-/// per state and element.
+/// @brief Optimizer states in float16 or power8, with one float scale per block of 64 elements:
+/// 2.0625 or 1.0625 bytes per state and element.
 ///
-/// The scale is a power of two that puts the largest magnitude of its block between 2^14 and 2^15
-/// (`ops::block_scale`), so scaling is exact and nothing overflows. A non-zero state is never
-/// stored as zero, because a vanished second moment would make the next update as large as
-/// 1 / epsilon. The error of a stored state is at most 2^-10 of its value or 2^-37 of the largest
-/// value in its block, whichever is larger; half of that with `RoundToNearest`.
+/// float16: the scale is a power of two that puts the largest magnitude of its block between 2^14
+/// and 2^15 (`ops::block_scale`), so scaling is exact and nothing overflows. The error of a stored
+/// state is at most 2^-10 of its value or 2^-37 of the largest value in its block, whichever is
+/// larger; half of that with `RoundToNearest`. If neighbouring gradients differ by a factor above
+/// 2^19, the second moments of the small ones are stored too large, and their updates are too
+/// small.
 ///
-/// Blocks start with each parameter, so they do not depend on the number of ranks. In an adopted
-/// block they start with each slice, so there they depend on it. If neighbouring gradients differ
-/// by a factor above 2^19, the second moments of the small ones are stored too large, and their
-/// updates are too small.
-/// @tparam R nothing: rounded stochastically as in `OptimizerState`; or `RoundToNearest`
+/// power8: a state x is a power p of an integer k, times a scale that follows the largest value of
+/// the block (ops/power_codes.hpp). Its error is less than (1 + 1 / k)^p - 1 of its value, where
+/// in a block without negative numbers p = 8 and k = 254 (x / largest)^(1 / 8), otherwise p = 4
+/// and k = 127 (x / largest)^(1 / 4), rounded down, but at least 1. That is 3 % of the largest
+/// value, and 11 % at 1e-4, or 1e-2, of it. An infinite state becomes NaN, and magnitudes above
+/// 2^127.8 are stored up to 6 % too small.
+///
+/// A non-zero state is never stored as zero, because a vanished second moment would make the next
+/// update as large as 1 / epsilon. Blocks start with each parameter, so they do not depend on the
+/// number of ranks. In an adopted block they start with each slice, so there they depend on it.
+/// @tparam R nothing: rounded stochastically as in `OptimizerState`; or, for float16,
+/// `RoundToNearest`
 template <class T, class... R>
 struct BlockScaledState {
     using policy_category = OptimizerStateCategory;

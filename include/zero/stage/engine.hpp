@@ -154,8 +154,7 @@ public:
     /// model calls it where the other ranks call `acquire`, and in the backward pass
     /// `gradients_ready` without gradients where they call it; the rank then counts as one with
     /// zero gradients. Ranks that acquire different units instead get CollectiveMismatch if the
-    /// communicator compares tags; otherwise they wait for each other. @throws OutOfOrder as
-    /// `acquire`
+    /// communicator compares tags; otherwise they wait. @throws OutOfOrder as `acquire`
     void skip(std::size_t unit) { auto const unused = acquire(unit); }
 
     /// @brief Leases the memory of a unit's gradients to commands on `writer` (default: the compute
@@ -194,8 +193,7 @@ public:
     /// that ask for the memory of every gradient, or report units with registered gradients of
     /// which only some are used. Its memory is then zero. Read by UnusedParameters::leave only; a
     /// no-op otherwise.
-    /// @throws InvalidArgument if the unit does not use the parameter; OutOfOrder outside a
-    /// micro-step
+    /// @throws InvalidArgument if the unit does not use the parameter; OutOfOrder elsewhere
     void note_unused(std::size_t unit, std::size_t parameter) {
         _protocol.require_micro_step("note_unused()");
         _protocol.require_member(unit, parameter);
@@ -222,9 +220,9 @@ public:
     /// every rank passes the same kind and scope. Call it between the last `end_micro_step` and
     /// `step`; no micro-step may follow. It changes no bit of the step.
     ///
-    /// Every element counts once, no matter how many units or ranks share it. The bits are the same
-    /// in every stage; `l2` over `global` equals `StepReport::gradient_norm`. With a weighted mean
-    /// the norms are those of the sum, because the weights come with `step`.
+    /// Every element of the engine counts once, no matter how many units or ranks share it. The
+    /// bits are the same in every stage; alone, `l2` over `global` is `StepReport::gradient_norm`.
+    /// With a weighted mean the norms are those of the sum, because the weights come with `step`.
     /// @return one norm, or one per group or parameter: 0 if frozen, infinite unless all are finite
     /// @throws OutOfOrder elsewhere
     [[nodiscard]] std::vector<double> gradient_norms(NormKind kind = NormKind::l2,
@@ -245,8 +243,7 @@ public:
     /// which this rank's gradients are summed; not negative. The gradient is the sum over all ranks
     /// divided by the sum of their weights. If the total weight is 0 the step is skipped, and the
     /// loss scaler does not count it as clean; an overflow still counts.
-    /// @throws NoGradients, NonFiniteGradients, LossScaleExhausted on every rank; the step changed
-    /// nothing
+    /// @throws NoGradients, NonFiniteGradients, LossScaleExhausted on every rank: nothing changed
     StepTicket<Engine> step(double learning_rate, std::optional<std::int64_t> weight = {});
 
     /// @brief Refuses a fractional weight, which would be truncated.
@@ -360,9 +357,8 @@ public:
     /// replicas equal and refreshes the master weights, which lose the bits that the parameters do
     /// not have. Collective; waits.
     ///
-    /// Adopted, scattered and stage 0 parameters take the values of rank 0. Owned parameters take
-    /// those of their owner, as changed through `for_each_owned_slice`.
-    /// `TrainingState::publish_master_weights` keeps every bit of the master weights instead.
+    /// Adopted, scattered and stage 0 parameters take the values of rank 0, owned ones those of
+    /// their owner. `TrainingState::publish_master_weights` keeps every bit of master weights.
     void parameters_changed();
 
     /// @brief The value for the option `rebuild_buckets`.
@@ -382,8 +378,7 @@ public:
     [[nodiscard]] typename Config::Optimizer::Options hyper_parameters(std::size_t group) const;
 
     /// @brief Returns the number of steps that were not skipped. Waits for all enqueued commands.
-    /// @throws CommunicatorError if the collectives were aborted and no earlier call has reported
-    /// that
+    /// @throws CommunicatorError if the collectives were aborted and no earlier call reported it
     [[nodiscard]] std::uint64_t step_count() const;
 
     /// @brief Sets the number of steps that were not skipped, on which optimizers with bias
@@ -475,10 +470,11 @@ private:
     friend class LossScale<Engine>;
     friend class detail::EngineRebuild<Config>;
     friend class detail::StateAccess<Config>;
+    template <class... Configs>
+    friend class JointStep;
 
     template <class T>
     static constexpr std::size_t type_of() noexcept;
-
     template <class T>
     [[nodiscard]] std::span<T const> weights_of(std::size_t unit, std::size_t parameter) const;
     template <class T>
@@ -502,8 +498,12 @@ private:
     [[nodiscard]] StepReport report(std::uint64_t serial, Event const& done);
     void wait(Event const& done);
 
-    /// The part of a step that precedes every update. Collective.
+    /// The part of a step that precedes every update, and its parts. Collective.
     void decide(double learning_rate, std::optional<std::int64_t> weight);
+    void require_may_decide(double learning_rate, std::optional<std::int64_t> weight);
+    detail::StepInspection inspect(double learning_rate, std::optional<std::int64_t> weight,
+                                   detail::GradientEvidence evidence, bool is_inspected);
+    void apply_update();
     [[nodiscard]] bool waits_for_update();
     template <class Update>
     void publish_all(Update const& update);

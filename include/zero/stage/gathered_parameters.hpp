@@ -236,10 +236,11 @@ private:
                 }
             }
         }
-        if (_writer >= detail::data_size_of(_access.communicator())) {
-            detail::throw_error<InvalidArgument>(
-                {"zero: rank ", _writer, " cannot write what gather() returns; there are ",
-                 detail::data_size_of(_access.communicator()), " ranks."});
+        if (auto const ranks = static_cast<std::size_t>(_access.communicator().size());
+            _writer >= ranks) {
+            detail::throw_error<InvalidArgument>({"zero: rank ", _writer,
+                                                  " cannot write what gather() returns; there are ",
+                                                  ranks, " ranks."});
         }
     }
 

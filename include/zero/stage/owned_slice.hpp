@@ -4,6 +4,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/split_float.hpp"
 #include "../ops/block_scale.hpp"
+#include "../ops/power_codes.hpp"
 #include "../policy/master_weights_policy.hpp"
 
 #include <array>
@@ -50,9 +51,12 @@ struct OwnedSlice {
     /// @brief Returns a state of the optimizer as the functor reads it.
     /// @param index number of the state, @param i less than `values.size()`
     [[nodiscard]] float state(std::size_t index, std::size_t i) const {
-        float const stored = to_float(states[index][i]);
-        return scales[index].empty() ? stored
-                                     : stored * scales[index][i / ops::scaled_block_elements];
+        if constexpr (Config::OptimizerState::is_block_scaled) {
+            return ops::state_value(states[index][i],
+                                    scales[index][i / ops::scaled_block_elements]);
+        } else {
+            return to_float(states[index][i]);
+        }
     }
 };
 

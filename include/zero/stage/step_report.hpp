@@ -32,7 +32,7 @@ struct StepFigures {
                                                                ///< step, rounded; infinite: none
     std::int64_t non_finite_count = 0;  ///< infinite or NaN elements of the reduced gradients
     std::int64_t first_non_finite = -1; ///< index of the first of them, counted through all
-                                        ///< parameters in registration order; -1: none
+                                        ///< parameters in registration order; -1: none here
     std::int64_t zero_gradients = 0;    ///< elements of the reduced gradients that are 0 or -0, if
                                         ///< `ReportOptions::zero_gradients`; otherwise 0
     float loss_scale = 1.0F;            ///< loss scale of this step

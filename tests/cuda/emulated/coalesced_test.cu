@@ -83,6 +83,7 @@ TEST_CASE(
     auto const bits = DeviceArray<std::uint8_t>(elements / 8);
     auto const moment = DeviceArray<float>(std::vector<float>(elements, 0.25F));
     auto const small = numbers<float16>(elements);
+    auto const codes = DeviceArray<power8>(elements);
     auto const scales = DeviceArray<float>(std::vector<float>(elements / 64, 1.0F));
     auto const sectors = [&](auto weights, auto states) {
         using Slice = UpdateSlice<float, decltype(weights), decltype(states)>;
@@ -100,7 +101,7 @@ TEST_CASE(
             [&] {
                 Device::update<AdamW>(stream.get(), table.all(), groups.data(), decision.data());
             },
-            gradient, master, parameter, remainder, moment, small);
+            gradient, master, parameter, remainder, moment, small, codes);
     };
     MasterPointers<float, bfloat16> const masters{master.data(), parameter.data()};
     SplitPointers const split{parameter.data(), remainder.data(), bits.data()};
@@ -108,12 +109,15 @@ TEST_CASE(
     StatePointers<2, float> const moments{{moment.data(), moment.data()}};
     ScaledStatePointers<2> const scaled{{{small.data(), small.data()}},
                                         {scales.data(), scales.data()}};
+    StochasticStates<ScaledStatePointers<2, power8>> const eight{
+        {{{codes.data(), codes.data()}}, {scales.data(), scales.data()}}, 0, 0};
     using Sectors = std::vector<std::size_t>;
-    CHECK(sectors(masters, moments) == Sectors{5, 4, 2, 0, 4, 0}); // of gradient, master, ...
-    CHECK(sectors(split, moments) == Sectors{5, 0, 2, 2, 4, 0});
-    CHECK(sectors(stochastic, moments) == Sectors{5, 0, 2, 0, 4, 0});
-    CHECK(sectors(masters, scaled) == Sectors{5, 4, 2, 0, 0, 2});
-    CHECK(sectors(split, scaled) == Sectors{5, 0, 2, 2, 0, 2});
+    CHECK(sectors(masters, moments) == Sectors{5, 4, 2, 0, 4, 0, 0}); // of gradient, master, ...
+    CHECK(sectors(split, moments) == Sectors{5, 0, 2, 2, 4, 0, 0});
+    CHECK(sectors(stochastic, moments) == Sectors{5, 0, 2, 0, 4, 0, 0});
+    CHECK(sectors(masters, scaled) == Sectors{5, 4, 2, 0, 0, 2, 0});
+    CHECK(sectors(masters, eight) == Sectors{5, 4, 2, 0, 0, 0, 1});
+    CHECK(sectors(split, scaled) == Sectors{5, 0, 2, 2, 0, 2, 0});
 }
 
 } // namespace zero::test::coalesced_test

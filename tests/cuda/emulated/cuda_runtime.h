@@ -23,10 +23,16 @@
 #define __builtin_assume(condition) static_cast<void>(condition)
 #define __isGlobal(memory) zero::test::emulated::note_access(memory)
 
+struct alignas(8) uint2 {
+    unsigned x, y;
+};
 struct alignas(16) uint4 {
     unsigned x, y, z, w;
 };
 
+inline void __stwb(uint2* to, uint2 value) {
+    *to = value;
+}
 inline void __stwb(uint4* to, uint4 value) {
     *to = value;
 }

@@ -22,7 +22,7 @@ enum class Rule {
     products ///< a custom functor that adds products, of scalars as well
 };
 enum class Master { none, floats, float16, split, stochastic };
-enum class States { floats, bfloat16, scaled, scaled_to_nearest };
+enum class States { floats, bfloat16, scaled, scaled_to_nearest, eight_bits };
 
 /// The choices that are fixed at compile time: the policies of a stage.
 struct Row {
@@ -110,9 +110,9 @@ inline constexpr std::array<Row, 27> rows{{
     {"float16, dealt group, unit, dynamic scale, SGD", Number::float16, Number::float16,
      Number::float16, Number::float32, Partition::dealt_group, Bucketing::unit, Scaler::dynamic,
      Rule::sgd, Master::floats},
-    {"bfloat16, float gradients, per tensor, static scale", Number::bfloat16, Number::float32,
-     Number::float32, Number::float32, Partition::per_tensor, Bucketing::parameter, Scaler::fixed,
-     Rule::adamw, Master::floats},
+    {"bfloat16, float gradients, 8-bit states, per tensor, static scale", Number::bfloat16,
+     Number::float32, Number::float32, Number::float32, Partition::per_tensor, Bucketing::parameter,
+     Scaler::fixed, Rule::adamw, Master::floats, States::eight_bits},
     {"bfloat16, split master, size-capped", Number::bfloat16, Number::bfloat16, Number::bfloat16,
      Number::float32, Partition::contiguous, Bucketing::size_capped, Scaler::none, Rule::adamw,
      Master::split},
@@ -260,7 +260,8 @@ struct Configuration {
     std::size_t max_persistent_elements = ~std::size_t{0};
     std::optional<std::size_t> max_reuse_distance;
     std::size_t kept_units = 0; ///< units kept after the forward pass; above `units`: all
-    bool limits_live = false;   ///< at most about one unit is gathered at once
+    std::size_t keep_until_update = 0;
+    bool limits_live = false; ///< at most about one unit is gathered at once
     std::size_t update_tile_elements = 0;
     bool cancels = false;           ///< one step is cancelled in its backward pass and repeated
     bool fills_by_function = false; ///< initial values come from `initialise`
@@ -309,7 +310,7 @@ constexpr std::uint64_t mixed(std::uint64_t x) noexcept {
 
 /// Whether a block of 64 states shares a scale.
 inline bool has_scaled_states(Configuration const& c) {
-    return c.types().states == States::scaled || c.types().states == States::scaled_to_nearest;
+    return c.types().states != States::floats && c.types().states != States::bfloat16;
 }
 
 /// Returns a random number that depends only on the keys, with every compiler and standard library.
@@ -461,6 +462,7 @@ inline std::string describe(Configuration const& c) {
                                         : " persistent=" + std::to_string(c.persistence_threshold))
         + (c.max_reuse_distance ? " reuse=" + std::to_string(*c.max_reuse_distance) : "")
         + (c.kept_units == 0 ? "" : " kept=" + std::to_string(c.kept_units))
+        + (c.keep_until_update == 0 ? "" : " kept-until=" + std::to_string(c.keep_until_update))
         + (c.limits_live ? " limited" : "")
         + (c.update_tile_elements == 0 ? "" : " tiles=" + std::to_string(c.update_tile_elements))
         + (c.cancels ? " cancels" : "") + (c.fills_by_function ? " initialise" : "")

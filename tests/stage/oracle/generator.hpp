@@ -272,6 +272,9 @@ inline void choose_gathering(Random& random, Configuration& c) {
     if (random.chance(30)) {
         c.kept_units = random.between(1, c.units + 1);
     }
+    if (random.chance(25)) {
+        c.keep_until_update = random.pick(distances);
+    }
     c.limits_live = !c.holds_handles && random.chance(30);
     c.update_tile_elements =
         random.chance(30) ? random.pick(std::array<std::size_t, 3>{1, 200, 1000}) : 0;

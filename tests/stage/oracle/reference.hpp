@@ -1,7 +1,7 @@
 #pragma once
 
 // The oracle: what W ranks must compute for one configuration, in one thread, without buckets,
-// shards, queues or stages. It shares nothing with the library but the 16-bit storage types and
+// shards, queues or stages. It shares nothing with the library but the storage types and
 // their conversions: it includes no header of the engine, the communicators, the layout or the
 // arithmetic.
 //
@@ -487,6 +487,48 @@ inline void round_block(float* values, std::size_t count,
     }
 }
 
+/// Rounds a block of up to 64 states to powers of integers times a scale: (k / 128)^4 with a sign,
+/// or (k / 256)^8 if no state of the block is negative. Each operation is rounded to float.
+inline void round_block_to_powers(float* values, std::size_t count,
+                                  std::function<std::uint32_t(std::size_t)> const& random) {
+    float largest = 0.0F;
+    bool is_signed = false;
+    for (std::size_t i = 0; i < count; ++i) {
+        largest = std::isfinite(values[i]) ? std::max(largest, std::abs(values[i])) : largest;
+        is_signed = is_signed || values[i] < 0.0F;
+    }
+    auto const power = [is_signed](float k) {
+        float const square =
+            times(k / (is_signed ? 128.0F : 256.0F), k / (is_signed ? 128.0F : 256.0F));
+        float const fourth = times(square, square);
+        return is_signed ? fourth : times(fourth, fourth);
+    };
+    double const top = is_signed ? std::pow(128.0 / 127.0, 4) : std::pow(256.0 / 254.0, 8);
+    float const wanted = times(largest, static_cast<float>(top));
+    float const scale = std::max(std::min(wanted, std::numeric_limits<float>::max()), 0x1p-126F);
+    float const inverse = 1.0F / scale;
+    for (std::size_t i = 0; i < count; ++i) {
+        float const size = times(std::abs(values[i]), inverse);
+        if (!std::isfinite(values[i])) {
+            values[i] = canonical(std::numeric_limits<float>::quiet_NaN());
+            continue;
+        }
+        float const fourth = std::sqrt(std::sqrt(size));
+        float const lower =
+            std::floor(times(is_signed ? fourth : std::sqrt(fourth), is_signed ? 128.0F : 256.0F));
+        float const step = plus(power(lower + 1.0F), -power(lower));
+        float const most = is_signed ? 127.0F : 254.0F;
+        float place = std::min(plus(lower, plus(size, -power(lower)) / step), most);
+        place = values[i] == 0.0F ? 0.0F : std::max(place, 1.0F);
+        float const stored = is_signed ? std::copysign(place, values[i]) : plus(place, -128.0F);
+        float const below = std::floor(plus(stored, 128.0F)) - 128.0F;
+        bool const is_up = static_cast<float>(random(i) >> 8U) * 0x1p-24F < plus(stored, -below);
+        float const k = below + (is_up ? 1.0F : 0.0F) + (is_signed ? 0.0F : 128.0F);
+        float const value = times(power(k), scale);
+        values[i] = k < 0.0F ? -value : value;
+    }
+}
+
 /// Rounds the moments of a parameter. The second moments take the random bits of the first ones
 /// with the halves exchanged.
 /// @param key of the step, @param first number of the parameter's first element in the model
@@ -497,14 +539,14 @@ inline void round_states(States kept, std::size_t state, std::uint64_t key, std:
         std::uint32_t const bits = rounding_bits(own_key, first + i);
         return state == 0 ? bits : bits / 0x10000U + bits % 0x10000U * 0x10000U;
     };
-    bool const is_scaled = kept == States::scaled || kept == States::scaled_to_nearest;
+    bool const is_scaled = kept != States::floats && kept != States::bfloat16;
     for (std::size_t begin = 0; is_scaled && begin < values.size(); begin += 64) {
         std::function<std::uint32_t(std::size_t)> of_block;
-        if (kept == States::scaled) {
+        if (kept != States::scaled_to_nearest) {
             of_block = [&random, begin](std::size_t i) { return random(begin + i); };
         }
-        round_block(values.data() + begin, std::min<std::size_t>(64, values.size() - begin),
-                    of_block);
+        auto* const round = kept == States::eight_bits ? round_block_to_powers : round_block;
+        round(values.data() + begin, std::min<std::size_t>(64, values.size() - begin), of_block);
     }
     for (std::size_t i = 0; kept == States::bfloat16 && i < values.size(); ++i) {
         values[i] = rounded_stochastically(values[i], random(i));

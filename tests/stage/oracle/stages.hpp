@@ -70,7 +70,8 @@ struct Policies {
     using Master = choose_t<row.master, NoMasterWeights, MasterWeights<float>,
                             MasterWeights<float16>, SplitMasterWeights, StochasticRounding>;
     using States = choose_t<row.states, OptimizerState<float>, OptimizerState<bfloat16>,
-                            BlockScaledState<float16>, BlockScaledState<float16, RoundToNearest>>;
+                            BlockScaledState<float16>, BlockScaledState<float16, RoundToNearest>,
+                            BlockScaledState<power8>>;
 };
 
 template <int N, std::size_t R, class Communicator = LoopbackCommunicator, class... More>

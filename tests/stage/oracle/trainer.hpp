@@ -310,12 +310,15 @@ private:
         gather.max_persistent_elements = _c.max_persistent_elements;
         gather.max_reuse_distance = _c.max_reuse_distance;
         gather.keep_after_forward = _c.kept_units > _c.units ? GatherOptions::all : _c.kept_units;
+        gather.keep_until_update = _c.keep_until_update;
         if (_c.limits_live) { // room for any unit, with the most padding of any partitioner
             std::size_t persistent = 0;
             std::vector<std::size_t> units(_c.units, 0);
             for (Shape const& shape : _c.shapes) {
                 std::size_t const padded = shape.elements + 64 * (_c.world + 1);
-                persistent += shape.elements <= _c.persistence_threshold ? padded : 0;
+                bool const stays =
+                    shape.elements <= _c.persistence_threshold || _c.keep_until_update != 0;
+                persistent += stays ? padded : 0;
                 persistent += shape.units.size() > 1 ? padded : 0;
                 for (std::size_t const unit : shape.units) {
                     units[unit] += padded;

@@ -335,8 +335,10 @@ ZERO_COLD_INLINE void CheckpointReader::read_weights(std::size_t parameter, std:
 ZERO_COLD_INLINE void CheckpointReader::read_values(std::size_t parameter, std::string_view array,
                                                     std::uint64_t begin, std::span<float> values) {
     auto const found = find_array(parameter, array);
+    auto const scales = find_array(parameter, std::string(array) + ".scale");
     auto const dtype =
-        found ? detail::number_dtype(array_of(parameter, *found).dtype) : std::nullopt;
+        found ? detail::number_dtype(array_of(parameter, *found).dtype, scales.has_value())
+              : std::nullopt;
     if (found && !dtype) {
         detail::throw_error<CheckpointError>(
             {"zero: '", array, "' of '", _manifest.parameters[parameter].name, "' in '",
@@ -348,7 +350,6 @@ ZERO_COLD_INLINE void CheckpointReader::read_values(std::size_t parameter, std::
                                               "' has no numbers '", array, "' of parameter '",
                                               _manifest.parameters[parameter].name, "'."});
     }
-    auto const scales = find_array(parameter, std::string(array) + ".scale");
     std::size_t const bytes = size_of(*dtype);
     if (_is_file) { // converted in place, from the end of the memory
         auto const items =
@@ -378,10 +379,13 @@ ZERO_COLD_INLINE void CheckpointReader::read_values(std::size_t parameter, std::
             }
             for (std::size_t i = 0; i < count; ++i) {
                 float& value = values[static_cast<std::size_t>(at - begin) + i];
-                value = detail::decode_item(*dtype, items.data(), i);
                 if (scales) {
-                    value *= detail::item_at<float>(
-                        scale.data(), static_cast<std::size_t>((into + i) / block - first));
+                    value = detail::decode_state(
+                        *dtype, items.data(), i,
+                        detail::item_at<float>(
+                            scale.data(), static_cast<std::size_t>((into + i) / block - first)));
+                } else {
+                    value = detail::decode_item(*dtype, items.data(), i);
                 }
             }
         });

@@ -16,7 +16,7 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @throws CheckpointError unless the type is float32, bfloat16 or float16
 [[gnu::cold]] inline void require_number(DType dtype) {
-    if (dtype == DType::int64 || dtype == DType::bytes) {
+    if (dtype == DType::int64 || size_of(dtype) == 1) { // bytes and 8-bit states
         throw_error<CheckpointError>({"zero: parameters cannot be written as ", name_of(dtype),
                                       "; use float32, bfloat16 or float16."});
     }

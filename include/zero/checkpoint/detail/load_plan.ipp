@@ -278,7 +278,7 @@ ZERO_COLD_INLINE void LoadPlan::add_states(std::size_t parameter, std::size_t st
         if (is_scaled == was_scaled && add_raw(arrays, parameter, stored)) {
             continue;
         }
-        if (!number_dtype(stored_arrays[*found].dtype)) {
+        if (!number_dtype(stored_arrays[*found].dtype, was_scaled)) {
             problems.push_back(unreadable(text({"the states '", (*_names)[array], "'"}), spec.name,
                                           stored_arrays[*found].dtype));
             continue;

@@ -26,7 +26,9 @@ namespace ZERO_NAMESPACE::detail {
 }
 
 /// @brief Returns the number type of stored items; nothing for bits, bytes and other types.
-[[nodiscard]] std::optional<DType> number_dtype(std::string const& dtype) noexcept;
+/// @param has_scales whether an array of scales belongs to them: then bytes are codes of states
+[[nodiscard]] std::optional<DType> number_dtype(std::string const& dtype,
+                                                bool has_scales = false) noexcept;
 
 /// @brief The place of a layout's parameter in a manifest, where the tiles of a parameter are one.
 struct StoredPlace {

@@ -14,19 +14,24 @@ ZERO_COLD_INLINE char const* dtype_text(ArrayForm const& form) noexcept {
     case DType::bfloat16: return "BF16";
     case DType::float16: return "F16";
     case DType::int64: return "I64";
+    case DType::power8:
     case DType::bytes: break;
     }
     return form.item_bytes == 2 ? "U16" : "U8";
 }
 
-ZERO_COLD_INLINE std::optional<DType> number_dtype(std::string const& dtype) noexcept {
+ZERO_COLD_INLINE std::optional<DType> number_dtype(std::string const& dtype,
+                                                   bool has_scales) noexcept {
     if (dtype == "F32") {
         return DType::float32;
     }
     if (dtype == "BF16") {
         return DType::bfloat16;
     }
-    return dtype == "F16" ? std::optional(DType::float16) : std::nullopt;
+    if (dtype == "F16") {
+        return DType::float16;
+    }
+    return has_scales && dtype == "U8" ? std::optional(DType::power8) : std::nullopt;
 }
 
 ZERO_COLD_INLINE std::uint64_t item_bytes_of(std::string const& dtype) noexcept {

@@ -228,6 +228,7 @@ private:
         case DType::bfloat16: return NcclType::bfloat16;
         case DType::float16: return NcclType::float16;
         case DType::int64: return NcclType::int64;
+        case DType::power8: // states are not sent
         case DType::bytes: break;
         }
         return NcclType::uint8;

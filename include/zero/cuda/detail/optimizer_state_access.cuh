@@ -6,6 +6,7 @@
 #include "../../ops/arithmetic.hpp"
 #include "../../ops/block_scale.hpp"
 #include "../../ops/counter_random.hpp"
+#include "../../ops/power_codes.hpp"
 #include "../../ops/stochastic_round.hpp"
 #include "config.cuh"
 #include "launch.cuh"
@@ -13,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 /// Access of an update to the optimizer's states on the device: eight at a time, in packs or by
 /// whole warps, as `for_packs` calls a body. The update kernels choose an access by the overloads
@@ -32,6 +34,16 @@ struct NearestStates {
         }
     }
 };
+
+/// @brief Rounds a state, or the place of a power8 code, stochastically.
+template <class S>
+inline __device__ S rounded_state(float value, std::uint32_t random) {
+    if constexpr (std::is_same_v<S, power8>) {
+        return ops::round_place(value, random);
+    } else {
+        return ops::round_stochastically<S>(with_canonical_nan(value), random);
+    }
+}
 
 /// @brief Rounds states stochastically and writes them. Two states share the random bits of an
 /// element.
@@ -60,11 +72,9 @@ struct StochasticallyRoundedStates {
             for (std::size_t i = 0; i < pack_elements; ++i) {
                 std::uint32_t const random =
                     ops::random_bits(keys[s / 2], first_index + begin + i * stride<whole>);
-                rounded[0][i] =
-                    ops::round_stochastically<S>(with_canonical_nan(values[s][i]), random);
+                rounded[0][i] = rounded_state<S>(values[s][i], random);
                 if (s + 1 < states) {
-                    rounded[1][i] = ops::round_stochastically<S>(
-                        with_canonical_nan(values[s + 1][i]), ops::swapped_halves(random));
+                    rounded[1][i] = rounded_state<S>(values[s + 1][i], ops::swapped_halves(random));
                 }
             }
             store<whole>(at.states[s] + begin, count, rounded[0]);
@@ -109,35 +119,37 @@ struct StateAccess {
     }
 };
 
-/// @brief Accesses states in float16 with a scale per block of 64 elements. A block consists of the
-/// packs of eight consecutive threads, or of two numbers of each thread of a warp.
+/// @brief Accesses states in float16 or power8 with a scale per block of 64 elements. A block
+/// consists of the packs of eight consecutive threads, or of two numbers of each thread of a warp.
 /// @tparam Rounding `NearestStates` or `StochasticallyRoundedStates`
-template <std::size_t states, class Rounding>
+template <std::size_t states, class S, class Rounding>
 struct ScaledStateAccess {
     static constexpr bool is_all_packs = false; // scales are accessed one by one
     static constexpr bool needs_warp = true;
 
-    ScaledStatePointers<states> const* at; ///< stays in the table: pointers in registers would
-                                           ///< leave too few registers for the numbers
+    ScaledStatePointers<states, S> const* at; ///< stays in the table: pointers in registers would
+                                              ///< leave too few registers for the numbers
     [[no_unique_address]] Rounding rounding;
 
-    __device__ bool is_aligned() const {
-        return StateAccess<states, float16>{*at, {}}.is_aligned();
-    }
+    __device__ bool is_aligned() const { return StateAccess<states, S>{*at, {}}.is_aligned(); }
 
     template <bool whole>
     __device__ void load_states(std::size_t begin, std::size_t count,
                                 float (&values)[states][pack_elements]) const {
 #pragma unroll
         for (std::size_t s = 0; s < states; ++s) {
-            float16 stored[pack_elements];
+            S stored[pack_elements];
             load<whole>(at->states[s] + begin, count, stored);
 #pragma unroll
             for (std::size_t first = 0; first < pack_elements; first += in_block<whole>) {
                 float const scale = first < count ? *scale_of<whole>(s, begin, first) : 1.0F;
 #pragma unroll
                 for (std::size_t i = first; i < first + in_block<whole>; ++i) {
-                    values[s][i] = ops::mul(to_operand(stored[i]), scale);
+                    if constexpr (std::is_same_v<S, power8>) {
+                        values[s][i] = ops::state_value(stored[i], scale);
+                    } else {
+                        values[s][i] = ops::mul(to_operand(stored[i]), scale);
+                    }
                 }
             }
         }
@@ -152,13 +164,19 @@ struct ScaledStateAccess {
         for (std::size_t s = 0; s < states; ++s) {
 #pragma unroll
             for (std::size_t first = 0; first < pack_elements; first += in_block<whole>) {
-                float const scale =
-                    ops::block_scale(largest_of_block<whole>(values[s], first, count));
-                float const inverse = ops::inverse_block_scale(scale);
+                bool const is_signed =
+                    std::is_same_v<S, power8> && has_negative<whole>(values[s], first, count);
+                float const scale = ops::state_scale<S>(
+                    largest_of_block<whole>(values[s], first, count), is_signed);
+                float const inverse = ops::inverse_state_scale<S>(scale);
 #pragma unroll
                 for (std::size_t i = first; i < first + in_block<whole>; ++i) {
-                    scaled[s][i] =
-                        ops::keep_from_zero(ops::mul(values[s][i], inverse), values[s][i]);
+                    if constexpr (std::is_same_v<S, power8>) {
+                        scaled[s][i] = ops::power_place(values[s][i], inverse, is_signed);
+                    } else {
+                        scaled[s][i] =
+                            ops::keep_from_zero(ops::mul(values[s][i], inverse), values[s][i]);
+                    }
                 }
                 if (first < count && begin % ops::scaled_block_elements == 0) {
                     *scale_of<whole>(s, begin, first) = scale;
@@ -177,6 +195,23 @@ private:
     template <bool whole>
     __device__ float* scale_of(std::size_t s, std::size_t begin, std::size_t index) const {
         return global(at->scales[s] + (begin + index * stride<whole>) / ops::scaled_block_elements);
+    }
+
+    template <bool whole>
+    __device__ static bool has_negative(float const (&values)[pack_elements], std::size_t first,
+                                        std::size_t count) {
+        constexpr auto threads =
+            static_cast<unsigned>(ops::scaled_block_elements / in_block<whole>);
+        unsigned result = 0;
+#pragma unroll
+        for (std::size_t i = first; i < first + in_block<whole>; ++i) {
+            result |= i < count && values[i] < 0.0F ? 1U : 0U;
+        }
+#pragma unroll
+        for (unsigned step = 1; step < threads; step *= 2) {
+            result |= __shfl_xor_sync(whole_warp, result, step);
+        }
+        return result != 0;
     }
 
     template <bool whole>
@@ -205,9 +240,9 @@ __device__ StateAccess<states, S> access(StatePointers<states, S> const& at,
                                          std::uint64_t /*key*/) {
     return {at, {}};
 }
-template <std::size_t states>
-__device__ ScaledStateAccess<states, NearestStates> access(ScaledStatePointers<states> const& at,
-                                                           std::uint64_t /*key*/) {
+template <std::size_t states, class S>
+__device__ ScaledStateAccess<states, S, NearestStates>
+access(ScaledStatePointers<states, S> const& at, std::uint64_t /*key*/) {
     return {&at, {}};
 }
 template <std::size_t states, class S>
@@ -215,9 +250,9 @@ __device__ StateAccess<states, S, StochasticallyRoundedStates<states>>
 access(StochasticStates<StatePointers<states, S>> const& at, std::uint64_t key) {
     return {at, {at.first_index, key}};
 }
-template <std::size_t states>
-__device__ ScaledStateAccess<states, StochasticallyRoundedStates<states>>
-access(StochasticStates<ScaledStatePointers<states>> const& at, std::uint64_t key) {
+template <std::size_t states, class S>
+__device__ ScaledStateAccess<states, S, StochasticallyRoundedStates<states>>
+access(StochasticStates<ScaledStatePointers<states, S>> const& at, std::uint64_t key) {
     return {&at, {at.first_index, key}};
 }
 

@@ -21,18 +21,20 @@ inline __device__ T* global(T* memory) {
     return memory;
 }
 
-/// @brief Eight stored numbers in registers, loaded and stored in accesses of 16 bytes.
+/// @brief Eight stored numbers in registers, loaded and stored in accesses of 16 bytes; bytes in
+/// one access of 8.
 template <class T>
 struct Pack {
-    static constexpr std::size_t words = pack_elements * sizeof(T) / sizeof(uint4);
-    static_assert(words * sizeof(uint4) == pack_elements * sizeof(T),
-                  "zero: a pack is whole words of 16 bytes.");
-    uint4 word[words];
+    using Word = std::conditional_t<sizeof(T) == 1, uint2, uint4>;
+    static constexpr std::size_t words = pack_elements * sizeof(T) / sizeof(Word);
+    static_assert(words * sizeof(Word) == pack_elements * sizeof(T),
+                  "zero: a pack is whole words.");
+    Word word[words];
 
     /// @param from aligned to 16 bytes, as is `to` of `store`
     static __device__ Pack load(T const* from) {
         Pack pack;
-        auto const* const memory = reinterpret_cast<uint4 const*>(from);
+        auto const* const memory = reinterpret_cast<Word const*>(from);
 #pragma unroll
         for (std::size_t i = 0; i < words; ++i) {
             pack.word[i] = *global(memory + i);
@@ -41,7 +43,7 @@ struct Pack {
     }
 
     __device__ void store(T* to) const {
-        auto* const memory = reinterpret_cast<uint4*>(to);
+        auto* const memory = reinterpret_cast<Word*>(to);
 #pragma unroll
         for (std::size_t i = 0; i < words; ++i) {
             __stwb(global(memory + i), word[i]); // nvcc 13.0 splits an assignment into words if
@@ -53,8 +55,12 @@ struct Pack {
         Pack pack;
 #pragma unroll
         for (std::size_t i = 0; i < words; ++i) {
-            pack.word[i] = {part(values, 4 * i), part(values, 4 * i + 1), part(values, 4 * i + 2),
-                            part(values, 4 * i + 3)};
+            if constexpr (sizeof(T) == 1) {
+                pack.word[i] = {part(values, 0), part(values, 1)};
+            } else {
+                pack.word[i] = {part(values, 4 * i), part(values, 4 * i + 1),
+                                part(values, 4 * i + 2), part(values, 4 * i + 3)};
+            }
         }
         return pack;
     }
@@ -62,18 +68,24 @@ struct Pack {
     __device__ void get(T (&values)[pack_elements]) const {
 #pragma unroll
         for (std::size_t i = 0; i < pack_elements; ++i) {
-            constexpr std::size_t per_part = sizeof(unsigned) / sizeof(T);
-            std::size_t const part = i / per_part;
-            uint4 const& four = word[part / 4];
-            unsigned const bits = part % 4 == 0   ? four.x
-                                  : part % 4 == 1 ? four.y
-                                  : part % 4 == 2 ? four.z
-                                                  : four.w;
-            if constexpr (sizeof(T) == sizeof(unsigned)) {
-                values[i] = __builtin_bit_cast(T, bits);
+            if constexpr (sizeof(T) == 1) {
+                unsigned const bits = i < 4 ? word[0].x : word[0].y;
+                values[i] =
+                    __builtin_bit_cast(T, static_cast<std::uint8_t>(bits >> i % 4 * 8 & 0xffU));
             } else {
-                values[i] = __builtin_bit_cast(
-                    T, static_cast<std::uint16_t>(i % 2 == 0 ? bits & 0xffffU : bits >> 16U));
+                constexpr std::size_t per_part = sizeof(unsigned) / sizeof(T);
+                std::size_t const part = i / per_part;
+                uint4 const& four = word[part / 4];
+                unsigned const bits = part % 4 == 0   ? four.x
+                                      : part % 4 == 1 ? four.y
+                                      : part % 4 == 2 ? four.z
+                                                      : four.w;
+                if constexpr (sizeof(T) == sizeof(unsigned)) {
+                    values[i] = __builtin_bit_cast(T, bits);
+                } else {
+                    values[i] = __builtin_bit_cast(
+                        T, static_cast<std::uint16_t>(i % 2 == 0 ? bits & 0xffffU : bits >> 16U));
+                }
             }
         }
     }
@@ -83,6 +95,13 @@ private:
     __device__ static unsigned part(T const (&values)[pack_elements], std::size_t index) {
         if constexpr (sizeof(T) == sizeof(unsigned)) {
             return __builtin_bit_cast(unsigned, values[index]);
+        } else if constexpr (sizeof(T) == 1) {
+            unsigned bits = 0;
+#pragma unroll
+            for (unsigned i = 0; i < 4; ++i) {
+                bits |= unsigned{__builtin_bit_cast(std::uint8_t, values[4 * index + i])} << 8 * i;
+            }
+            return bits;
         } else {
             return static_cast<unsigned>(__builtin_bit_cast(std::uint16_t, values[2 * index]))
                    | static_cast<unsigned>(__builtin_bit_cast(std::uint16_t, values[2 * index + 1]))

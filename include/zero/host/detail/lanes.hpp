@@ -9,6 +9,7 @@
 #include "../../ops/counter_random.hpp"
 #include "../../ops/detail/uncontracted.hpp"
 #include "../../ops/number.hpp"
+#include "../../ops/power_codes.hpp"
 #include "../../ops/stochastic_round.hpp"
 #include "../../ops/symmetric_codes.hpp"
 #include "../instruction_set.hpp"
@@ -191,6 +192,13 @@ struct Lanes {
     void store_stochastic(T* to, RandomBits const& random) const noexcept {
         for (std::size_t i = 0; i < size; ++i) {
             to[i] = ops::round_stochastically<T>(_lane[i], random.bits[i]);
+        }
+    }
+
+    /// `ops::round_place` per element.
+    void store_stochastic(power8* to, RandomBits const& random) const noexcept {
+        for (std::size_t i = 0; i < size; ++i) {
+            to[i] = ops::round_place(_lane[i], random.bits[i]);
         }
     }
 

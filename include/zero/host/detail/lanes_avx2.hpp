@@ -330,6 +330,17 @@ struct Lanes<InstructionSet::avx2> {
         }
     }
 
+    /// `ops::round_place` per element.
+    ZERO_HOST_AVX2 void store_stochastic(power8* to, RandomBits const& random) const noexcept {
+        Int8 const below = __builtin_ia32_cvttps2dq256(_value + 128.0F) - 128;
+        Float8 const chance = converted((Int8)(random.bits >> 8)) * 0x1p-24F;
+        Int8 const code = below - (Int8)(chance < _value - converted(below)); // true is -1
+        Short16 const halves = (Short16)__builtin_ia32_packssdw256(code, code);
+        Int8 const bytes = (Int8)__builtin_ia32_packsswb256(halves, halves);
+        std::int32_t const both[2] = {bytes[0], bytes[4]};
+        __builtin_memcpy(static_cast<void*>(to), both, sizeof both);
+    }
+
     ZERO_HOST_AVX2 Lanes with_canonical_nan() const noexcept {
         constexpr float nan = std::bit_cast<float>(canonical_nan);
         Lanes result;

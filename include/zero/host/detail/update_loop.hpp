@@ -6,6 +6,7 @@
 #include "../../ops/arithmetic.hpp"
 #include "../../ops/block_scale.hpp"
 #include "../../ops/counter_random.hpp"
+#include "../../ops/power_codes.hpp"
 #include "cast_loops.hpp"
 #include "run_loop.hpp"
 
@@ -13,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
+#include <type_traits>
 
 namespace ZERO_NAMESPACE::host::detail {
 
@@ -22,7 +24,7 @@ struct StateRounding {
     explicit StateRounding(States const&) noexcept {}
 
     /// @param values one pack per state
-    template <class F, std::size_t n, StorageType S, std::size_t states>
+    template <class F, std::size_t n, StateStorageType S, std::size_t states>
     [[gnu::always_inline]] void store(F const (&values)[n], std::array<S*, states> const& to,
                                       std::size_t /*begin*/) const noexcept {
         for (std::size_t s = 0; s < states; ++s) {
@@ -44,7 +46,7 @@ struct StateRounding<StochasticStates<Pointers>> {
     }
 
     /// @param begin offset of the packs from the first element
-    template <class F, std::size_t n, StorageType S>
+    template <class F, std::size_t n, StateStorageType S>
     [[gnu::always_inline]] void store(F const (&values)[n], std::array<S*, states> const& to,
                                       std::size_t begin) const noexcept {
         for (std::size_t s = 0; s < states; s += 2) {
@@ -144,7 +146,7 @@ private:
     }
 };
 
-/// One step of an optimizer whose states are float16 with a scale per block. Used by `run_update`.
+/// One step of an optimizer whose states have a scale per block. Used by `run_update`.
 ///
 /// Block by block the states are converted to floats that stay in the L1 cache, updated by
 /// `UpdateLoop`, and stored with a new scale.
@@ -153,6 +155,8 @@ template <class Optimizer, StorageType A, class Weights, class Pointers>
 struct ScaledUpdateLoop {
     static constexpr std::size_t states = Optimizer::states;
     static constexpr std::size_t block = ops::scaled_block_elements;
+    using S = typename Pointers::Type;
+    static constexpr bool is_power = std::is_same_v<S, power8>;
 
     A const* gradient;
     Weights weights;
@@ -181,14 +185,17 @@ struct ScaledUpdateLoop {
 
 private:
     template <class F>
-    [[gnu::always_inline]] static void read(float* to, float16 const* from, std::size_t count,
+    [[gnu::always_inline]] static void read(float* to, S const* from, std::size_t count,
                                             float scale) noexcept {
         if (count == block) {
             read_block<F>(to, from, scale);
         } else {
-            float16 rest[block];
+            S rest[block];
             copy_elements(rest, from, count);
             read_block<F>(to, rest, scale);
+            for (std::size_t i = count; i < block; ++i) {
+                to[i] = 0.0F; // counts neither as the largest nor as negative
+            }
         }
     }
 
@@ -196,21 +203,31 @@ private:
     [[gnu::always_inline]] void write(float const (&wide)[states][block], std::size_t begin,
                                       std::size_t count,
                                       StateRounding<Pointers> const& rounding) const noexcept {
-        float16 rest[states][block];
-        std::array<float16*, states> to;
+        S rest[states][block];
+        std::array<S*, states> to;
         float inverse[states];
+        bool is_signed[states];
         for (std::size_t s = 0; s < states; ++s) {
-            float const scale = ops::block_scale(largest_finite<F>(wide[s]));
+            is_signed[s] = is_power && has_negative<F>(wide[s]);
+            float const scale = ops::state_scale<S>(largest_finite<F>(wide[s]), is_signed[s]);
             state.scales[s][begin / block] = scale;
-            inverse[s] = ops::inverse_block_scale(scale);
+            inverse[s] = ops::inverse_state_scale<S>(scale);
             to[s] = count == block ? state.states[s] + begin : rest[s];
         }
         for (std::size_t i = 0; i < block; i += F::size) {
             F scaled[states];
-            std::array<float16*, states> at;
+            std::array<S*, states> at;
             for (std::size_t s = 0; s < states; ++s) {
                 F const value = F::load(wide[s] + i);
-                scaled[s] = F::keep_from_zero(F::mul(value, F(inverse[s])), value);
+                if constexpr (is_power) {
+                    F::call(
+                        [&](F& place) {
+                            place = ops::power_place(value, inverse[s], is_signed[s]);
+                        },
+                        scaled[s]);
+                } else {
+                    scaled[s] = F::keep_from_zero(F::mul(value, F(inverse[s])), value);
+                }
                 at[s] = to[s] + i;
             }
             rounding.store(scaled, at, begin + i);
@@ -221,12 +238,32 @@ private:
     }
 
     template <class F>
-    [[gnu::always_inline]] static void read_block(float* to, float16 const* from,
-                                                  float scale) noexcept {
-        F const factor(scale);
+    [[gnu::always_inline]] static void read_block(float* to, S const* from, float scale) noexcept {
         for (std::size_t i = 0; i < block; i += F::size) {
-            F::mul(F::load(from + i), factor).store(to + i);
+            if constexpr (is_power) {
+                F value = F::load_codes(reinterpret_cast<std::uint8_t const*>(from + i));
+                F::call([&](F& code) { code = ops::power_value(code, scale); }, value);
+                value.store(to + i);
+            } else {
+                F::mul(F::load(from + i), F(scale)).store(to + i);
+            }
         }
+    }
+
+    template <class F>
+    [[gnu::always_inline]] static bool has_negative(float const* from) noexcept {
+        F least(0.0F);
+        for (std::size_t i = 0; i < block; i += F::size) {
+            F const value = F::load(from + i);
+            least = F::select(F::less(value, least), value, least);
+        }
+        float lanes[F::size];
+        least.store(lanes);
+        bool result = false;
+        for (float const lane : lanes) {
+            result = result || lane < 0.0F;
+        }
+        return result;
     }
 
     template <class F>

@@ -211,7 +211,8 @@ public:
         throw_error<InvalidArgument>(
             {"zero: max_live_elements is ", _limit, ", but ", _layout->unit_text(unit), " needs ",
              needed, " gathered elements with padding",
-             (_persistent == 0 ? std::string() : text({", ", _persistent, " of them persistent"})),
+             (_persistent == 0 ? std::string()
+                               : text({", ", _persistent, " of them until the update"})),
              "; set a larger limit, give the parameters smaller units, or register a large one by "
              "tiles()."});
     }

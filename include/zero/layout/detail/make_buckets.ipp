@@ -209,6 +209,39 @@ merge_by_readiness(std::span<BucketPlan const> buckets, std::span<ParameterSpec 
     return ordered;
 }
 
+/// @brief Makes the buckets of the units that are kept until the update persistent
+/// (`GatherOptions::keep_until_update`).
+/// @param most elements of these units
+ZERO_COLD_INLINE void keep_units(std::vector<BucketPlan>& buckets,
+                                 std::span<ParameterSpec const> parameters, std::size_t most) {
+    std::vector<std::vector<std::size_t>> units; // the buckets of each
+    for (std::size_t index = 0; most != 0 && index < buckets.size(); ++index) {
+        for (Piece const& piece : buckets[index].pieces) {
+            for (std::size_t const unit : parameters[piece.parameter].units) {
+                units.resize(larger(units.size(), unit + 1));
+                if (units[unit].empty() || units[unit].back() != index) {
+                    units[unit].push_back(index);
+                }
+            }
+        }
+    }
+    for (std::vector<std::size_t> const& unit : units) {
+        std::size_t elements = 0;
+        for (std::size_t const index : unit) {
+            for (Piece const& piece : buckets[index].pieces) {
+                elements += buckets[index].is_persistent ? 0 : piece.elements;
+            }
+        }
+        if (elements > most) {
+            return;
+        }
+        most -= elements;
+        for (std::size_t const index : unit) {
+            buckets[index].is_persistent = true;
+        }
+    }
+}
+
 ZERO_COLD_INLINE std::vector<BucketPlan> make_buckets(std::span<ParameterSpec const> parameters,
                                                       LayoutOptions const& options,
                                                       PartitionerRef const& partitioner,
@@ -231,6 +264,7 @@ ZERO_COLD_INLINE std::vector<BucketPlan> make_buckets(std::span<ParameterSpec co
             buckets.push_back(std::move(bucket));
         }
     }
+    keep_units(buckets, parameters, options.keep_until_update);
     return buckets;
 }
 

@@ -37,6 +37,24 @@ ZERO_COLD_INLINE std::string to_string(MemoryPlan const& plan) {
     return text;
 }
 
+ZERO_COLD_INLINE std::string to_json(MemoryPlan const& plan) {
+    auto const truth = [](bool value) { return value ? "true" : "false"; };
+    std::string rows;
+    for (std::size_t kind = 0; kind < plan.rows.size(); ++kind) {
+        MemoryRow const& row = plan.rows[kind];
+        if (row.bytes() != 0) {
+            rows += detail::text(
+                {rows.empty() ? "\"" : ", \"", name_of(static_cast<BufferKind>(kind)),
+                 R"(": {"content_bytes": )", row.content_bytes, R"(, "padding_bytes": )",
+                 row.padding_bytes, R"(, "is_callers": )", truth(row.is_callers), "}"});
+        }
+    }
+    return detail::text({R"({"rows": {)", rows, R"(}, "engine_bytes": )", plan.engine_bytes(),
+                         R"(, "model_state_bytes": )", plan.model_state_bytes(),
+                         R"(, "tier_bytes": )", plan.tier_bytes, R"(, "is_on_host": )",
+                         truth(plan.is_on_host), "}"});
+}
+
 ZERO_COLD_INLINE LayoutTotals count_layout(FlatLayout const& layout, std::size_t rank,
                                            StageRow const& row, Storage storage,
                                            std::size_t extra_leases, std::size_t type,

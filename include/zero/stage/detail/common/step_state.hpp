@@ -71,6 +71,14 @@ static_assert(std::is_standard_layout_v<StepIntegers>
                          == (ops::Inspection::count + 1) * sizeof(std::int64_t),
               "zero: the integers of a step are one array.");
 
+/// @brief What `StepControl::inspect` enqueued, for `decide`.
+struct StepInspection {
+    std::int64_t const* unused; ///< reduced minima of the parameters; null: none is left
+    bool is_inspected;          ///< norm and overflow are reduced
+    bool compares_order;
+    bool is_weighted; ///< the weights are added
+};
+
 /// @brief The reports of the last steps. `ReportStore` owns them; only `DecideStep` writes them.
 struct StepReports {
     static constexpr std::size_t kept = 16;
@@ -226,7 +234,7 @@ struct AddLeftOut {
 
 /// @brief Replaces the minima of the data ranks by those that model ranks reduce: the negative
 /// evidence of gradients, since the part with the worst decides, and whether all acquired units in
-/// one order.
+/// one order. Experts without a token stop nobody, so the best evidence decides there.
 template <class Config>
 struct PackForModel {
     static constexpr std::size_t count = 2;
@@ -243,7 +251,10 @@ struct PackForModel {
         for (std::size_t i = 0; i < OrderAgreement::count; ++i) {
             agreement.numbers[i] = minima[1 + i];
         }
-        minima[0] = minima[0] < delivered ? -delivered : -minima[0];
+        minima[0] = minima[0] < delivered ? delivered : minima[0];
+        if constexpr (!ExpertCommunicator<typename Config::Communicator>) {
+            minima[0] = -minima[0];
+        }
         minima[1] = compares_order && !agreement.is_same() ? 0 : 1;
     }
 };
@@ -256,10 +267,11 @@ struct UnpackFromModel {
     std::int64_t* minima;
     ZERO_HOST_DEVICE void operator()() const {
         constexpr auto delivered = static_cast<std::int64_t>(GradientEvidence::delivered);
-        std::int64_t const evidence = -minima[0];
+        constexpr bool has_experts = ExpertCommunicator<typename Config::Communicator>;
+        std::int64_t const evidence = has_experts ? minima[0] : -minima[0];
         state->model.has_stopped = minima[1] == 0;
         state->model.has_silent_part =
-            evidence == static_cast<std::int64_t>(GradientEvidence::nothing);
+            !has_experts && evidence == static_cast<std::int64_t>(GradientEvidence::nothing);
         for (std::size_t i = 0; i < StepIntegers::minima(true); ++i) {
             minima[i] = state->model.minima[i];
         }

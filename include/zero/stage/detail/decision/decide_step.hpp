@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -38,12 +39,34 @@ ZERO_HOST_DEVICE inline double norm_of(ops::Inspection const& inspection, double
                : ops::mul(ops::root(inspection.sum_of_squares()), factor);
 }
 
+/// @brief Returns the sums of the groups that are clipped.
+template <class Group>
+ZERO_HOST_DEVICE ops::Inspection clipped_of(ReportedFigures const& figures, Group const* groups) {
+    ops::Inspection clipped;
+    for (std::size_t group = 0; group < figures.group_count; ++group) {
+        if (groups[group].is_clipped) {
+            for (std::size_t i = 0; i < ReportedFigures::sums; ++i) {
+                clipped.sums[i] += figures.of(group)[i];
+            }
+        }
+    }
+    return clipped;
+}
+
+/// @brief A step of one engine, which decides on its own integers.
+struct NotJoint {
+    ZERO_HOST_DEVICE static ops::Inspection const& inspection(ops::Inspection const& own) noexcept {
+        return own;
+    }
+};
+
 /// @brief The decision of a step as one command: clip coefficient, update factor, skip,
 /// hyper-parameters, next loss scale and report.
 ///
 /// `StepControl::decide` enqueues it after the norm and the overflow count are reduced over all
 /// ranks. It runs on the host and on devices, and only updates `*state`, its reports and `groups`.
-template <class Config>
+/// @tparam Joint `JointFigures` if several engines decide together
+template <class Config, class Joint = NotJoint>
 struct DecideStep {
     StepState<Config>* state;
     GroupState<typename Config::Optimizer>* groups;
@@ -62,6 +85,7 @@ struct DecideStep {
     ReportedFigures figures; ///< figures of this step, reduced over the ranks
     std::uint64_t skip_limit; ///< steps skipped in a row after which every step is skipped; 0:
                               ///< no limit
+    [[no_unique_address]] Joint joint{}; ///< what several engines decide on together
 
     ZERO_HOST_DEVICE void operator()() const {
         using Scaler = typename Config::LossScaler;
@@ -69,10 +93,13 @@ struct DecideStep {
         if (figures.exchanged != nullptr) {
             UnpackFigures{figures}(s.integers);
         }
-        ops::Inspection const& inspection = s.integers.inspection;
+        ops::Inspection const& inspection = joint.inspection(s.integers.inspection);
         bool is_same_order = !compares_order || s.integers.agreement.is_same();
         if constexpr (is_cut) {
             is_same_order = is_same_order && !s.model.has_stopped;
+        }
+        if constexpr (is_joint) {
+            is_same_order = is_same_order && !joint.total->has_stopped;
         }
         bool const is_stopped = skip_limit != 0 && s.skipped_in_a_row >= skip_limit;
         StepFigures report;
@@ -89,13 +116,18 @@ struct DecideStep {
             report.non_finite_count = inspection.non_finite_count();
             bool const overflow = report.non_finite_count != 0;
             report.first_non_finite = overflow ? inspection.first_non_finite : -1;
-            if constexpr (is_cut) { // perhaps in another part of the model
+            if constexpr (is_cut || is_joint) { // perhaps in another part of the model
+                std::int64_t const first = s.integers.inspection.first_non_finite;
                 report.first_non_finite =
-                    evidence < GradientEvidence::delivered ? inspection.first_non_finite : -1;
+                    static_cast<GradientEvidence>(first) < GradientEvidence::delivered ? first : -1;
             }
             report.gradient_norm = norm_of(inspection, base);
-            double const clipped_norm =
-                figures.leaves_out ? norm_of_clipped(base) : report.gradient_norm;
+            double clipped_norm = report.gradient_norm;
+            if constexpr (is_joint) {
+                clipped_norm = norm_of(joint.total->clipped, base);
+            } else if (figures.leaves_out) {
+                clipped_norm = norm_of(clipped_of(figures, groups), base);
+            }
             double const ratio = static_cast<double>(max_norm) / ops::add(clipped_norm, 1e-6);
             coefficient = ratio < 1.0 ? ratio : 1.0;
             report.is_skipped = is_empty || (overflow && skips_non_finite);
@@ -114,6 +146,10 @@ struct DecideStep {
         report.has_gradients = is_empty || !(evidence == GradientEvidence::nothing || is_zero);
         if constexpr (is_cut) {
             report.has_gradients = report.has_gradients && (is_empty || !s.model.has_silent_part);
+        }
+        if constexpr (is_joint) {
+            report.has_gradients =
+                report.has_gradients && (is_empty || !joint.total->has_silent_part);
         }
         report.is_skipped =
             report.is_skipped || !report.has_gradients || !is_same_order || is_stopped;
@@ -166,19 +202,7 @@ struct DecideStep {
 
 private:
     static constexpr bool is_cut = ModelParallelCommunicator<typename Config::Communicator>;
-
-    /// The norm of the groups that are clipped.
-    ZERO_HOST_DEVICE double norm_of_clipped(double factor) const {
-        ops::Inspection clipped;
-        for (std::size_t group = 0; group < figures.group_count; ++group) {
-            if (groups[group].is_clipped) {
-                for (std::size_t i = 0; i < ReportedFigures::sums; ++i) {
-                    clipped.sums[i] += figures.of(group)[i];
-                }
-            }
-        }
-        return norm_of(clipped, factor);
-    }
+    static constexpr bool is_joint = !std::is_same_v<Joint, NotJoint>;
 
     ZERO_HOST_DEVICE void report_group_norms(double factor) const {
         double* const norms = figures.norms + serial % StepReports::kept * figures.group_count;

@@ -28,12 +28,11 @@ struct ReportedFigures {
     static constexpr std::size_t sums = ops::Inspection::count; ///< integers of one inspection
 
     std::int64_t* exchanged = nullptr;
-    ops::NormSum* groups = nullptr; ///< sums of the groups on this rank; null unless measured
-    double* norms = nullptr;        ///< norms of the groups, for each report that is kept; null
-                                    ///< without `group_norms`. The host reads them
-    std::size_t group_count = 0;    ///< 0 unless groups are measured: `group_norms`, or a group is
-                                    ///< left out of clipping
-    bool leaves_out = false;        ///< a group is left out of clipping
+    double* norms = nullptr;     ///< norms of the groups, for each report that is kept; null
+                                 ///< without `group_norms`. The host reads them
+    std::size_t group_count = 0; ///< 0 unless groups are measured: `group_norms`, or a group is
+                                 ///< left out of clipping
+    bool leaves_out = false;     ///< a group is left out of clipping
 
     /// @brief Returns how many integers are summed.
     [[nodiscard]] ZERO_HOST_DEVICE constexpr std::size_t summed() const noexcept {
@@ -65,9 +64,14 @@ struct ReportedFigures {
     }
 };
 
+/// @brief The same, with the sums of the groups on this rank, which the decision does not read.
+struct MeasuredFigures : ReportedFigures {
+    ops::NormSum* groups = nullptr; ///< null unless measured
+};
+
 /// @brief Resets the sums to which the passes over the gradients add.
 struct ClearFigures {
-    ReportedFigures figures;
+    MeasuredFigures figures;
     ZERO_HOST_DEVICE void operator()() const {
         *figures.zeros() = 0;
         for (std::size_t group = 0; group < figures.group_count; ++group) {
@@ -81,7 +85,7 @@ struct ClearFigures {
 template <class Config>
 struct PackFigures {
     StepState<Config>* state;
-    ReportedFigures figures;
+    MeasuredFigures figures;
     ZERO_HOST_DEVICE void operator()() const {
         ops::Inspection& all = state->integers.inspection;
         for (std::size_t group = 0; group < figures.group_count; ++group) {
@@ -159,7 +163,7 @@ public:
     [[nodiscard]] bool is_exchanged() const noexcept { return _exchanged.size() != 0; }
 
     [[nodiscard]] ReportedFigures figures() const noexcept {
-        return {_exchanged.data(), _groups.data(), _norms.data(), _groups.size(), _leaves_out};
+        return {_exchanged.data(), _norms.data(), _groups.size(), _leaves_out};
     }
 
     /// @brief Enqueues the inspection of this rank's gradients, and writes the integers that the
@@ -168,7 +172,7 @@ public:
     /// @param is_counted false: another rank counts the same gradients
     void measure(Queue queue, StoresByType<Config, OptimizerStore> const& shard,
                  StepState<Config>* state, bool is_inspected, bool is_counted) const {
-        ReportedFigures const all = figures();
+        MeasuredFigures const all{figures(), _groups.data()};
         Backend::run(queue, ClearFigures{all});
         if (_groups.size() != 0 && is_counted) {
             shard.each([&](auto const& store) { store.add_to_group_norms(all.groups); });

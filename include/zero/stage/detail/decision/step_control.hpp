@@ -40,146 +40,6 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Owns each parameter's number of updates and its row of hyper-parameters, in backend
-/// memory, as soon as the numbers may differ: `UnusedParameters::leave`, or states that were loaded
-/// for some parameters only. Until then it allocates and enqueues nothing. `StepControl` owns it.
-template <class Config>
-class UpdateCounts {
-public:
-    using Backend = typename Config::Backend;
-    using Queue = typename Backend::Queue;
-    using Group = GroupState<typename Config::Optimizer>;
-
-    /// @param keeps_all whether numbers are kept from the beginning
-    [[gnu::cold]] UpdateCounts(FlatLayout const& layout, Queue queue, MemoryResource& memory,
-                               bool keeps_all)
-        : _layout(&layout), _queue(queue), _drain(queue) {
-        if (keeps_all) {
-            std::vector<std::uint64_t> const none(layout.parameters().size(), 0);
-            set(memory, as_span(none), 0);
-        }
-    }
-
-    /// @brief Returns whether numbers are kept for each parameter.
-    [[nodiscard]] bool is_any() const noexcept { return _counts.size() != 0; }
-    [[nodiscard]] std::size_t size() const noexcept { return _counts.size(); }
-
-    /// @brief Returns the rows that slices name: the groups, or the parameters if numbers are kept.
-    [[nodiscard]] Group const* rows(Group const* groups) const noexcept {
-        return is_any() ? _rows.data() : groups;
-    }
-    [[nodiscard]] std::size_t size_bytes() const noexcept {
-        return _rows.size_bytes() + _counts.size_bytes();
-    }
-
-    /// @brief Enqueues this rank's minima of the parameters. @param used as
-    /// `GradientDeliveries::noted`
-    /// @return `to`, or null if `used` is empty
-    std::int64_t* note_unused(std::vector<char> const& used, std::int64_t* to) const {
-        for (std::size_t begin = 0; begin < used.size(); begin += NoteUnused::capacity) {
-            NoteUnused note{to + begin, smaller(NoteUnused::capacity, used.size() - begin), {}};
-            for (std::size_t i = 0; i < note.count; ++i) {
-                note.used[i / 64] |= std::uint64_t{used[begin + i] != 0} << (i % 64);
-            }
-            Backend::run(_queue, note);
-        }
-        return used.empty() ? nullptr : to;
-    }
-
-    /// @brief Enqueues the decision for each parameter. @param unused the reduced minima, or null
-    void decide(StepState<Config> const* state, Group const* groups, std::int64_t const* unused,
-                double learning_rate) {
-        if (is_any()) {
-            Backend::run(_queue,
-                         DecideParameters<Config>{state, groups, _rows.data(), _counts.data(),
-                                                  unused, _counts.size(), learning_rate});
-        }
-    }
-
-    /// @brief Sets the updates of every parameter to the number of steps.
-    void clear() {
-        if (is_any()) {
-            Backend::run(_queue, ClearMissed{_counts.data(), _counts.size()});
-        }
-    }
-
-    /// @brief Returns each parameter's number of updates after `steps` steps. Waits.
-    [[nodiscard]] std::vector<std::uint64_t> updates(std::uint64_t steps) const {
-        std::vector<std::uint64_t> updates(_layout->parameters().size(), steps);
-        auto const counts = to_host(_counts);
-        for (std::size_t parameter = 0; parameter < counts.size(); ++parameter) {
-            updates[parameter] -= counts[parameter].missed;
-        }
-        return updates;
-    }
-
-    /// @brief Returns the number that each parameter's update has in the step that was decided, the
-    /// last of `steps`; 0 if it is left as it is. Empty if no numbers are kept. Waits.
-    [[nodiscard]] std::vector<std::uint64_t> numbers(std::uint64_t steps) const {
-        if (!is_any()) {
-            return {};
-        }
-        std::vector<std::uint64_t> numbers = updates(steps);
-        auto const rows = to_host(_rows);
-        for (std::size_t parameter = 0; parameter < numbers.size(); ++parameter) {
-            numbers[parameter] = rows[parameter].is_left ? 0 : numbers[parameter];
-        }
-        return numbers;
-    }
-
-    /// @brief Sets each parameter's number of updates after `steps` steps. Keeps the numbers from
-    /// now on, unless all are `steps`. Waits.
-    /// @return whether slices must name parameters from now on
-    [[gnu::cold]] bool set_unequal(MemoryResource& memory, std::span<std::uint64_t const> updates,
-                                   std::uint64_t steps) {
-        bool const is_first = !is_any();
-        bool is_equal = true;
-        for (std::uint64_t const count : updates) {
-            is_equal = is_equal && count == steps;
-        }
-        if (!is_equal || !is_first) {
-            set(memory, updates, steps);
-        }
-        return !is_equal && is_first;
-    }
-
-private:
-    void set(MemoryResource& memory, std::span<std::uint64_t const> updates, std::uint64_t steps) {
-        std::size_t const parameters = updates.size();
-        if (!is_any()) {
-            Buffer<Group> rows(memory, parameters, BufferKind::control);
-            _counts = Buffer<UpdateCount>(memory, parameters, BufferKind::control);
-            _rows = std::move(rows);
-        }
-        List<UpdateCount> counts(parameters);
-        Drain<Backend> const drain(_queue); // a command uses it
-        for (std::size_t parameter = 0; parameter < parameters; ++parameter) {
-            counts[parameter] = {steps - updates[parameter], _layout->parameter(parameter).group};
-        }
-        Backend::copy_bytes(_queue, _counts.data(), counts.data(), _counts.size_bytes());
-        Backend::synchronise(Backend::record(_queue));
-    }
-
-    /// Returns the values of a buffer after everything that was enqueued. Waits.
-    template <class T>
-    [[nodiscard]] List<T> to_host(Buffer<T> const& buffer) const {
-        List<T> values(buffer.size());
-        if (!values.empty()) {
-            Drain<Backend> const drain(_queue);            // a command uses it
-            Backend::synchronise(Backend::record(_queue)); // as in `through_backend`
-            Backend::copy_bytes(_queue, values.data(), buffer.data(), buffer.size_bytes());
-            Backend::synchronise(Backend::record(_queue));
-        }
-        return values;
-    }
-
-    FlatLayout const* _layout;
-    Queue _queue;
-    Buffer<Group> _rows;         ///< empty, or one for each parameter
-    Buffer<UpdateCount> _counts; ///< the same
-    Drain<Backend> _drain;
-};
-
 /// @brief Owns the scalars of a step in backend memory (loss scale, step count, hyper-parameters,
 /// decision, reports) and enqueues every command that reads or writes them.
 ///
@@ -237,7 +97,13 @@ public:
         return Backend::load(captured_scale());
     }
 
-    /// @brief Enqueues the reduction of norm and overflow over all ranks, then `DecideStep`.
+    /// @brief Returns whether the decision needs the norm of the gradients, or their overflow.
+    [[nodiscard]] bool needs_inspection() const noexcept {
+        return skips_non_finite() || _options->gradient_clipping.has_value() || limits_norm()
+               || _report.is_any();
+    }
+
+    /// @brief Enqueues the reduction of norm and overflow over all ranks, which `decide` reads.
     /// Collective.
     ///
     /// The tag of its last collective contains what must be equal on all ranks, and transports
@@ -247,14 +113,11 @@ public:
     /// @param evidence how this rank delivered gradients
     /// @param order the order in which this rank acquired units, which is reduced with `evidence`
     /// @param used under `UnusedParameters::leave`, per parameter: had a gradient on this rank
-    void decide(StoresByType<Config, OptimizerStore> const& shard, double learning_rate,
-                std::uint64_t begun, std::size_t micro_steps, std::optional<std::int64_t> weight,
-                float predivide, GradientEvidence evidence, OrderEvidence const& order,
-                std::vector<char> const& used) {
-        bool const skips =
-            Config::LossScaler::skips_overflow || _options->non_finite != NonFinite::step;
-        bool const is_inspected =
-            skips || _options->gradient_clipping.has_value() || limits_norm() || _report.is_any();
+    StepInspection inspect(StoresByType<Config, OptimizerStore> const& shard, double learning_rate,
+                           std::uint64_t begun, std::size_t micro_steps,
+                           std::optional<std::int64_t> weight, GradientEvidence evidence,
+                           OrderEvidence const& order, std::vector<char> const& used,
+                           bool is_inspected) {
         bool const is_counted = counts_once(*_communicator);
         learning_rate += 0.0; // -0 is the same rate as 0
         StepState<Config>* const state = _state.data();
@@ -262,6 +125,11 @@ public:
             Backend::run(_queue, Assign<std::int64_t>{&state->weight, *weight});
             _communicator->all_reduce_integers(&state->weight, 1, IntegerReduction::sum, _queue,
                                                CollectiveTag{"weight of the step", 0});
+            if constexpr (has_experts) {
+                _communicator->model().all_reduce_integers(
+                    &state->weight, 1, IntegerReduction::sum, _queue,
+                    CollectiveTag{"weight of the step, experts", 0});
+            }
         }
         _evidence = evidence;
         if constexpr (is_cut) { // a part without parameters to train learns of the others
@@ -294,19 +162,39 @@ public:
         reduce_integers(*_communicator, _queue, values, is_inspected ? sums : 0, values + sums,
                         minima, tag);
         if constexpr (is_cut) {
-            CollectiveTag const over_model{_model_rate.of(learning_rate, compared),
-                                           _settings.hash_over_model(begun, learning_rate, weight)};
+            CollectiveTag const over_model{
+                _model_rate.of(learning_rate, compared),
+                _settings.hash_over_model(begun, learning_rate,
+                                          has_experts ? std::nullopt : weight)};
             reduce_over_model(values, is_inspected ? sums : 0, values + sums, order.is_compared,
                               over_model);
         }
-        Backend::run(_queue, DecideStep<Config>{
-                                 state, _groups.data(), _guard.data(), ++_serial, learning_rate,
-                                 weight ? 0.0 : divisor(micro_steps), predivide,
-                                 _options->gradient_clipping.value_or(
-                                     std::numeric_limits<float>::infinity()),
-                                 static_cast<std::uint32_t>(group_count()), is_inspected, skips,
-                                 order.is_compared, _report.figures(), _options->skip_limit});
-        _counts.decide(state, _groups.data(), unused, learning_rate);
+        return {unused, is_inspected, order.is_compared, weight.has_value()};
+    }
+
+    /// @brief Returns what `visit(state, groups, figures)` makes of the memory that the decision
+    /// reads.
+    template <class Visitor>
+    [[nodiscard]] auto with_figures(Visitor const& visit) const {
+        return visit(_state.data(), _groups.data(), _report.figures());
+    }
+
+    /// @brief Enqueues `DecideStep` on what `inspect` reduced.
+    /// @param joint what several engines decide on together; empty for one that steps alone
+    template <class Joint = NotJoint>
+    void decide(StepInspection const& found, double learning_rate, std::size_t micro_steps,
+                float predivide, Joint const& joint = {}) {
+        learning_rate += 0.0;
+        StepState<Config>* const state = _state.data();
+        Backend::run(
+            _queue,
+            DecideStep<Config, Joint>{
+                state, _groups.data(), _guard.data(), ++_serial, learning_rate,
+                found.is_weighted ? 0.0 : divisor(micro_steps), predivide,
+                _options->gradient_clipping.value_or(std::numeric_limits<float>::infinity()),
+                static_cast<std::uint32_t>(group_count()), found.is_inspected, skips_non_finite(),
+                found.compares_order, _report.figures(), _options->skip_limit, joint});
+        _counts.decide(state, _groups.data(), found.unused, learning_rate);
     }
 
     /// @brief Returns the factor that unscales and averages the reduced gradients of this step.
@@ -367,6 +255,7 @@ public:
 
     /// @brief Sets the number of steps skipped since the last one that was not.
     void set_skipped_in_a_row(std::uint64_t count) {
+        ++_changes;
         count = _skips.expect_after(_serial, count);
         Backend::run(_queue, Assign<std::uint64_t>{&_state.data()->skipped_in_a_row, count});
     }
@@ -382,6 +271,7 @@ public:
 
     /// @brief Replaces that state. Fewer steps than `window` go on filling it.
     void set_running_norm(RunningNorm running) {
+        ++_changes;
         _settings.set_running_norm(running);
         running.steps = smaller<std::uint64_t>(running.steps, _options->skip_above_norm.window);
         Backend::run(_queue, Assign<RunningNorm>{&_guard.data()->running, running});
@@ -398,15 +288,20 @@ public:
     }
 
     void set_scaler_state(ScalerState const& scaler) {
+        ++_changes;
         _settings.set_loss_scale(scaler.scale);
         Backend::run(_queue, Assign<ScalerState>{&_state.data()->scaler, scaler});
     }
 
     /// @brief Sets the scale alone; the rest of the scaler's state is kept.
     void set_scale(float scale) {
+        ++_changes;
         _settings.set_loss_scale(scale);
         Backend::run(_queue, Assign<float>{&_state.data()->scaler.scale, scale});
     }
+
+    /// @brief Returns how often a caller replaced a state on which the next decision depends.
+    [[nodiscard]] std::uint64_t changes() const noexcept { return _changes; }
 
     /// @brief Returns the state after everything that was enqueued. Waits.
     [[nodiscard]] StepState<Config> settled() const {
@@ -493,6 +388,7 @@ public:
 
 private:
     static constexpr bool is_cut = ModelParallelCommunicator<Communicator>;
+    static constexpr bool has_experts = ExpertCommunicator<Communicator>;
 
     struct NoRate {
         explicit NoRate(char const* /*between*/) noexcept {}
@@ -523,6 +419,10 @@ private:
         if (!report(_serial, Backend::record(_queue)).has_gradients) {
             throw_no_gradients(is_zero, _options->backward_call, _communicator->rank());
         }
+    }
+
+    [[nodiscard]] bool skips_non_finite() const noexcept {
+        return Config::LossScaler::skips_overflow || _options->non_finite != NonFinite::step;
     }
 
     /// Whether the factor contains the number of micro-steps.
@@ -581,6 +481,7 @@ private:
     RateText _rate_text;
     [[no_unique_address]] std::conditional_t<is_cut, RateText, NoRate> _model_rate{"model ranks: "};
     std::uint64_t _serial = 0;
+    std::uint64_t _changes = 0;
     GradientEvidence _evidence = GradientEvidence::delivered; ///< evidence of the last step
     Drain<Backend> _drain;
 };

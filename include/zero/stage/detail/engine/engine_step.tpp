@@ -204,6 +204,13 @@ template <class Config>
 auto Engine<Config>::step(double learning_rate, std::optional<std::int64_t> weight)
     -> StepTicket<Engine> {
     decide(learning_rate, weight);
+    apply_update();
+    return end_step();
+}
+
+/// Enqueues the update of the step that was decided, and its publication.
+template <class Config>
+void Engine<Config>::apply_update() {
     require_healthy();
     try {
         if constexpr (detail::delays_update<Config>) {
@@ -228,7 +235,6 @@ auto Engine<Config>::step(double learning_rate, std::optional<std::int64_t> weig
     } catch (...) {
         fail();
     }
-    return end_step();
 }
 
 template <class Config>
@@ -268,6 +274,19 @@ bool Engine<Config>::waits_for_update() {
 
 template <class Config>
 void Engine<Config>::decide(double learning_rate, std::optional<std::int64_t> weight) {
+    require_may_decide(learning_rate, weight);
+    auto const found = inspect(learning_rate, weight, _gradients.deliveries().evidence(),
+                               _control.needs_inspection());
+    try {
+        _control.decide(found, learning_rate, _protocol.micro_steps(), predivide());
+    } catch (...) {
+        fail();
+    }
+}
+
+/// Checks what `step` may be called with. Throws before anything is changed.
+template <class Config>
+void Engine<Config>::require_may_decide(double learning_rate, std::optional<std::int64_t> weight) {
     _protocol.require_may_step(learning_rate);
     if constexpr (Config::adds_in_tree) {
         _protocol.require_whole_tree("step()", _options.reduction.micro_batches);
@@ -276,6 +295,13 @@ void Engine<Config>::decide(double learning_rate, std::optional<std::int64_t> we
     _protocol.require_weight(weight, _options.reduction.kind == ReductionKind::weighted_mean);
     _protocol.require_nothing_held("step()");
     require_healthy();
+}
+
+/// Completes the gradients and reduces what the decision reads.
+template <class Config>
+detail::StepInspection
+Engine<Config>::inspect(double learning_rate, std::optional<std::int64_t> weight,
+                        detail::GradientEvidence evidence, bool is_inspected) {
     try {
         _gradients.finish_step();
         _parameters.wait_for_readers();
@@ -289,9 +315,9 @@ void Engine<Config>::decide(double learning_rate, std::optional<std::int64_t> we
             _offload->begin();
             _offload->wait_for_writes(_queue);
         }
-        _control.decide(_optimizer, learning_rate, _protocol.steps_begun(), _protocol.micro_steps(),
-                        weight, predivide(), _gradients.deliveries().evidence(), order_evidence(),
-                        _gradients.deliveries().noted());
+        return _control.inspect(_optimizer, learning_rate, _protocol.steps_begun(),
+                                _protocol.micro_steps(), weight, evidence, order_evidence(),
+                                _gradients.deliveries().noted(), is_inspected);
     } catch (...) {
         fail();
     }

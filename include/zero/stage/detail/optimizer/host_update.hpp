@@ -18,6 +18,7 @@
 #include "moved_slices.hpp"
 
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <span>
 #include <thread>
@@ -83,10 +84,15 @@ public:
                 _stream->threads.push_back(std::make_unique<host::ThreadedQueue>(queue_capacity));
             }
         }
+        if constexpr (Optimizer::whole_tensor) {
+            give_scratch(context.options->poison);
+        }
     }
 
     /// @brief Bytes of page-locked memory, beside those of the states.
-    [[nodiscard]] std::size_t bytes() const noexcept { return _stream->memory.size_bytes(); }
+    [[nodiscard]] std::size_t bytes() const noexcept {
+        return _stream->memory.size_bytes() + _stream->scratch.size_bytes();
+    }
 
     /// @brief Begins a step: enqueues the updates of as many chunks as there are places.
     /// @param rows, decision in the memory of the device, written by commands on its queue
@@ -192,7 +198,8 @@ private:
     /// the queue when it is destroyed, also by an assignment to the owner, before anything goes.
     struct Stream {
         Buffer<std::byte> memory{};
-        List<Chunk> chunks{}; ///< in the order of a step
+        Buffer<float> scratch{}; ///< of an optimizer of whole parameters: equal parts, by thread
+        List<Chunk> chunks{};    ///< in the order of a step
         List<std::unique_ptr<host::ThreadedQueue>> threads{};
         typename Backend::OwnedQueue own;
         Stream() = default;
@@ -242,6 +249,34 @@ private:
         }
     }
 
+    /// Allocates the scratch memory of an optimizer of whole parameters, for each thread, and lets
+    /// the slices of the host point there.
+    [[gnu::cold]] void give_scratch(bool poison) {
+        std::size_t most = 0;
+        auto const for_slices = [&](auto const& visit) {
+            for (Chunk& chunk : _stream->chunks) {
+                for (std::size_t part = 0; part < chunk.parts.size(); ++part) {
+                    for (Slice& slice : chunk.parts[part].slices) {
+                        visit(part, slice);
+                    }
+                }
+            }
+        };
+        for_slices([&](std::size_t /*thread*/, Slice const& slice) {
+            std::size_t const rows = slice.rows;
+            most = larger(most, Optimizer::scratch_floats(rows, rows == 0 ? slice.elements
+                                                                          : slice.elements / rows));
+        });
+        _stream->scratch = Buffer<float>(Backend::staging_memory(),
+                                         most * (_stream->threads.size() + 1), BufferKind::scratch);
+        float* const scratch = _stream->scratch.data();
+        for (std::size_t index = 0; poison && index < _stream->scratch.size(); ++index) {
+            scratch[index] = std::numeric_limits<float>::quiet_NaN();
+        }
+        for_slices(
+            [&](std::size_t thread, Slice& slice) { slice.scratch = scratch + thread * most; });
+    }
+
     /// Of a place, for the gradients of so many elements.
     [[nodiscard]] static std::size_t gradient_bytes(std::size_t elements) noexcept {
         return moves_gradients ? whole_lines(elements * sizeof(A)) : 0;
@@ -253,7 +288,8 @@ private:
             1, smaller<std::size_t>(threads, std::thread::hardware_concurrency()));
     }
 
-    /// Cuts slices into parts of so many elements, up to a block more; the last part has the rest.
+    /// Cuts slices into parts of so many elements, up to a block more, or a slice more if the
+    /// optimizer needs whole parameters; the last part has the rest.
     [[nodiscard, gnu::cold]] static List<Part> cut(Part const& whole, std::size_t elements) {
         List<Part> parts;
         std::size_t room = 0;
@@ -265,7 +301,9 @@ private:
                     room = elements;
                 }
                 std::size_t const whole_blocks = (room + block - 1) / block * block;
-                std::size_t const count = smaller(whole_blocks, slice.elements - begin);
+                std::size_t const left = slice.elements - begin;
+                std::size_t const count =
+                    Optimizer::whole_tensor ? left : smaller(whole_blocks, left);
                 parts[parts.size() - 1].add(part_of(slice, begin, count), whole.number[index]);
                 begin += count;
                 room -= smaller(room, count);

@@ -41,9 +41,9 @@ void skip(StatePointers<States, S>& states, std::size_t elements) noexcept {
     }
 }
 
-template <std::size_t States>
-void skip(ScaledStatePointers<States>& states, std::size_t elements) noexcept {
-    skip(static_cast<StatePointers<States, float16>&>(states), elements);
+template <std::size_t States, class S>
+void skip(ScaledStatePointers<States, S>& states, std::size_t elements) noexcept {
+    skip(static_cast<StatePointers<States, S>&>(states), elements);
     for (float*& scale : states.scales) {
         scale += elements / ops::scaled_block_elements;
     }

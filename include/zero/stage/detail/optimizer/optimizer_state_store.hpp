@@ -16,6 +16,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <type_traits>
 
@@ -35,7 +36,7 @@ public:
     using Backend = typename Config::Backend;
     using Queue = typename Backend::Queue;
     using Plain =
-        std::conditional_t<is_scaled, ScaledStatePointers<states>, StatePointers<states, S>>;
+        std::conditional_t<is_scaled, ScaledStatePointers<states, S>, StatePointers<states, S>>;
     using Pointers = std::conditional_t<Config::rounds_states, StochasticStates<Plain>, Plain>;
     static_assert(block_elements == ops::scaled_block_elements);
     static constexpr std::size_t bytes = states * sizeof(S);
@@ -44,11 +45,10 @@ public:
     [[gnu::cold]] explicit OptimizerStateStore(TypeContext<Config> const& context)
         : _layout(context.layout), _queue(context.queue), _poison(context.options->poison),
           _backlog(context.queue), _drain(context.queue) {
-        float const unset = _poison ? std::numeric_limits<float>::quiet_NaN() : 0.0F;
         std::size_t array = 0;
         for (auto& state : _states) {
             state = updated_array<BufferKind::optimizer_state, S>(context, array++);
-            Backend::fill(_queue, state.data(), state.size(), from_float<S>(unset));
+            Backend::fill(_queue, state.data(), state.size(), _poison ? poison() : S{});
         }
         for (auto& scale : _scales) {
             scale = updated_blocks<BufferKind::optimizer_state, float>(context, 1, array++);
@@ -98,6 +98,14 @@ public:
     }
 
 private:
+    [[nodiscard]] static S poison() noexcept {
+        if constexpr (std::is_same_v<S, power8>) {
+            return S{std::numeric_limits<std::int8_t>::min()}; // NaN where codes are signed
+        } else {
+            return from_float<S>(std::numeric_limits<float>::quiet_NaN());
+        }
+    }
+
     static constexpr bool is_offloaded = Config::Offload::offloads(BufferKind::optimizer_state);
 
     FlatLayout const* _layout;

@@ -525,13 +525,13 @@ private:
 
 /// @brief Allocates the scratch memory that the updates of this rank share: the maximum over its
 /// parameters, because an optimizer of whole parameters updates them one by one. Empty for other
-/// optimizers.
+/// optimizers, and where the host of a device updates, whose threads have scratch of their own.
 template <class Config>
 [[gnu::cold]] Buffer<float> make_update_scratch(EngineContext<Config> const& context) {
     using Optimizer = typename Config::Optimizer;
     using Backend = typename Config::Backend;
     std::size_t most = 0;
-    if constexpr (Optimizer::whole_tensor) {
+    if constexpr (Optimizer::whole_tensor && !updates_on_host<Config>) {
         FlatLayout const& layout = *context.layout;
         for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
             layout.for_slices(

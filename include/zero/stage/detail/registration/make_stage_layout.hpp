@@ -122,7 +122,8 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
                                  {bytes.begin() + 1, bytes.end()},
                                  {unit_order.begin(), unit_order.end()},
                                  shards_parameters ? options.gather.persistence_threshold : 0,
-                                 options.gather.max_persistent_elements};
+                                 options.gather.max_persistent_elements,
+                                 shards_parameters ? options.gather.keep_until_update : 0};
     auto const finish = [&](FlatLayout layout) {
         layout.name_units(options.unit_names);
         layout.name_backward_call(options.backward_call);

@@ -26,6 +26,7 @@ struct ModelRules {
     bool updates_whole_tensors = false; ///< no parameter may be cut over model ranks
     bool depends_on_position = false;   ///< replicas must be at the same place in their layouts
     bool leaves_unused = false;         ///< a part may leave a parameter that another one updates
+    bool are_experts = false;           ///< each parameter is on one model rank
 };
 
 template <class Config>
@@ -33,7 +34,7 @@ template <class Config>
     return {Config::Optimizer::whole_tensor,
             Config::MasterWeights::form == MasterForm::stochastic || Config::rounds_states
                 || Config::OptimizerState::is_block_scaled,
-            leaves_unused};
+            leaves_unused, ExpertCommunicator<typename Config::Communicator>};
 }
 
 /// @brief Refuses `counts_on` where there are no model ranks. @throws InvalidArgument

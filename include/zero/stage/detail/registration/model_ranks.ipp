@@ -167,6 +167,10 @@ ZERO_COLD_INLINE std::vector<char> find_counted(FlatLayout const& layout, std::s
             if (rank == model_rank) {
                 return;
             }
+            if (rules.are_experts) {
+                refuse(rank, "experts of both have this name; put the number of the expert in the "
+                             "model into it, as in 'experts.3.up'.");
+            }
             if (row[3] != own[index * words + 3]) {
                 refuse(rank, "it is a replica on one of them only; give both the same counts_on, "
                              "or another name where it is another parameter.");

@@ -124,6 +124,7 @@ ZERO_COLD_INLINE List<ComparedOption> ComparedSettings::hashes() const {
         .add(gather.max_reuse_distance.has_value())
         .add(gather.max_reuse_distance.value_or(0))
         .add(gather.keep_after_forward)
+        .add(gather.keep_until_update)
         .add(gather.max_live_elements)
         .add(gather.changed_order);
     return {{"stage", hash_of(stage)},

@@ -224,9 +224,8 @@ ZERO_COLD_INLINE void check_learning_rate_factor(std::size_t group, double facto
 ZERO_COLD_INLINE void check_gradients_on_host(bool is_reduced_at_boundary) {
     if (is_reduced_at_boundary) {
         throw_error<InvalidArgument>(
-            {"zero: reduction.schedule is boundary, which adds the gradients of the whole model on "
-             "the device before they are reduced, but BufferKind::gradients lie in HostMemory; "
-             "leave the schedule out, or that kind out of Offload."});
+            {"zero: reduction.schedule is boundary, which adds all gradients on the device before "
+             "they are reduced; leave it out, or BufferKind::gradients out of Offload."});
     }
 }
 
@@ -443,6 +442,7 @@ ZERO_COLD_INLINE std::vector<std::string> unused_options(int stage, std::size_t 
             "max_persistent_elements");
         add(gather.max_reuse_distance.has_value(), "max_reuse_distance");
         add(gather.keep_after_forward != standard.keep_after_forward, "keep_after_forward");
+        add(gather.keep_until_update != standard.keep_until_update, "keep_until_update");
         add(gather.max_live_elements != standard.max_live_elements, "max_live_elements");
         add(gather.changed_order != standard.changed_order, "changed_order");
     }

@@ -7,6 +7,7 @@
 #include "../../../core/storage_types.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/piece.hpp"
+#include "../../../ops/power_codes.hpp"
 
 #include <array>
 #include <cstddef>
@@ -167,6 +168,13 @@ template <class T>
     case DType::bfloat16: return to_float(item_at<bfloat16>(items, index));
     default: return to_float(item_at<float16>(items, index));
     }
+}
+
+/// @brief Returns item `index` of states that have scales.
+[[nodiscard]] inline float decode_state(DType dtype, std::byte const* items, std::size_t index,
+                                        float scale) {
+    return dtype == DType::power8 ? ops::state_value(item_at<power8>(items, index), scale)
+                                  : decode_item(dtype, items, index) * scale;
 }
 
 template <class T>

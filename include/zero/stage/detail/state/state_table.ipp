@@ -139,13 +139,13 @@ ZERO_COLD_INLINE void StateTable::load(ArrayKind kind, std::size_t state, std::s
                 value = join({item_at<bfloat16>(items.data(), i),
                               item_at<std::uint16_t>(second.data(), i),
                               (std::to_integer<unsigned>(third[bit / 8]) >> bit % 8 & 1U) != 0});
-            } else {
-                value = decode_item(form.dtype, items.data(), i);
-            }
-            if (is_scaled) {
+            } else if (is_scaled) {
                 std::size_t const block =
                     (into % ops::scaled_block_elements + i) / ops::scaled_block_elements;
-                value *= item_at<float>(second.data(), block);
+                value =
+                    decode_state(form.dtype, items.data(), i, item_at<float>(second.data(), block));
+            } else {
+                value = decode_item(form.dtype, items.data(), i);
             }
         }
     });
@@ -239,6 +239,8 @@ ZERO_COLD_INLINE void StateTable::store_states(std::size_t state, std::size_t pa
         store_items(array, parameter, range, copy, values);
         return;
     }
+    ArrayForm const& form = _arrays[array].form;
+    bool const is_power = form.dtype == DType::power8;
     ItemBytes items;
     ItemBytes scale_items;
     for_chunks(array, parameter, range, [&](HeldSlice const& slice, Range chunk) {
@@ -248,21 +250,29 @@ ZERO_COLD_INLINE void StateTable::store_states(std::size_t state, std::size_t pa
             std::size_t const end = smaller(begin + ops::scaled_block_elements, chunk.size());
             float const* const from = values + (chunk.begin - range.begin);
             float largest = 0.0F;
+            bool is_signed = false;
             for (std::size_t i = begin; i < end; ++i) {
                 largest = larger(largest, ops::finite_magnitude(from[i]));
+                is_signed = is_signed || from[i] < 0.0F;
             }
-            float const scale = ops::block_scale(largest);
+            float const scale =
+                is_power ? ops::state_scale<power8>(largest, is_signed) : ops::block_scale(largest);
             put_item(scale_items.data(), block, scale);
             for (std::size_t i = begin; i < end; ++i) {
+                if (is_power) {
+                    float const inverse = ops::inverse_state_scale<power8>(scale);
+                    float const place = ops::power_place(from[i], inverse, is_signed);
+                    put_item(items.data(), i, ops::round_place(place, 0x80000000U)); // to nearest
+                    continue;
+                }
                 float const scaled = from[i] * ops::inverse_block_scale(scale);
-                put_item(items.data(), i,
-                         from_float<float16>(ops::keep_from_zero(scaled, from[i])));
+                encode_item(form.dtype, items.data(), i, ops::keep_from_zero(scaled, from[i]));
             }
         }
         std::size_t const into = chunk.begin - slice.begin;
         HeldSlice const& scale = slice_at(scales, parameter, chunk.begin);
-        copy(static_cast<std::byte*>(slice.data) + into * sizeof(float16), items.data(),
-             chunk.size() * sizeof(float16));
+        copy(static_cast<std::byte*>(slice.data) + form.bytes(into), items.data(),
+             form.bytes(chunk.size()));
         copy(static_cast<std::byte*>(scale.data) + _arrays[scales].form.bytes(into),
              scale_items.data(), blocks * sizeof(float));
     });
