@@ -114,7 +114,7 @@ private:
     [[nodiscard]] ManifestArray const& array_of(std::size_t parameter, std::size_t array) const;
     TensorEntry const& tensor(std::size_t parameter, std::size_t array,
                               ManifestInterval const& interval, SafetensorsReader*& reader);
-    SafetensorsReader& opened(std::size_t file);
+    SafetensorsReader& opened(std::size_t number);
     template <class Visitor>
     void for_runs(std::size_t parameter, std::uint64_t offset, std::uint64_t bytes,
                   Visitor const& visit);
