@@ -200,7 +200,7 @@ private:
             model.names.push_back(own + (is_cut ? "." + std::to_string(part) : ""));
             model.shapes.push_back(shape(is_cut ? along[part] : total));
         }
-        joined = [=, this](std::size_t line, std::size_t other) {
+        joined = [=](std::size_t line, std::size_t other) {
             std::size_t part = 0;
             while (is_cut && line >= along[part]) {
                 line -= along[part++];

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -183,6 +184,22 @@ TEST_CASE("Rules that do not fit the tensors or the parameters are refused in on
         {folder / "good", {{"a.*", {"a"}}}, {"different numbers of '*'"}, "InvalidArgument"});
     refusals.push_back({folder / "good", {{"a", {}}}, {"names no tensor"}, "InvalidArgument"});
     CHECK(wrong(refusals, folder / "good").empty());
+}
+
+TEST_CASE("Initial values of a parameter whose rule does not fit are refused with the reason") {
+    TemporaryFolder const folder;
+    write_file(folder / "model", {tensor("x", {2, 3}), good[1]});
+    auto const seen = run_and_observe(world, [&](LoopbackCommunicator& communicator) {
+        auto const reader = std::make_shared<CheckpointReader>(
+            CheckpointReader::of_file(folder / "model", {{"a", {"x", "y"}}}));
+        auto list = model().parameters<float>();
+        list[0].initialise = initialise_from<float>(reader, "a");
+        Stage engine(communicator, list);
+    });
+    for (Outcome const& outcome : seen.ranks) {
+        CHECK_THAT(outcome.message, contains_text("has no parameter 'a'"));
+    }
+    CHECK_THAT(seen.ranks[0].message, contains_text("parameter 'a' lacks tensor 'y'"));
 }
 
 TEST_CASE("Ranks with other rules or other files are refused on every rank") {

@@ -97,9 +97,12 @@ public:
     void verify_items(std::size_t parameter, std::size_t array, ManifestInterval const& interval,
                       std::uint64_t offset, std::uint64_t bytes);
 
-    /// @brief Returns the number of elements that should be read at once: of a parameter that is
-    /// stored transposed those of 64 rows, otherwise one.
+    /// @brief Returns the number of elements that should be read at once: 2^20 of a parameter that
+    /// is stored transposed, and at least 16 rows; otherwise one.
     [[nodiscard]] std::size_t preferred_elements(std::size_t parameter) const;
+
+    /// @brief Returns whether the files are a checkpoint, and not those of another program.
+    [[nodiscard]] bool is_checkpoint() const noexcept { return !_is_file; }
 
     /// @brief Returns the size of one item of an array, in bytes.
     [[nodiscard]] std::uint64_t item_bytes(std::size_t parameter, std::size_t array) const;
@@ -111,7 +114,7 @@ private:
     [[nodiscard]] ManifestArray const& array_of(std::size_t parameter, std::size_t array) const;
     TensorEntry const& tensor(std::size_t parameter, std::size_t array,
                               ManifestInterval const& interval, SafetensorsReader*& reader);
-    SafetensorsReader& opened(std::size_t file);
+    SafetensorsReader& opened(std::size_t number);
     template <class Visitor>
     void for_runs(std::size_t parameter, std::uint64_t offset, std::uint64_t bytes,
                   Visitor const& visit);

@@ -26,8 +26,8 @@ namespace ZERO_NAMESPACE {
 /// held; waits.
 ///
 /// Every rank reads the elements that it holds, and the headers of all files. Files without
-/// checksums are not verified. Memory: 2^16 elements; 64 rows of a transposed parameter, if they
-/// are more.
+/// checksums are not verified. Memory: 2^16 elements; of a transposed parameter 2^20, and at least
+/// 16 rows.
 /// @param file one file, the index of several, or their folder, as for `CheckpointReader::of_file`
 /// @throws CheckpointError as `load_checkpoint`: one that lists all parameters that are missing and
 /// all tensors that are left over; InvalidArgument for a rule that fits no tensors. The engine is
@@ -48,8 +48,8 @@ LoadReport load_parameters(Stage& stage, std::filesystem::path const& file,
 }
 
 /// @brief Returns a `Parameter::initialise` that reads the values from safetensors files or a
-/// checkpoint by interval. It needs memory for 2^14 elements; for 64 rows of a transposed
-/// parameter, if they are more.
+/// checkpoint by interval. It needs memory for 2^14 elements; of a transposed parameter for 2^20,
+/// and at least 16 rows.
 ///
 /// If every rank can read the file, set `Parameter::is_deterministic`: then each rank reads its own
 /// slices. Otherwise rank 0 reads everything and sends it. The file is opened once for all

@@ -112,7 +112,8 @@ void save_parameters(Stage& stage, std::filesystem::path const& file,
         options.file_time_out);
 }
 
-/// @brief The same for one file. @param dtype, `file_time_out` as in `ExportOptions`
+/// @brief The same for one file, with the names of the parameters.
+/// @param dtype as `ExportOptions::dtype`, @param file_time_out as there
 template <class Stage>
 void save_parameters(Stage& stage, std::filesystem::path const& file, DType dtype = DType::float32,
                      std::chrono::milliseconds file_time_out = std::chrono::minutes(30)) {

@@ -142,12 +142,13 @@ ZERO_COLD_INLINE std::uint64_t CheckpointReader::item_bytes(std::size_t paramete
 }
 
 ZERO_COLD_INLINE std::size_t CheckpointReader::preferred_elements(std::size_t parameter) const {
-    constexpr std::size_t rows = 64; // a run of one column then fills a line of the cache
+    constexpr std::size_t elements = std::size_t{1} << 20U; // then columns are read in long runs
+    constexpr std::size_t rows = 16;
     if (!_is_file || _views[parameter].blocks.empty()
         || !_views[parameter].blocks.front().is_transposed) {
         return 1;
     }
-    return rows * _views[parameter].columns;
+    return detail::larger(elements, rows * _views[parameter].columns);
 }
 
 ZERO_COLD_INLINE std::uint64_t CheckpointReader::places_hash() const {

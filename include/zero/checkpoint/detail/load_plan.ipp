@@ -380,6 +380,18 @@ std::uint64_t LoadPlan::for_items(StateTable::Copy copy, Raw const& raw) {
 }
 
 ZERO_COLD_INLINE void LoadPlan::verify() {
+    if (!_checkpoint->is_checkpoint()) { // parameters alone, which need no conversion for this
+        for (Item const& item : _items) {
+            std::uint64_t const bytes = _checkpoint->item_bytes(item.stored, 0);
+            std::size_t const type = _layout->parameter(item.parameter).type;
+            for (HeldSlice const& slice : _table->slices(
+                     item.is_raw ? item.array : _table->find(type, item.kind), item.parameter)) {
+                _checkpoint->verify_items(item.stored, 0, {}, (item.begin + slice.begin) * bytes,
+                                          slice.elements * bytes);
+            }
+        }
+        return;
+    }
     for_items({}, [&](Item const& item, std::byte*, ManifestInterval const& interval,
                       std::size_t from, std::size_t bytes) {
         _checkpoint->verify_items(item.stored, item.stored_array, interval, from, bytes);

@@ -371,11 +371,11 @@ SafetensorsReader::read_block(std::uint64_t block, TensorEntry const& tensor) {
 ZERO_COLD_INLINE void SafetensorsReader::verify(TensorEntry const& tensor, std::uint64_t offset,
                                                 std::uint64_t bytes) {
     require_inside(tensor, offset, bytes);
-    _file.reopen();
-    _file.will_read(_data_begin + tensor.begin + offset, bytes);
     if (bytes == 0 || _groups.empty() || detail::holds_checksums(tensor.name)) {
         return;
     }
+    _file.reopen();
+    _file.will_read(_data_begin + tensor.begin + offset, bytes);
     constexpr std::uint64_t block_bytes = detail::checksum_block_bytes;
     std::uint64_t const end = (tensor.begin + offset + bytes - 1) / block_bytes + 1;
     std::uint64_t block = (tensor.begin + offset) / block_bytes;
@@ -395,8 +395,10 @@ ZERO_COLD_INLINE void SafetensorsReader::verify(TensorEntry const& tensor, std::
 ZERO_COLD_INLINE void SafetensorsReader::read(TensorEntry const& tensor, std::uint64_t offset,
                                               std::span<std::byte> into) {
     require_inside(tensor, offset, into.size());
-    _file.reopen();
-    _file.will_read(_data_begin + tensor.begin + offset, into.size());
+    if (into.size() > detail::blocks_at_once * detail::checksum_block_bytes) { // in several calls
+        _file.reopen();
+        _file.will_read(_data_begin + tensor.begin + offset, into.size());
+    }
     std::uint64_t at = tensor.begin + offset; // in the data
     if (_groups.empty() || detail::holds_checksums(tensor.name)) {
         read_at(_file, _data_begin + at, into);
