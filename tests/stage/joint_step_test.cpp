@@ -1,5 +1,6 @@
 // Several engines that step together train to the bits of one engine that holds all parameters.
 
+#include "stage/mixed_model.hpp"
 #include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/ranks.hpp"
@@ -351,6 +352,58 @@ TEST_CASE("States may lie in files, and the update of an engine may be delayed")
     common.folder = folder.path();
     check<ZeroStage<2>, ZeroStage<2>, ZeroStage<3, Files>>(
         2, 3, common, {.infinite_step = 2, .infinite_parameter = 1});
+}
+
+TEST_CASE("An engine for each of two parameter types has the bits of one engine of both types") {
+    using Whole = mixed::Mixed<2>;
+    using Halves = ZeroStage<3, Parameters<bfloat16>>;
+    using Floats = ZeroStage<1, Parameters<float>>;
+    static constexpr GradientReductionOptions same{.schedule = ReductionSchedule::every_micro_step};
+    struct Both {
+        mixed::ByName values;
+        std::vector<double> norms;
+
+        bool operator==(Both const&) const = default;
+    };
+    auto const expected = on_ranks<Both>(mixed::world, [](LoopbackCommunicator& ranks) {
+        Whole engine(ranks,
+                     mixed::mixed_registration<Whole::Registration>([](auto) { return true; }),
+                     {.gradient_clipping = 3.0F, .reduction = same});
+        double const norm =
+            mixed::train<bfloat16, float>(engine, static_cast<std::uint64_t>(ranks.rank()));
+        return Both{mixed::values_by_name(engine), {norm, norm}};
+    })[0];
+    auto const found = on_ranks<Both>(mixed::world, [](LoopbackCommunicator& ranks) {
+        Halves halves(ranks, mixed::mixed_registration<Halves::Registration>([](std::size_t index) {
+                          return !mixed::is_float(index);
+                      }),
+                      {.gradient_clipping = 3.0F, .reduction = same});
+        Floats floats(ranks, mixed::mixed_registration<Floats::Registration>([](std::size_t index) {
+                          return mixed::is_float(index);
+                      }),
+                      {.gradient_clipping = 3.0F, .reduction = same});
+        JointStep joint(halves, floats);
+        auto const rank = static_cast<std::uint64_t>(ranks.rank());
+        Both both;
+        for (std::uint64_t step = 0; step < 4; ++step) {
+            joint.begin_step();
+            for (auto const micro_step : halves.micro_steps(2)) {
+                mixed::run_backward<bfloat16, bfloat16>(halves, rank, step * 2 + micro_step);
+            }
+            for (auto const micro_step : floats.micro_steps(2)) {
+                mixed::run_backward<float, float>(floats, rank, step * 2 + micro_step);
+            }
+            auto const [of_halves, of_floats] = joint.step(0.01);
+            both.norms = {of_halves.report().gradient_norm, of_floats.report().gradient_norm};
+        }
+        both.values = mixed::values_by_name(halves);
+        both.values.merge(mixed::values_by_name(floats));
+        return both;
+    });
+    for (Both const& rank : found) {
+        CHECK(rank.norms == expected.norms);
+        CHECK(rank == expected);
+    }
 }
 
 TEST_CASE("A joint step sends what its engines send alone, and the host does not wait for it") {

@@ -63,8 +63,29 @@ void add_gradient(Gradients const& gradients, std::size_t parameter, std::string
     }
 }
 
-/// Trains four steps of two micro-steps. The backward passes visit the units in `order`; if that is
-/// empty, in reverse order.
+/// Runs the backward passes of a micro-step, which visit the units in `order`; if that is empty, in
+/// reverse order.
+template <class T, class U, class Engine>
+void run_backward(Engine& engine, std::uint64_t rank, std::uint64_t when,
+                  std::vector<std::size_t> const& order = {}) {
+    for (std::size_t position = engine.layout().units(); position-- > 0;) {
+        std::size_t const unit = order.empty() ? position : order[order.size() - 1 - position];
+        auto const weights = engine.acquire(unit);
+        auto const gradients = engine.gradients(unit);
+        for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {
+            auto const& spec = engine.layout().parameter(parameter);
+            if (spec.type == 0) {
+                add_gradient<T>(gradients, parameter, spec.name, rank, when);
+            } else {
+                add_gradient<U>(gradients, parameter, spec.name, rank, when);
+            }
+        }
+        engine.gradients_ready(unit);
+    }
+}
+
+/// Trains four steps of two micro-steps.
+/// @param order as in `run_backward`
 /// @return the gradient norm of the last step
 template <class T, class U, class Engine>
 double train(Engine& engine, std::uint64_t rank, std::vector<std::size_t> const& order = {}) {
@@ -72,23 +93,7 @@ double train(Engine& engine, std::uint64_t rank, std::vector<std::size_t> const&
     for (std::uint64_t step = 0; step < 4; ++step) {
         engine.begin_step();
         for (auto const micro_step : engine.micro_steps(2)) {
-            for (std::size_t position = engine.layout().units(); position-- > 0;) {
-                std::size_t const unit =
-                    order.empty() ? position : order[order.size() - 1 - position];
-                auto const weights = engine.acquire(unit);
-                auto const gradients = engine.gradients(unit);
-                for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {
-                    auto const& spec = engine.layout().parameter(parameter);
-                    if (spec.type == 0) {
-                        add_gradient<T>(gradients, parameter, spec.name, rank,
-                                        step * 2 + micro_step);
-                    } else {
-                        add_gradient<U>(gradients, parameter, spec.name, rank,
-                                        step * 2 + micro_step);
-                    }
-                }
-                engine.gradients_ready(unit);
-            }
+            run_backward<T, U>(engine, rank, step * 2 + micro_step, order);
         }
         norm = engine.step(0.01).report().gradient_norm;
     }
