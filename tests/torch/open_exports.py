@@ -14,7 +14,7 @@ import sys
 
 program = sys.argv[1]
 folder = os.path.join(sys.argv[2], "exports")
-models = os.path.join(sys.argv[2], "models")
+models = os.path.abspath(os.path.join(sys.argv[2], "models"))
 stand_ins = os.path.join(sys.argv[2], "stand_ins")
 
 
@@ -139,6 +139,24 @@ for layer in range(2):
         for part, weight, bias in parts:
             assert torch.equal(linear[f"block{layer}.{part}.weight"], weight), part
             assert torch.equal(linear[f"block{layer}.{part}.bias"], bias), part
+# A file of torch.save is refused with the lines that convert it, and these lines do.
+pickled = os.path.join(models, "pickled")
+os.makedirs(pickled)
+torch.save({name: value for name, value in expected.items() if name != "lm_head.weight"},
+           os.path.join(pickled, "pytorch_model.bin"))
+command = [os.path.abspath(sys.argv[3]), "2", "16", "7", "11", pickled, os.path.join(models, "again")]
+for name in ("names", "linear", "gpt2"):
+    os.makedirs(os.path.join(models, "again", name))
+for path in (pickled, os.path.join(pickled, "pytorch_model.bin")):
+    command[-2] = path
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode == 1 and "pickle" in refused.stderr, refused.stderr
+os.chdir(pickled)
+exec("\n".join(line.strip() for line in refused.stderr.split("\n") if line.startswith("    ")))
+command[-2] = pickled
+subprocess.run(command, check=True)
+os.chdir(models)
+
 files = sorted(os.listdir(os.path.join(models, "gpt2")))
 assert "model.safetensors.index.json" in files and "model.safetensors" not in files, files
 config.save_pretrained(os.path.join(models, "gpt2"))
