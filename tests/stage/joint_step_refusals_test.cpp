@@ -94,6 +94,16 @@ TEST_CASE("Engines whose options decide differently are refused by the name of t
     CHECK(refusal({}, {.report = {.group_norms = true}, .optimizer = {.beta1 = 0.5F}}).empty());
 }
 
+TEST_CASE("An engine that is given twice is refused") {
+    auto const outcomes = on_ranks<Outcome>(1, [](LoopbackCommunicator& ranks) {
+        ZeroStage<2> a(ranks, one_parameter<ZeroStage<2>>("a"));
+        ZeroStage<2> b(ranks, one_parameter<ZeroStage<2>>("b"));
+        return outcome_of([&] { JointStep const joint(b, a, a); });
+    });
+    CHECK(outcomes[0].type == "InvalidArgument");
+    CHECK(contains(outcomes[0].message, "engines 1 and 2 are the same"));
+}
+
 TEST_CASE("Engines over other numbers of data ranks are refused with the remedy for experts") {
     auto const outcomes = on_ranks<Outcome>(4, [](LoopbackCommunicator& everyone) {
         auto half = everyone.split(everyone.rank() % 2, everyone.rank());

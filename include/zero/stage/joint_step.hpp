@@ -195,6 +195,13 @@ public:
                 "give all the same; experts need zero::Groups<C, zero::Experts>, whose data ranks "
                 "are those of the dense part",
                 rank());
+            each([&](auto& other, std::size_t second) {
+                if (number < second && static_cast<void*>(&engine) == static_cast<void*>(&other)) {
+                    detail::throw_error<InvalidArgument>(
+                        {"zero: JointStep: engines ", number, " and ", second,
+                         " are the same; give each once (rank ", rank(), ")."});
+                }
+            });
         });
         std::array<detail::JointFigures, count + 1> const none{};
         detail::Drain<Backend> const drain(first()._queue); // a command uses it
