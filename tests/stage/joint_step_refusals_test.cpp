@@ -84,7 +84,9 @@ TEST_CASE("Engines whose options decide differently are refused by the name of t
         {"'reduction.predivide'", {.reduction = {.predivide = 2.0F}}}};
     for (auto const& [name, options] : others) {
         CAPTURE(name);
-        CHECK(contains(refusal({}, options), "engines 0 and 1 differ in " + name));
+        std::string const message = refusal({}, options);
+        CHECK(contains(message, "engines 0 and 1 differ in " + name));
+        CHECK(contains(message, "give all the same (rank "));
     }
     using Scaled = ZeroStage<2, StaticLossScaler>;
     CHECK(contains(
@@ -102,6 +104,30 @@ TEST_CASE("An engine that is given twice is refused") {
     });
     CHECK(outcomes[0].type == "InvalidArgument");
     CHECK(contains(outcomes[0].message, "engines 1 and 2 are the same"));
+}
+
+TEST_CASE("An engine that made steps alone, or is in another joint step, is refused") {
+    auto const outcomes = on_ranks<std::vector<Outcome>>(2, [](LoopbackCommunicator& ranks) {
+        ZeroStage<2> a(ranks, one_parameter<ZeroStage<2>>("a"));
+        ZeroStage<2> b(ranks, one_parameter<ZeroStage<2>>("b"));
+        ZeroStage<2> c(ranks, one_parameter<ZeroStage<2>>("c"));
+        std::vector<Outcome> found;
+        {
+            JointStep const joint(a, b);
+            found.push_back(outcome_of([&] { JointStep const second(b, c); }));
+        }
+        a.begin_step();
+        run_micro_steps(a, 1);
+        a.step(0.5); // no joint step lives
+        found.push_back(outcome_of([&] { JointStep const joint(a, b); }));
+        return found;
+    });
+    for (auto const& rank : outcomes) {
+        CHECK(rank[0].type == "OutOfOrder");
+        CHECK(contains(rank[0].message, "engine 0 belongs to another one"));
+        CHECK(rank[1].type == "InvalidArgument");
+        CHECK(contains(rank[1].message, "'steps since construction' (1 and 0)"));
+    }
 }
 
 TEST_CASE("Engines over other numbers of data ranks are refused with the remedy for experts") {
@@ -163,24 +189,20 @@ TEST_CASE("An error in the call of one engine leaves all unchanged") {
         joint.step(0.5);
         a.begin_step();
         run_micro_steps(a, 1);
-        a.step(0.5); // alone
-        joint.begin_step();
-        run_micro_steps(a, 1);
-        run_micro_steps(b, 1);
-        refused([&] { joint.step(0.5); });
+        refused([&] { a.step(0.5); });
         a.cancel_step();
-        b.cancel_step();
         return result;
     });
     for (Seen const& rank : seen) {
         REQUIRE(rank.errors.size() == 7);
         CHECK(contains(rank.errors[0], "OutOfOrder: zero: step() outside a step"));
+        CHECK(contains(rank.errors[0], "It is engine 1 of the JointStep."));
         CHECK(contains(rank.errors[1], "OutOfOrder: zero: begin_step() inside a step"));
         CHECK(contains(rank.errors[2], "differ in 'micro-steps' (2 and 1)"));
         CHECK(contains(rank.errors[3], "InvalidArgument: zero: the learning rate is"));
         CHECK(contains(rank.errors[4], "InvalidArgument: zero: step() got a weight"));
         CHECK(contains(rank.errors[5], "'state of the loss scaler'"));
-        CHECK(contains(rank.errors[6], "'steps since construction' (3 and 2)"));
+        CHECK(contains(rank.errors[6], "OutOfOrder: zero: step() of an engine of a JointStep"));
         CHECK(rank.steps == 1);
         CHECK(rank.first == rank.other); // 70 equal gradients in a and b
         CHECK(rank.first[0] == -0.5F);   // the first update of AdamW

@@ -105,6 +105,25 @@ struct JointDecision {
     }
 };
 
+inline constexpr char const* ranks_remedy =
+    "give engines of the same ranks; experts need zero::Groups<C, zero::Experts>, whose data ranks "
+    "are those of the dense part";
+
+/// @brief Calls `check`, and says in what it throws which of the engines it concerns.
+template <class Check>
+void check_engine(std::size_t number, Check const& check) {
+    auto const add_number = [&](std::exception const& error) {
+        return text({error.what(), " It is engine ", number, " of the JointStep."});
+    };
+    try {
+        check();
+    } catch (OutOfOrder const& error) {
+        throw_error<OutOfOrder>({add_number(error)});
+    } catch (InvalidArgument const& error) {
+        throw_error<InvalidArgument>({add_number(error)});
+    }
+}
+
 /// @brief Requires that the values of two engines are equal. Values of one list alone, such as
 /// options of a policy that the other has not, are not compared.
 /// @param names the values that a decision depends on, @param number that of the other engine
@@ -124,7 +143,9 @@ struct JointDecision {
                     {"zero: JointStep: engines 0 and ", number, " differ in '", own.name, "'",
                      own.is_value ? text({" (", own.hash, " and ", found.hash, ")"})
                                   : std::string(),
-                     ", and their decision is one; ", remedy, " (rank ", rank, ")."});
+                     ", and their decision is one; ",
+                     std::string_view(own.name).ends_with("ranks") ? ranks_remedy : remedy,
+                     " (rank ", rank, ")."});
             }
         }
     }
@@ -161,8 +182,9 @@ namespace ZERO_NAMESPACE {
 /// `group_norms` and `zero_gradients` are the engine's own. An engine without gradients on any rank
 /// has zeros, if another one has gradients.
 ///
-/// While it lives, step the engines through it only. Memory: a few hundred bytes for each engine,
-/// from the first one's `options.memory`, not in a memory plan. A failure in one engine breaks all.
+/// While it lives, `step` of an engine throws OutOfOrder. Memory: a few hundred bytes for each
+/// engine, from the first one's `options.memory`, not in a memory plan. A failure in one engine
+/// breaks all.
 /// @tparam Configs those of the engines, which must outlive this object
 template <class... Configs>
 class JointStep {
@@ -190,11 +212,14 @@ public:
             "loss_scaler",    "gradient_clipping",   "non_finite", "skip_above_norm", "skip_limit",
             "reduction.kind", "reduction.predivide", "data ranks", "deciding ranks"};
         each([&](auto& engine, std::size_t number) {
-            detail::require_joint(
-                names, settings, settings_of(engine), number,
-                "give all the same; experts need zero::Groups<C, zero::Experts>, whose data ranks "
-                "are those of the dense part",
-                rank());
+            detail::require_joint(names, settings, settings_of(engine), number, "give all the same",
+                                  rank());
+            if (engine._protocol.is_joint()) {
+                detail::throw_error<OutOfOrder>({"zero: JointStep: engine ", number,
+                                                 " belongs to another one; let that end "
+                                                 "first (rank ",
+                                                 rank(), ")."});
+            }
             each([&](auto& other, std::size_t second) {
                 if (number < second && static_cast<void*>(&engine) == static_cast<void*>(&other)) {
                     detail::throw_error<InvalidArgument>(
@@ -207,6 +232,7 @@ public:
         detail::Drain<Backend> const drain(first()._queue); // a command uses it
         Backend::copy_bytes(first()._queue, _figures.data(), none.data(), sizeof(none));
         require_same_states();
+        each([](auto& engine, std::size_t) { engine._protocol.set_joint(true); });
     }
     JointStep(JointStep const&) = delete;
     JointStep& operator=(JointStep const&) = delete;
@@ -215,6 +241,7 @@ public:
     ~JointStep() {
         each([](auto& engine, std::size_t) {
             detail::drain<Backend>(engine._queue, engine._before_capture);
+            engine._protocol.set_joint(false);
         });
     }
 
@@ -222,9 +249,11 @@ public:
     /// none has begun
     void begin_step() {
         guard(false, [&] {
-            each([](auto& engine, std::size_t) {
-                engine._protocol.require_may_begin_step();
-                engine._protocol.require_nothing_written("begin_step()");
+            each([](auto& engine, std::size_t number) {
+                detail::check_engine(number, [&] {
+                    engine._protocol.require_may_begin_step();
+                    engine._protocol.require_nothing_written("begin_step()");
+                });
             });
         });
         std::exception_ptr error;
@@ -246,7 +275,8 @@ public:
         bool is_frozen = true;
         guard(false, [&] {
             each([&](auto& engine, std::size_t number) {
-                engine.require_may_decide(learning_rate, weight);
+                detail::check_engine(number,
+                                     [&] { engine.require_may_decide(learning_rate, weight); });
                 std::size_t const steps = engine._protocol.micro_steps();
                 std::size_t const of_first = first()._protocol.micro_steps();
                 if (steps != of_first && engine._options.reduction.kind == ReductionKind::mean) {

@@ -106,8 +106,10 @@ namespace ZERO_NAMESPACE {
 /// @brief Calls a function with the report of each step, in order, on the thread that adds the
 /// steps.
 ///
-///     zero::ReportLog log(engine, [&](zero::StepReport const& report) { file << to_json(report);
-///     }); log.add(engine.step(rate));
+///     zero::ReportLog log(
+///         engine, [&](zero::StepReport const& report) { file << to_json(report) << '\n'; });
+///     log.add(engine.step(rate)); // of each step
+///     log.finish();
 ///
 /// A report exists when its step has ended on the queue. So `add` passes on the step that was added
 /// `behind` calls ago: it waits only for a queue that is that far behind the host.
@@ -122,15 +124,25 @@ public:
     explicit ReportLog(Stage& /*engine*/, Callback callback, std::size_t behind = 8)
         : _callback(std::move(callback)), _behind(behind < most ? behind : most) {}
 
-    /// @brief Takes the ticket of a step. The engine must outlive the log, or its last `finish`.
+    /// @brief Takes the ticket of a step. The engine must outlive the log.
     /// @throws as `StepTicket::report`
     void add(Ticket ticket) {
         _tickets.push_back(std::move(ticket));
         pass_on(_behind);
     }
 
-    /// @brief Passes on the steps that are left, and waits for them. A log that is destroyed
-    /// without it drops them.
+    ReportLog(ReportLog const&) = delete;
+    ReportLog& operator=(ReportLog const&) = delete;
+
+    /// @brief Passes on the steps that are left, as `finish`, up to the first that throws.
+    ~ReportLog() {
+        try {
+            finish();
+        } catch (...) { // what went wrong is on its way already, or the program did not ask
+        }
+    }
+
+    /// @brief Passes on the steps that are left, and waits for them. @throws as `add`
     void finish() { pass_on(0); }
 
 private:

@@ -208,6 +208,14 @@ public:
     }
 
     [[noreturn]] void throw_limit(std::size_t unit, std::size_t needed) const {
+        if (_persistent > _limit) {
+            throw_error<InvalidArgument>({"zero: max_live_elements is ", _limit,
+                                          ", but what stays gathered until the "
+                                          "update takes ",
+                                          _persistent,
+                                          " elements with padding; set a larger limit, or a "
+                                          "lower keep_until_update or max_persistent_elements."});
+        }
         throw_error<InvalidArgument>(
             {"zero: max_live_elements is ", _limit, ", but ", _layout->unit_text(unit), " needs ",
              needed, " gathered elements with padding",

@@ -274,6 +274,7 @@ bool Engine<Config>::waits_for_update() {
 
 template <class Config>
 void Engine<Config>::decide(double learning_rate, std::optional<std::int64_t> weight) {
+    _protocol.require_alone();
     require_may_decide(learning_rate, weight);
     auto const found = inspect(learning_rate, weight, _gradients.deliveries().evidence(),
                                _control.needs_inspection());

@@ -146,6 +146,13 @@ public:
 
     void require_may_step(double learning_rate) const;
 
+    /// @brief Sets whether a `JointStep` ends the steps.
+    void set_joint(bool is_joint) noexcept { _is_joint = is_joint; }
+    [[nodiscard]] bool is_joint() const noexcept { return _is_joint; }
+
+    /// @brief Refuses `step` where a `JointStep` ends it. @throws OutOfOrder
+    void require_alone() const;
+
     /// @brief Requires a weight if and only if the reduction is a weighted mean. @throws
     /// InvalidArgument
     void require_weight(std::optional<std::int64_t> weight, bool is_weighted) const;
@@ -304,6 +311,7 @@ private:
     std::uint64_t _steps_begun = 0;
     bool _is_announced = false;
     bool _lacks_update = false; ///< `DelayedUpdate`: the update of the last step is not published
+    bool _is_joint = false;
     std::uint64_t _micro_step_serial = 0;
     std::vector<std::size_t> _held;    ///< per unit: handles of its weights
     std::size_t _handles = 0;          ///< handles of weights, and gathers for writing

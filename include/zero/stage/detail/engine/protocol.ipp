@@ -133,6 +133,14 @@ ZERO_INLINE void Protocol::require_may_step(double learning_rate) const {
     require_rate(learning_rate, "learning rate");
 }
 
+ZERO_INLINE void Protocol::require_alone() const {
+    if (_is_joint) {
+        throw_error<OutOfOrder>({"zero: step() of an engine of a JointStep, whose decision is one; "
+                                 "call its step() (",
+                                 rank_text(), ")."});
+    }
+}
+
 ZERO_INLINE void Protocol::require_weight(std::optional<std::int64_t> weight,
                                           bool is_weighted) const {
     if (weight.has_value() != is_weighted) {
