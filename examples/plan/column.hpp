@@ -39,16 +39,17 @@ struct InFile {
     std::size_t alignment = 4096; ///< of the disk
 };
 
-/// Moves states of a rank, in stage 3 its parameters as well, to a file and staging memory.
+/// Moves states of a rank to a file and staging memory.
+/// @param has_parameters whether its parameters are among them
 inline zero::MemoryPlan with_states_in_file(zero::MemoryPlan memory, zero::FlatLayout const& layout,
                                             zero::StageRow const& row, std::size_t rank,
-                                            InFile const& file) {
+                                            InFile const& file, bool has_parameters) {
     if (file.ratio == 0) {
         return memory;
     }
     std::vector<zero::ChunkArrays> arrays(1);
     arrays[0].of = {{{{4, 0}}, {{4, 0}, {4, 0}}, {}}};
-    if (row.shards_parameters()) arrays[0].of[2].push_back({2, 0});
+    if (has_parameters) arrays[0].of[2].push_back({2, 0});
     zero::ChunkPlaces places(layout, arrays, {file.chunk_bytes, file.ratio}, true,
                              [&](std::size_t bucket, std::vector<zero::Piece>& own) {
                                  zero::Range const updated =
@@ -175,7 +176,8 @@ inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ra
         .weight_block_bytes = stage == 0 ? 0 : block_bytes};
     auto const step =
         zero::count_step_communication(layout, 0, stage, schedule, micro_steps, acquired, calls);
-    zero::MemoryPlan all = with_states_in_file(memory, layout, row, 0, file);
+    zero::MemoryPlan all = with_states_in_file(memory, layout, row, 0, file,
+                                               row.shards_parameters() && !delays_update);
     if (delays_update) { // copies of gradients and parameters
         std::size_t const updated =
             row.shards_optimizer() ? totals.own_trainable_content : totals.trainable_content;

@@ -43,7 +43,8 @@ With Wire<Int8Blocks> or Wire<Int4Blocks>, what stages 1 to 3 read, and their co
   --wire int8|int4
 
 With Offload<To<FileTier, ...>> of optimizer states and master weights, and in stage 3 of
-parameters, the bytes of the file of a rank, and of staging memory, also with DelayedUpdate:
+parameters, the bytes of the file of a rank, and of staging memory; with DelayedUpdate parameters
+stay in memory:
 
   --offload-ratio 1 [--offload-chunk-bytes 33554432] [--offload-depth 3] [--delayed 1]
 

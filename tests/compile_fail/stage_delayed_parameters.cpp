@@ -1,4 +1,4 @@
-// expect: zero::ZeroStage: with DelayedUpdate a pass reads the parameters that the last update has not changed yet, and the file would hold both; leave zero::BufferKind::parameters or zero::DelayedUpdate out of Offload.
+// expect: zero::ZeroStage: with DelayedUpdate a pass reads the parameters that the last update has not changed yet, and the file, or the memory of the host, would hold both; leave zero::BufferKind::parameters or zero::DelayedUpdate out of Offload.
 #include "stage.hpp"
 
 #include <zero/stage/offload.hpp>

@@ -19,6 +19,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -93,6 +94,16 @@ TEST_CASE("Engines whose options decide differently are refused by the name of t
     CHECK(refusal({}, {.report = {.group_norms = true}, .optimizer = {.beta1 = 0.5F}}).empty());
 }
 
+TEST_CASE("An engine that is given twice is refused") {
+    auto const outcomes = on_ranks<Outcome>(1, [](LoopbackCommunicator& ranks) {
+        ZeroStage<2> a(ranks, one_parameter<ZeroStage<2>>("a"));
+        ZeroStage<2> b(ranks, one_parameter<ZeroStage<2>>("b"));
+        return outcome_of([&] { JointStep const joint(b, a, a); });
+    });
+    CHECK(outcomes[0].type == "InvalidArgument");
+    CHECK(contains(outcomes[0].message, "engines 1 and 2 are the same"));
+}
+
 TEST_CASE("Engines over other numbers of data ranks are refused with the remedy for experts") {
     auto const outcomes = on_ranks<Outcome>(4, [](LoopbackCommunicator& everyone) {
         auto half = everyone.split(everyone.rank() % 2, everyone.rank());
@@ -126,7 +137,8 @@ TEST_CASE("An error in the call of one engine leaves all unchanged") {
         };
         a.begin_step();
         run_micro_steps(a, 2);
-        refused([&] { joint.step(0.5); }); // b has not begun
+        refused([&] { joint.step(0.5); });    // b has not begun
+        refused([&] { joint.begin_step(); }); // a has, and b does not
         b.begin_step();
         run_micro_steps(b, 1);
         refused([&] { joint.step(0.5); }); // a mean over 2 and over 1
@@ -161,13 +173,14 @@ TEST_CASE("An error in the call of one engine leaves all unchanged") {
         return result;
     });
     for (Seen const& rank : seen) {
-        REQUIRE(rank.errors.size() == 6);
+        REQUIRE(rank.errors.size() == 7);
         CHECK(contains(rank.errors[0], "OutOfOrder: zero: step() outside a step"));
-        CHECK(contains(rank.errors[1], "differ in 'micro-steps' (2 and 1)"));
-        CHECK(contains(rank.errors[2], "InvalidArgument: zero: the learning rate is"));
-        CHECK(contains(rank.errors[3], "InvalidArgument: zero: step() got a weight"));
-        CHECK(contains(rank.errors[4], "'state of the loss scaler'"));
-        CHECK(contains(rank.errors[5], "'steps since construction' (3 and 2)"));
+        CHECK(contains(rank.errors[1], "OutOfOrder: zero: begin_step() inside a step"));
+        CHECK(contains(rank.errors[2], "differ in 'micro-steps' (2 and 1)"));
+        CHECK(contains(rank.errors[3], "InvalidArgument: zero: the learning rate is"));
+        CHECK(contains(rank.errors[4], "InvalidArgument: zero: step() got a weight"));
+        CHECK(contains(rank.errors[5], "'state of the loss scaler'"));
+        CHECK(contains(rank.errors[6], "'steps since construction' (3 and 2)"));
         CHECK(rank.steps == 1);
         CHECK(rank.first == rank.other); // 70 equal gradients in a and b
         CHECK(rank.first[0] == -0.5F);   // the first update of AdamW
@@ -249,6 +262,62 @@ TEST_CASE("A failure in one engine breaks all and reaches the ranks of both") {
     for (auto const& rank : seen) {
         CHECK(rank
               == std::vector<std::string>{"CollectiveMismatch", "BrokenEngine", "BrokenEngine"});
+    }
+}
+
+TEST_CASE("A step whose decision failed in one engine changes nothing in the others") {
+    for (bool const is_first : {true, false}) {
+        auto const seen = on_ranks<std::vector<float>>(2, [&](LoopbackCommunicator& everyone) {
+            auto first = everyone.split(0, everyone.rank());
+            auto other = everyone.split(0, everyone.rank());
+            host::ThreadedQueue queue;
+            host::ThreadedQueue compute; // so that no step waits for its update
+            using S = ZeroStage<2>;
+            S a(first, one_parameter<S>("a"),
+                {.compute_queue = &compute, .communication_queue = &queue});
+            S b(other, one_parameter<S>("b"), {.compute_queue = &compute});
+            auto const pass = [&](S& engine, float value) {
+                engine.begin_micro_step();
+                auto const gradients = engine.gradients(0);
+                compute.record().synchronise();
+                for (float& element : gradients[0]) {
+                    element += value;
+                }
+                engine.gradients_ready(0);
+                engine.end_micro_step();
+            };
+            auto const train = [&](S& hub, S& spoke) {
+                JointStep joint(hub, spoke);
+                for (int step = 0; step < 2; ++step) {
+                    joint.begin_step();
+                    pass(a, 1.0F);
+                    pass(b, 1.0F);
+                    std::atomic<bool> is_enqueued{false};
+                    queue.enqueue([&is_enqueued, step] {
+                        is_enqueued.wait(false);
+                        if (step == 1) {
+                            throw std::runtime_error("a's queue failed");
+                        }
+                    });
+                    joint.step(0.5);
+                    is_enqueued = true;
+                    is_enqueued.notify_one();
+                    queue.record().synchronise();
+                }
+            };
+            is_first ? train(a, b) : train(b, a);
+            std::vector<float> values;
+            b.for_each_owned_slice([&](auto const& slice) {
+                values.insert(values.end(), slice.values.begin(), slice.values.end());
+            });
+            return values;
+        });
+        for (auto const& rank : seen) {
+            for (float const value : rank) {
+                CHECK(value == -0.5F); // after the first step
+            }
+        }
+        CHECK(seen[0].size() + seen[1].size() == 70);
     }
 }
 

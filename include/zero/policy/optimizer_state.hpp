@@ -51,9 +51,10 @@ struct OptimizerState {
 /// value, and 11 % at 1e-4, or 1e-2, of it. An infinite state becomes NaN, and magnitudes above
 /// 2^127.8 are stored up to 6 % too small.
 ///
-/// A non-zero state is never stored as zero, because a vanished second moment would make the next
-/// update as large as 1 / epsilon. Blocks start with each parameter, so they do not depend on the
-/// number of ranks. In an adopted block they start with each slice, so there they depend on it.
+/// A non-zero state is never stored as zero, in power8 unless it is below 2^-142, because a
+/// vanished second moment would make the next update as large as 1 / epsilon. Blocks start with
+/// each parameter, so they do not depend on the number of ranks. In an adopted block they start
+/// with each slice, so there they depend on it.
 /// @tparam R nothing: rounded stochastically as in `OptimizerState`; or, for float16,
 /// `RoundToNearest`
 template <class T, class... R>

@@ -43,6 +43,8 @@ struct JointFigures {
     ops::Inspection clipped{};    ///< of the groups that are clipped
     bool has_stopped = false;     ///< ranks disagree on the order of units
     bool has_silent_part = false; ///< a part of a model has no gradient
+    std::uint64_t serial = 0;     ///< number of the step; of the sum: 0 if engines differ, because
+                                  ///< the queue of one failed and runs no command
 };
 
 /// @brief Notes the figures of one engine.
@@ -52,6 +54,7 @@ struct NoteJoint {
     GroupState<typename Config::Optimizer> const* groups;
     ReportedFigures figures;
     bool compares_order;
+    std::uint64_t serial;
     JointFigures* to;
     ZERO_HOST_DEVICE void operator()() const {
         constexpr auto delivered = static_cast<std::int64_t>(GradientEvidence::delivered);
@@ -59,6 +62,7 @@ struct NoteJoint {
             UnpackFigures{figures}(state->integers);
         }
         JointFigures own;
+        own.serial = serial;
         own.all = state->integers.inspection;
         if (own.all.first_non_finite < delivered) {
             own.all.first_non_finite = delivered;
@@ -85,6 +89,7 @@ struct AddJoint {
             sum.clipped.merge(figures[engine].clipped);
             sum.has_stopped = sum.has_stopped || figures[engine].has_stopped;
             sum.has_silent_part = sum.has_silent_part || figures[engine].has_silent_part;
+            sum.serial = sum.serial == figures[engine].serial ? sum.serial : 0;
         }
         *total = sum;
     }
@@ -190,7 +195,17 @@ public:
                 "give all the same; experts need zero::Groups<C, zero::Experts>, whose data ranks "
                 "are those of the dense part",
                 rank());
+            each([&](auto& other, std::size_t second) {
+                if (number < second && static_cast<void*>(&engine) == static_cast<void*>(&other)) {
+                    detail::throw_error<InvalidArgument>(
+                        {"zero: JointStep: engines ", number, " and ", second,
+                         " are the same; give each once (rank ", rank(), ")."});
+                }
+            });
         });
+        std::array<detail::JointFigures, count + 1> const none{};
+        detail::Drain<Backend> const drain(first()._queue); // a command uses it
+        Backend::copy_bytes(first()._queue, _figures.data(), none.data(), sizeof(none));
         require_same_states();
     }
     JointStep(JointStep const&) = delete;
@@ -203,8 +218,15 @@ public:
         });
     }
 
-    /// @brief Calls `begin_step` of every engine. @throws what one of them throws
+    /// @brief Calls `begin_step` of every engine. @throws what one of them throws; after OutOfOrder
+    /// none has begun
     void begin_step() {
+        guard(false, [&] {
+            each([](auto& engine, std::size_t) {
+                engine._protocol.require_may_begin_step();
+                engine._protocol.require_nothing_written("begin_step()");
+            });
+        });
         std::exception_ptr error;
         each([&](auto& engine, std::size_t) {
             keep_best(error, engine, [&] { engine.begin_step(); });
@@ -293,8 +315,11 @@ private:
         each([&]<class Config>(Engine<Config>& engine, std::size_t number) {
             Backend::run(engine._queue,
                          engine._control.with_figures([&](auto* state, auto* groups, auto figures) {
-                             return detail::NoteJoint<Config>{state, groups, figures,
+                             return detail::NoteJoint<Config>{state,
+                                                              groups,
+                                                              figures,
                                                               found[number].compares_order,
+                                                              engine._control.serial() + 1,
                                                               _figures.data() + number};
                          }));
             if (number != 0) {
@@ -356,8 +381,11 @@ private:
         };
         auto const states = state_of(first());
         each([&](auto& engine, std::size_t number) {
-            detail::require_joint({}, states, state_of(engine), number,
-                                  "set or load the same in all, and step them together", rank());
+            detail::require_joint(
+                {}, states, state_of(engine), number,
+                "make them together, step them through a JointStep only, and set or load the "
+                "same in all",
+                rank());
         });
         _marks = marks();
     }

@@ -152,8 +152,9 @@ consteval bool diagnose_stage() {
                       "zero::cuda::Backend has them.");
         static_assert(conflict != Conflict::delayed_parameters,
                       "zero::ZeroStage: with DelayedUpdate a pass reads the parameters that the "
-                      "last update has not changed yet, and the file would hold both; leave "
-                      "zero::BufferKind::parameters or zero::DelayedUpdate out of Offload.");
+                      "last update has not changed yet, and the file, or the memory of the host, "
+                      "would hold both; leave zero::BufferKind::parameters or zero::DelayedUpdate "
+                      "out of Offload.");
         static_assert(conflict != Conflict::codes_without_gathers,
                       "zero::ZeroStage: zero::Wire encodes the weights that ranks gather, and "
                       "stage 0 gathers none; use stage 1, 2 or 3, or leave zero::Wire out.");

@@ -99,7 +99,8 @@ struct DecideStep {
             is_same_order = is_same_order && !s.model.has_stopped;
         }
         if constexpr (is_joint) {
-            is_same_order = is_same_order && !joint.total->has_stopped;
+            is_same_order =
+                is_same_order && !joint.total->has_stopped && joint.total->serial == serial;
         }
         bool const is_stopped = skip_limit != 0 && s.skipped_in_a_row >= skip_limit;
         StepFigures report;
