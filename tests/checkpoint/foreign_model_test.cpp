@@ -115,6 +115,37 @@ TEST_CASE(
     CHECK(reader.problems().empty());
 }
 
+TEST_CASE("Scalars, vectors and tensors of three dimensions are joined and cut by rows") {
+    TemporaryFolder const folder;
+    auto const tensor = [](std::string const& name, std::vector<std::size_t> const& shape,
+                           std::size_t first) {
+        return Tensor(name, DType::float32, shape,
+                      [=](std::size_t i) { return static_cast<float>(first + i); });
+    };
+    write_file(folder / "file",
+               {tensor("one", {}, 0), tensor("two", {}, 1), tensor("x", {2, 3, 2}, 0),
+                tensor("y", {1, 3, 2}, 12), tensor("v", {5}, 0)});
+    auto reader = CheckpointReader::of_file(
+        folder / "file",
+        {{"scalars", {"one", "two"}}, {"cube", {"x", "y"}}, {"end", {"v"}, true, true, {3, 5}}});
+    CHECK(reader.problems().empty());
+    CHECK(Names(reader.left_over().begin(), reader.left_over().end())
+          == Names{"no parameter has 3 of the 5 elements of tensor 'v', shape [5]"});
+    auto const check = [&](char const* name, std::vector<std::uint64_t> const& shape,
+                           std::size_t first) {
+        auto const& parameter = reader.manifest().parameters[*reader.find(name)];
+        CHECK(parameter.shape == shape);
+        std::vector<float> values(static_cast<std::size_t>(parameter.elements()));
+        reader.read_parameter(name, 0, values);
+        for (float const value : values) {
+            CHECK(value == static_cast<float>(first++));
+        }
+    };
+    check("scalars", {2}, 0);
+    check("cube", {3, 3, 2}, 0);
+    check("end", {2}, 3);
+}
+
 TEST_CASE("Each rank reads the bytes that it holds, of transposed and joined tensors as well") {
     TemporaryFolder const folder;
     constexpr std::size_t rows = 600;

@@ -62,7 +62,7 @@ TESTS = {
     "state_table": ["stage/training_state", "stage/training_state_errors"],
     "step_control": ["stage/no_gradients", "stage/loss_scaler_steps", "stage/skip_limit"], "step_errors": ["stage/skip_limit", "stage/loss_scaler_steps"],
     "step_settings": ["stage/bad_input", "stage/update_tiles", "stage/loss_scaler_steps"], "validate_arguments": ["stage/bad_input", "stage/messages"],
-    "validate_parameters": ["layout/bad_input"],
+    "tensor_rules": ["checkpoint/foreign_refusals", "checkpoint/foreign_model"], "validate_parameters": ["layout/bad_input"],
 }
 GENERAL = {"layout": ["layout/sizes", "layout/special_models"], "comm": ["comm/loopback_conformance", "comm/hierarchical"],
            "checkpoint": ["checkpoint/resume", "checkpoint/damaged_file"], "stage": ["stage/parity", "stage/storage"],
