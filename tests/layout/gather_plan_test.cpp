@@ -95,6 +95,12 @@ TEST_CASE("Leases hold what is gathered in advance and kept, and a limit reduces
     CHECK(elements(specs, {.keep_until_update = 640}) == 640 + 128 + 256);
     CHECK_THROWS_AS(elements(specs, {.keep_until_update = 640, .max_live_elements = 895}),
                     InvalidArgument);
+    try {
+        (void)elements(specs, {.keep_until_update = 640, .max_live_elements = 639});
+        CHECK(false);
+    } catch (InvalidArgument const& error) { // smaller units would not help
+        CHECK(std::string(error.what()).find("lower keep_until_update") != std::string::npos);
+    }
     CHECK(elements(specs, {.keep_until_update = 640, .max_live_elements = 896}) == 896);
     CHECK_THROWS_AS(elements(specs, {.max_live_elements = 639}), InvalidArgument);
     CHECK_THROWS_AS(elements(specs, {.persistence_threshold = 128, .max_live_elements = 895}),

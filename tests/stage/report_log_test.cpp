@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,26 @@ Passed passed_on(std::size_t behind) {
 }
 
 } // namespace
+
+TEST_CASE("A log that ends passes on what is left, up to a callback that throws") {
+    auto const passed = on_ranks<std::vector<std::uint64_t>>(1, [](auto& communicator) {
+        ZeroStage<2> engine(communicator, registration<float>(toy_specs()));
+        std::vector<std::uint64_t> serials;
+        {
+            ReportLog log(engine, [&](StepReport const& report) {
+                if (report.serial == 3) {
+                    throw std::runtime_error("the disk is full");
+                }
+                serials.push_back(report.serial);
+            });
+            for (std::uint64_t step = 0; step < 4; ++step) {
+                log.add(run_step(engine, 0, step));
+            }
+        }
+        return serials;
+    });
+    CHECK(passed[0] == std::vector<std::uint64_t>{1, 2});
+}
 
 TEST_CASE("A report is one line that says what happened to the step") {
     StepReport report = clipped();

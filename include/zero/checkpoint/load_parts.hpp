@@ -71,7 +71,8 @@ using HeldNames = std::map<std::string_view, bool>;
         all.parameters.push_back(std::move(parameter));
     }
     for (ManifestFile const& file : part.files) {
-        all.files.push_back({(folder / file.name).string(), file.checksum});
+        all.files.push_back(
+            {std::filesystem::absolute(folder / file.name).string(), file.checksum});
     }
     all.types.insert(all.types.end(), part.types.begin(), part.types.end());
 }
@@ -119,7 +120,7 @@ LoadReport load_parts(Stage& stage, std::span<std::filesystem::path const> parts
                 auto const folder = CheckpointDirectory(part).complete_path(options.name);
                 detail::join_manifest(all, detail::read_manifest(folder, keep), folder, held);
             }
-            return CheckpointReader({}, std::move(all));
+            return CheckpointReader(parts.front(), std::move(all)); // for messages
         },
         options, report);
     return report;

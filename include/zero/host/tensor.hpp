@@ -93,7 +93,7 @@ private:
         using First = StatePointers<Functor::states, typename Pointers::Type>;
         auto const from = decided(_slice->all_states(), _decision);
         First first;
-        for (std::size_t state = 0; state < Functor::states; ++state) {
+        for (std::size_t state = 0; state != Functor::states; ++state) {
             first.states[state] = from.states[state] + begin;
         }
         if constexpr (requires { from.key; }) {

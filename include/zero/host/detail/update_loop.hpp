@@ -27,7 +27,7 @@ struct StateRounding {
     template <class F, std::size_t n, StateStorageType S, std::size_t states>
     [[gnu::always_inline]] void store(F const (&values)[n], std::array<S*, states> const& to,
                                       std::size_t /*begin*/) const noexcept {
-        for (std::size_t s = 0; s < states; ++s) {
+        for (std::size_t s = 0; s != states; ++s) {
             values[s].with_canonical_nan().store_number(to[s]);
         }
     }
@@ -93,13 +93,13 @@ struct UpdateLoop {
         std::size_t const whole = n - n % F::size;
         for (std::size_t i = 0; i < whole; i += F::size) {
             States at;
-            for (std::size_t s = 0; s < states; ++s) {
+            for (std::size_t s = 0; s != states; ++s) {
                 at[s] = to_state[s] + i;
             }
             if constexpr (streams) { // for data in a cache, prefetching only costs time
                 F::prefetch(from + i);
                 to_weights.template prefetch<F>(i);
-                for (std::size_t s = 0; s < states; ++s) {
+                for (std::size_t s = 0; s != states; ++s) {
                     F::prefetch(at[s]);
                 }
             }
@@ -115,14 +115,14 @@ struct UpdateLoop {
             S state_rest[states + 1][F::size] = {}; // an optimizer may have no state
             States at;
             copy_elements(gradient_rest, from + whole, count);
-            for (std::size_t s = 0; s < states; ++s) {
+            for (std::size_t s = 0; s != states; ++s) {
                 copy_elements(state_rest[s], to_state[s] + whole, count);
                 at[s] = state_rest[s];
             }
             one<false, F>(gradient_rest, weights_rest.access(), 0, at, whole, rounding, scale,
                           constants);
             weights_rest.write_to(to_weights, whole, count);
-            for (std::size_t s = 0; s < states; ++s) {
+            for (std::size_t s = 0; s != states; ++s) {
                 copy_elements(to_state[s] + whole, state_rest[s], count);
             }
         }
@@ -136,7 +136,7 @@ private:
         Hyper const& hyper) noexcept {
         F value = weights.template load<F>(begin);
         F values[states == 0 ? 1 : states];
-        for (std::size_t s = 0; s < states; ++s) {
+        for (std::size_t s = 0; s != states; ++s) {
             values[s] = F::load(state[s]);
         }
         F const unscaled = F::mul(F::load(gradient), scale);
@@ -172,7 +172,7 @@ struct ScaledUpdateLoop {
             std::size_t const count = n - begin < block ? n - begin : block;
             alignas(32) float wide[states][block];
             StatePointers<states, float> at;
-            for (std::size_t s = 0; s < states; ++s) {
+            for (std::size_t s = 0; s != states; ++s) {
                 read<F>(wide[s], state.states[s] + begin, count, state.scales[s][begin / block]);
                 at.states[s] = wide[s];
             }
@@ -207,7 +207,7 @@ private:
         std::array<S*, states> to;
         float inverse[states];
         bool is_signed[states];
-        for (std::size_t s = 0; s < states; ++s) {
+        for (std::size_t s = 0; s != states; ++s) {
             is_signed[s] = is_power && has_negative<F>(wide[s]);
             float const scale = ops::state_scale<S>(largest_finite<F>(wide[s]), is_signed[s]);
             state.scales[s][begin / block] = scale;
@@ -217,7 +217,7 @@ private:
         for (std::size_t i = 0; i < block; i += F::size) {
             F scaled[states];
             std::array<S*, states> at;
-            for (std::size_t s = 0; s < states; ++s) {
+            for (std::size_t s = 0; s != states; ++s) {
                 F const value = F::load(wide[s] + i);
                 if constexpr (is_power) {
                     F::call(
