@@ -178,8 +178,8 @@ TEST_CASE("Rules that do not fit the tensors or the parameters are refused in on
     }
     add(many, {{"c.*", {"x.*"}}},
         {"the checkpoint has no parameter 'a', shape [4, 3]\n",
-         "the model has no parameter 'left' of the checkpoint, shape [2, 9]\n",
-         "\n  and 11 more\n"});
+         "the model has no parameter 'left' of the checkpoint, shape [2, 9]\n", "\n  and 11 more\n",
+         "\n  the rule of 'c.*' names 'x.*', which fits no tensor that is left\n"});
     refusals.push_back(
         {folder / "good", {{"a.*", {"a"}}}, {"different numbers of '*'"}, "InvalidArgument"});
     refusals.push_back({folder / "good", {{"a", {}}}, {"names no tensor"}, "InvalidArgument"});

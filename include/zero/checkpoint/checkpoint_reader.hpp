@@ -56,6 +56,9 @@ public:
     /// tensor is one. Empty for checkpoints.
     [[nodiscard]] std::span<std::string const> left_over() const noexcept { return _left_over; }
 
+    /// @brief Returns lines of a table that name no tensor, for messages.
+    [[nodiscard]] std::span<std::string const> unmatched() const noexcept { return _unmatched; }
+
     /// @brief Returns the path of the checkpoint, or of what `of_file` was given.
     [[nodiscard]] std::filesystem::path const& path() const noexcept { return _checkpoint; }
 
@@ -132,6 +135,7 @@ private:
     std::vector<detail::TensorView> _views; ///< by parameter
     std::vector<std::string> _problems;
     std::vector<std::string> _left_over;
+    std::vector<std::string> _unmatched;
     std::vector<std::size_t> _by_name;                      ///< parameters, sorted by name
     std::vector<std::unique_ptr<SafetensorsReader>> _files; ///< null: not read yet
     std::vector<std::size_t> _open; ///< the files that are open, the last one used last

@@ -69,6 +69,7 @@ struct TensorViews {
     std::vector<TensorView> parameters;
     std::vector<std::string> problems;  ///< lines that do not fit the tensors
     std::vector<std::string> left_over; ///< elements of tensors that no `part` has
+    std::vector<std::string> unmatched; ///< lines that name no tensor, as a misspelt one does
 };
 
 /// @brief Applies a table to the tensors of a model, whose names are unique.

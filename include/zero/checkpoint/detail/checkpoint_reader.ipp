@@ -105,6 +105,7 @@ ZERO_COLD_INLINE CheckpointReader CheckpointReader::of_file(std::filesystem::pat
     reader._views = std::move(views.parameters);
     reader._problems = std::move(views.problems);
     reader._left_over = std::move(views.left_over);
+    reader._unmatched = std::move(views.unmatched);
     return reader;
 }
 

@@ -57,12 +57,13 @@ ZERO_COLD_INLINE void LoadPlan::refuse(std::vector<std::string> problems) const 
     std::string remedy;
     std::string list;
     if (!_options.may_differ && !(_differences.empty() && _left_over.empty())) {
-        list += listed(_differences) + listed(_left_over);
-        remedy += "\nLoadOptions::may_differ accepts arrays that are missing or additional, and "
-                  "another optimizer.";
+        list += listed(_differences) + listed(_left_over) + listed(_checkpoint->unmatched());
         if (_options.scope == LoadScope::parameters) {
-            remedy += " LoadOptions::rules give them other names.";
+            remedy += "\nLoadOptions::rules give tensors other names; one without a parameter "
+                      "leaves tensors out.";
         }
+        remedy += "\nLoadOptions::may_differ accepts arrays that are missing, whose values stay, "
+                  "or additional, and another optimizer.";
     }
     if (!_roundings.empty()) {
         list += listed(_roundings);

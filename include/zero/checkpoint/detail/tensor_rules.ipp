@@ -203,6 +203,11 @@ ZERO_COLD_INLINE TensorViews apply_rules(TensorRules const& rules,
                 }
             }
         }
+        if (found.empty() && !rule.parameter.empty()) {
+            views.unmatched.push_back(
+                text({"the rule of '", rule.parameter, "' names '", rule.tensors.front(),
+                      "', which fits no tensor that is left"}));
+        }
         for (std::vector<std::string> const& texts : found) {
             TensorView view;
             view.name = filled(rule.parameter, texts);
@@ -272,8 +277,9 @@ ZERO_COLD_INLINE ExportedTensor exported_tensor(TensorRules const& rules,
                 {"zero: parameter '", parameter, "' is ",
                  rule.tensors.size() != 1 ? "joined from several tensors" : "a part of a tensor",
                  " by the rule of '", rule.parameter,
-                 "', and an export writes parameters as they are or transposed; put a rule with "
-                 "one tensor and no part before it, and divide or join the tensors of the file."});
+                 "', and an export writes parameters as they are or transposed; put a rule before "
+                 "it "
+                 "that names one tensor, which the file then has."});
         }
         return {filled(rule.tensors.front(), texts), rule.is_transposed};
     }
