@@ -23,7 +23,6 @@
 #include "../common/step_state.hpp"
 #include "../common/stores_by_type.hpp"
 #include "../optimizer/optimizer_store.hpp"
-#include "decide_parameters.hpp"
 #include "decide_step.hpp"
 #include "report_store.hpp"
 #include "skip_watch.hpp"
