@@ -114,7 +114,7 @@ TEST_CASE(
     using Device = ZeroStage<2, Parameters<bfloat16>, DeviceLoopback>;
     using OnHost = ZeroStage<1, Parameters<bfloat16>, DeviceLoopback, Offload<States>>;
     using All = To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights,
-                   BufferKind::gradients, BufferKind::parameters>;
+                   BufferKind::parameters>;
     using OtherOnHost =
         ZeroStage<3, Parameters<bfloat16>, DeviceLoopback, Offload<All, UpdateOnDevice>>;
     TemporaryFolder const device;

@@ -38,7 +38,6 @@ struct HostMemoryOptions {
 /// (the shard, in stage 3)
 template <BufferKind... kinds_on_host>
 struct KeptOnHost {
-    using policy_category = OffloadCategory;
     static constexpr bool is_any = false; ///< nothing lies in a tier, chunk by chunk
     static constexpr auto kinds = To<HostMemory, kinds_on_host...>::all; ///< the kinds on the host
 
@@ -54,6 +53,7 @@ struct KeptOnHost {
 /// @brief The device updates. No bit of a result depends on it.
 template <BufferKind... kinds_on_host>
 struct Offload<To<HostMemory, kinds_on_host...>, UpdateOnDevice> : KeptOnHost<kinds_on_host...> {
+    using policy_category = OffloadCategory;
     using Options = NoOffloadOptions;
 };
 
@@ -63,6 +63,7 @@ struct Offload<To<HostMemory, kinds_on_host...>, UpdateOnDevice> : KeptOnHost<ki
 /// parameters are not their own
 template <BufferKind... kinds_on_host>
 struct Offload<To<HostMemory, kinds_on_host...>> : KeptOnHost<kinds_on_host...> {
+    using policy_category = OffloadCategory;
     using Options = HostMemoryOptions;
     static constexpr bool updates_on_host = true; ///< by `HostBackend`
 };
