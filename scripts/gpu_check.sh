@@ -362,7 +362,7 @@ end_row() {
 # run WHAT LIMIT LOG COMMAND...: runs a command for at most LIMIT seconds, prints a row, and sets `has_ended`. Does nothing if the row ended in an earlier call. What the
 # end of the call cuts off is begun again by the next call, once.
 run() {
-    local what=$1 seconds=$2 log=$results/log/$3 started=$SECONDS is_cut=false most status program guard took
+    local what=$1 seconds=$2 log=$results/log/$3 started=$SECONDS is_cut=false most status program took
     shift 3
     has_ended=false
     [ -z "${result_of[$what]:-}" ] || return 0
@@ -377,17 +377,11 @@ run() {
     fi
     [ "$most" -ge "$seconds" ] || { seconds=$most; is_cut=true; }
     printf 'begun\t%s\n' "$what" >>"$results/journal.txt"
-    # A process that waits in the driver survives even SIGKILL, so `timeout` may never end: the guard ends the wait.
-    timeout -k 3 "$seconds" "$@" >"$log" 2>&1 </dev/null &
-    program=$!
-    sleep $((seconds + 8)) >/dev/null 2>&1 &
-    guard=$!
-    { wait -n "$program" "$guard"; status=$?; } 2>/dev/null
-    if kill -0 "$guard" 2>/dev/null; then
-        { kill "$guard"; wait "$guard"; } 2>/dev/null
-    else
-        status=124
-    fi
+    # A process that waits in the driver survives even SIGKILL, so `timeout` may never end, and the status has a limit too. It comes through a pipe, because `wait -n`
+    # can miss a process that ended before it was called.
+    exec {program}< <(timeout -k 3 "$seconds" "$@" >"$log" 2>&1 </dev/null; printf '%d\n' $?)
+    read -r -t $((seconds + 8)) -u "$program" status || status=124
+    exec {program}<&-
     took=$((SECONDS - started))
     if [ "$status" -eq 124 ] || { [ "$status" -eq 137 ] && [ "$took" -ge "$seconds" ]; }; then
         if $is_cut && [ "${times_begun[$what]:-0}" -eq 0 ]; then

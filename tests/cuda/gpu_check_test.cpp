@@ -328,8 +328,10 @@ TEST_CASE("A call without time leaves all rows to the next one") {
 TEST_CASE("The next call goes on where one ended, and begins a row again that was cut off") {
     Toolkit const toolkit;
     toolkit.build();
-    // The machine is taken back: the program kills the script, its parent's parent.
-    toolkit.write("as/delays", "kill -KILL $(sed -n 's/^PPid:[[:space:]]*//p' /proc/$PPID/status)");
+    // The machine is taken back: the program kills the script, above `timeout` and a subshell.
+    toolkit.write("as/delays",
+                  "p=$PPID; for _ in 1 2; do p=$(sed -n 's/^PPid:[[:space:]]*//p' /proc/$p/status);"
+                  " done; kill -KILL $p");
     auto const first = toolkit.check("--phase run");
     INFO(first.output);
     CHECK(first.contains("\ntest loopback"));
