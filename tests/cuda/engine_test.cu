@@ -46,6 +46,19 @@ void compare_all_stages(Configure const& configure) {
     }
 }
 
+/// Runs a micro-step, whose gradients are NaN if it `overflows`.
+template <class Engine>
+void run_or_overflow(Engine& engine, cudaStream_t stream, std::uint64_t rank, std::uint64_t step,
+                     std::uint64_t micro_step, bool overflows) {
+    run_device_micro_step(engine, stream, rank, step, micro_step, 24, [&](auto const& gradient) {
+        if (overflows) { // every bit set is a NaN
+            cuda::detail::check(
+                cudaMemsetAsync(gradient.data(), 255, gradient.size_bytes(), stream),
+                "cudaMemsetAsync");
+        }
+    });
+}
+
 } // namespace
 
 TEST_CASE("Every stage on a device gives the bits of the host for bfloat16 parameters with AdamW "
@@ -372,20 +385,11 @@ TEST_CASE("Two parts of a model have the norm of both on a device, with the bits
         cuda::OwnedStream const stream;
         ZeroStage<2, Parameters<bfloat16>, DynamicLossScaler, DeviceRanks> engine(
             ranks, parameters, {.compute_queue = stream.get()});
-        found[place(ranks)] =
-            figures(engine, of_part(ranks),
-                    [&](std::uint64_t step, std::uint64_t micro_step, bool overflows) {
-                        run_device_micro_step(engine, stream.get(), place(ranks), step, micro_step,
-                                              24, [&](auto const& gradient) {
-                                                  if (overflows) { // every bit set is a NaN
-                                                      cuda::detail::check(
-                                                          cudaMemsetAsync(gradient.data(), 255,
-                                                                          gradient.size_bytes(),
-                                                                          stream.get()),
-                                                          "cudaMemsetAsync");
-                                                  }
-                                              });
-                    });
+        found[place(ranks)] = figures(
+            engine, of_part(ranks),
+            [&](std::uint64_t step, std::uint64_t micro_step, bool overflows) {
+                run_or_overflow(engine, stream.get(), place(ranks), step, micro_step, overflows);
+            });
     });
     CHECK(found == expected);
 }
@@ -462,16 +466,7 @@ TEST_CASE("A dense part and experts that step together have the norm of both on 
                      std::type_identity<ZeroStage<2, B, S, DeviceExperts>>(), stream.get(),
                      [&](auto& engine, std::uint64_t rank, std::uint64_t step,
                          std::uint64_t micro_step, bool overflows) {
-                         run_device_micro_step(engine, stream.get(), rank, step, micro_step, 24,
-                                               [&](auto const& gradient) {
-                                                   if (overflows) { // every bit set is a NaN
-                                                       cuda::detail::check(
-                                                           cudaMemsetAsync(gradient.data(), 255,
-                                                                           gradient.size_bytes(),
-                                                                           stream.get()),
-                                                           "cudaMemsetAsync");
-                                                   }
-                                               });
+                         run_or_overflow(engine, stream.get(), rank, step, micro_step, overflows);
                      });
     });
     CHECK(found == expected);

@@ -206,6 +206,22 @@ Seen check_all(Case test) {
     return one[0];
 }
 
+/// Reports gradients of 3 and returns the norm of the step.
+template <class Engine>
+double norm_of(Engine& engine) {
+    engine.begin_step();
+    engine.begin_micro_step();
+    for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
+        auto const gradients = engine.gradients(unit);
+        for (float& value : gradients[unit]) {
+            value += 3.0F;
+        }
+        engine.gradients_ready(unit);
+    }
+    engine.end_micro_step();
+    return engine.step(0.5).report().gradient_norm;
+}
+
 } // namespace
 
 TEST_CASE("However many ranks hold the experts, 5 steps with gradients of integers give the same "
@@ -319,19 +335,6 @@ TEST_CASE("Control: an expert part that divides by its own ranks has a norm E ti
     };
     auto const seen = on_ranks<Found>(data_ranks, [](LoopbackCommunicator& everyone) {
         Found found;
-        auto const norm_of = [](auto& engine) {
-            engine.begin_step();
-            engine.begin_micro_step();
-            for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
-                auto const gradients = engine.gradients(unit);
-                for (float& value : gradients[unit]) {
-                    value += 3.0F;
-                }
-                engine.gradients_ready(unit);
-            }
-            engine.end_micro_step();
-            return engine.step(0.5).report().gradient_norm;
-        };
         ExpertRanks ranks(everyone, {.experts = 2});
         auto const own = experts_of(static_cast<std::size_t>(ranks.model().rank()), 2, experts);
         using Right = ZeroStage<2, ExpertRanks>;
@@ -364,17 +367,7 @@ TEST_CASE("The ranks with the same experts may be sharded in groups") {
         using Zero = ZeroStage<2, HostRanks>;
         Zero engine(ranks, expert_parameters<Zero>(
                                experts_of(static_cast<std::size_t>(model.rank()), 2, experts)));
-        engine.begin_step();
-        engine.begin_micro_step();
-        for (std::size_t unit = engine.layout().units(); unit-- > 0;) {
-            auto const gradients = engine.gradients(unit);
-            for (float& value : gradients[unit]) {
-                value += 3.0F;
-            }
-            engine.gradients_ready(unit);
-        }
-        engine.end_micro_step();
-        return engine.step(0.5).report().gradient_norm;
+        return norm_of(engine);
     });
     CHECK(norms == std::vector<double>(8, std::sqrt(experts * elements * 9.0 / 4.0)));
 }

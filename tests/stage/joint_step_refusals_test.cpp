@@ -2,6 +2,7 @@
 // them unchanged, and a failure in one breaks all.
 
 #include "support/catch.hpp"
+#include "support/leaky_backend.hpp"
 #include "support/ranks.hpp"
 #include "support/sanitizers.hpp"
 #include "support/toy_model.hpp"
@@ -344,17 +345,6 @@ TEST_CASE("A step whose decision failed in one engine changes nothing in the oth
 }
 
 namespace {
-
-/// Omits the fences of one kind.
-struct LeakyBackend : HostBackend {
-    inline static std::atomic<int> missing{-1};
-
-    static void wait(Queue queue, Event const& event, Fence fence) {
-        if (static_cast<int>(fence) != missing) {
-            HostBackend::wait(queue, event, fence);
-        }
-    }
-};
 
 /// Returns whether queues that delay give other norms than those of one engine.
 bool differs(int missing, std::uint64_t seed) {

@@ -3,6 +3,7 @@
 // thread sanitizer.
 
 #include "support/catch.hpp"
+#include "support/leaky_backend.hpp"
 #include "support/sanitizers.hpp"
 
 #include "offload_model.hpp"
@@ -21,17 +22,6 @@
 namespace zero::test::offload_fences_test {
 
 namespace {
-
-/// Omits the fences of one kind.
-struct LeakyBackend : HostBackend {
-    inline static std::atomic<int> missing{-1};
-
-    static void wait(Queue queue, Event const& event, Fence fence) {
-        if (static_cast<int>(fence) != missing) {
-            HostBackend::wait(queue, event, fence);
-        }
-    }
-};
 
 /// May say that a chunk needs fewer bytes than it moves, so that neighbouring slots share some.
 struct CrowdedTier : FileTier {
