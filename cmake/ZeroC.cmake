@@ -9,6 +9,10 @@ if(TARGET zero_checkpoint_compiled)
     target_compile_definitions(zero_c PRIVATE ZERO_C_HAS_CHECKPOINT)
     target_link_libraries(zero_c PRIVATE zero_checkpoint_compiled)
 endif()
+if(TARGET zero_mpi_compiled) # with ZERO_MPI=OFF the library works with every MPI, or without one
+    target_compile_definitions(zero_c PRIVATE ZERO_C_HAS_MPI)
+    target_link_libraries(zero_c PRIVATE zero_mpi_compiled)
+endif()
 target_compile_options(zero_c PRIVATE $<$<NOT:$<BOOL:${ZERO_OPTIMIZE_PROGRAMS}>>:-O0>)
 set_target_properties(zero_c PROPERTIES EXPORT_NAME c CXX_EXTENSIONS OFF CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
     VERSION "${PROJECT_VERSION}" SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}" LINK_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/zero_c.map")

@@ -74,7 +74,8 @@ ZERO_C_API char const* zero_version(void);
 /* One rank of a group. */
 typedef struct zero_communicator zero_communicator;
 
-/* The program of one rank. A value other than 0 ends the group: the other ranks get ZERO_ABORTED.
+/* The program of one rank, a thread or a process. A value other than 0 ends the group: the other
+ * ranks get ZERO_ABORTED.
  * Return the status of a call that failed, and its message becomes their cause. */
 typedef int (*zero_rank_body)(zero_communicator* communicator, void* user);
 
@@ -84,6 +85,15 @@ typedef int (*zero_rank_body)(zero_communicator* communicator, void* user);
  * Returns the first failure, with its message: also that of a rank which returned 0 after its group
  * had failed. */
 ZERO_C_API zero_status zero_run_ranks(int world, double time_out, zero_rank_body body, void* user);
+
+/* Runs `body` as one rank of the processes that mpirun, mpiexec or srun started; one process alone
+ * is a group of one. Initialises MPI unless the program has, with MPI_THREAD_MULTIPLE, and then
+ * finalises it, so such a program calls it once. Otherwise it is collective over MPI_COMM_WORLD.
+ * time_out: as for zero_run_ranks().
+ * Returns the failure of this rank; the other ranks get ZERO_ABORTED with its message. After a
+ * failure MPI is not finalised: end the process with another code than 0, and the launcher ends
+ * the others, or call MPI_Abort. ZERO_UNSUPPORTED if the library was built without MPI. */
+ZERO_C_API zero_status zero_run_mpi(double time_out, zero_rank_body body, void* user);
 
 ZERO_C_API int zero_rank(zero_communicator const* communicator);
 ZERO_C_API int zero_world(zero_communicator const* communicator);
