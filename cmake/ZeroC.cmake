@@ -22,6 +22,13 @@ if(NOT ZERO_BUILD_C)
     set_target_properties(zero_c PROPERTIES EXCLUDE_FROM_ALL ON) # built only if a target links it
 endif()
 
+if(SKBUILD) # 'pip install': one file beside the modules of the package
+    set_property(TARGET zero_c PROPERTY VERSION)
+    set_property(TARGET zero_c PROPERTY SOVERSION)
+    install(TARGETS zero_c LIBRARY DESTINATION zero COMPONENT python)
+    return()
+endif()
+
 if(ZERO_INSTALL AND ZERO_BUILD_C AND BUILD_SHARED_LIBS AND NOT ZERO_BUILD_COMPILED)
     message(FATAL_ERROR "zero: with BUILD_SHARED_LIBS zero::c needs the library of zero::compiled beside it, and ZERO_BUILD_COMPILED is OFF. Set it to ON, or ZERO_BUILD_C to "
         "OFF; ZERO_HEADERS_ONLY=ON alone installs headers only.")

@@ -201,8 +201,8 @@ char const* zero_version(void) {
 
 zero_status zero_run_ranks(int world, double time_out, zero_rank_body body, void* user) {
     return guarded([&] {
-        zero::LoopbackOptions const options = zero_c::group_options<zero::LoopbackOptions>(
-            "zero_run_ranks()", time_out, body);
+        zero::LoopbackOptions const options =
+            zero_c::group_options<zero::LoopbackOptions>("zero_run_ranks()", time_out, body);
         zero::run_ranks(world, options, [&](zero::LoopbackCommunicator& inner) {
             zero_c::run_body(&inner, body, user);
         });
@@ -218,18 +218,23 @@ zero_status zero_run_mpi(double time_out, zero_rank_body body, void* user) {
         int is_finalised = 0;
         MPI_Initialized(&is_initialised);
         MPI_Finalized(&is_finalised);
-        zero_c::require(is_finalised == 0,
-                        "zero: MPI has ended, and a process cannot begin it again; call MPI_Init_thread "
-                        "before the first zero_run_mpi() to call it more than once.");
+        zero_c::require(
+            is_finalised == 0,
+            "zero: MPI has ended, and a process cannot begin it again; call MPI_Init_thread "
+            "before the first zero_run_mpi() to call it more than once.");
+        // Destroyed while no exception is in flight, because it would call MPI_Abort otherwise.
         auto session = is_initialised == 0 ? std::make_unique<zero::mpi::Session>() : nullptr;
         try {
             zero::mpi::Communicator inner(MPI_COMM_WORLD, options);
-            zero::run_rank(inner, [&](zero::mpi::Communicator& rank) {
-                zero_c::run_body(&rank, body, user);
-            });
+            zero::run_rank(
+                inner, [&](zero::mpi::Communicator& rank) { zero_c::run_body(&rank, body, user); });
         } catch (...) {
-            (void)session.release(); // MPI_Finalize would wait for ranks that failed otherwise
-            throw;
+            std::exception_ptr const failure = std::current_exception();
+            if (zero::mpi::detail::Peers::process_must_abort().load()) {
+                (void)session.release(); // MPI_Finalize might wait for ever
+            }
+            session.reset();
+            std::rethrow_exception(failure);
         }
 #else
         (void)time_out, (void)body, (void)user;

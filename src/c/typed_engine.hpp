@@ -31,9 +31,8 @@ struct Composition {
     using Scaler = std::conditional_t<std::is_same_v<T, zero::float16>, zero::DynamicLossScaler,
                                       zero::NoLossScaler>;
     template <int N>
-    using Stage =
-        zero::ZeroStage<N, zero::Parameters<T>, Optimizer, Scaler, zero::SizeCappedBucketer,
-                        Communicator>;
+    using Stage = zero::ZeroStage<N, zero::Parameters<T>, Optimizer, Scaler,
+                                  zero::SizeCappedBucketer, Communicator>;
     using Engine = typename Stage<2>::EngineType;
 };
 

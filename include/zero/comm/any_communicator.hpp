@@ -70,19 +70,16 @@ public:
         });
     }
     [[nodiscard]] std::size_t scratch_bytes(std::size_t largest_bucket_bytes) const noexcept {
-        return visit([&](auto& inner) {
-            return detail::scratch_bytes_of(inner, largest_bucket_bytes);
-        });
+        return visit(
+            [&](auto& inner) { return detail::scratch_bytes_of(inner, largest_bucket_bytes); });
     }
     [[nodiscard]] bool shares_process() const noexcept {
         return visit([](auto& inner) { return detail::shares_process(inner); });
     }
     [[nodiscard]] int position() const noexcept {
-        return visit(
-            [](auto& inner) { return static_cast<int>(detail::position_of(inner)); });
+        return visit([](auto& inner) { return static_cast<int>(detail::position_of(inner)); });
     }
-    [[nodiscard]] std::size_t
-    inadmissible_ranks(ops::MicroBatchTree const& tree) const noexcept {
+    [[nodiscard]] std::size_t inadmissible_ranks(ops::MicroBatchTree const& tree) const noexcept {
         return visit([&](auto& inner) { return detail::inadmissible_ranks_of(inner, tree); });
     }
     [[nodiscard]] std::string_view reason_against_tree() const noexcept {
@@ -105,8 +102,7 @@ public:
         requires(detail::ReduceScattersInTree<First, T, A>
                  && (detail::ReduceScattersInTree<Others, T, A> && ...))
     void reduce_scatter(T const* send, ops::TreeSum<A> const& sum,
-                        std::span<std::size_t const> cuts, Queue queue,
-                        CollectiveTag tag = {}) {
+                        std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
         visit([&](auto& inner) { inner.reduce_scatter(send, sum, cuts, queue, tag); });
     }
     template <class T>
@@ -131,13 +127,11 @@ public:
         visit([&](auto& inner) { inner.all_reduce(send, receive, cuts, queue, tag); });
     }
     template <class T>
-    void broadcast(T* buffer, std::size_t elements, int root, Queue queue,
-                   CollectiveTag tag = {}) {
+    void broadcast(T* buffer, std::size_t elements, int root, Queue queue, CollectiveTag tag = {}) {
         visit([&](auto& inner) { inner.broadcast(buffer, elements, root, queue, tag); });
     }
-    void all_reduce_integers(std::int64_t* values, std::size_t elements,
-                             IntegerReduction reduction, Queue queue,
-                             CollectiveTag tag = {}) {
+    void all_reduce_integers(std::int64_t* values, std::size_t elements, IntegerReduction reduction,
+                             Queue queue, CollectiveTag tag = {}) {
         visit([&](auto& inner) {
             inner.all_reduce_integers(values, elements, reduction, queue, tag);
         });
