@@ -9,6 +9,10 @@ if(TARGET zero_checkpoint_compiled)
     target_compile_definitions(zero_c PRIVATE ZERO_C_HAS_CHECKPOINT)
     target_link_libraries(zero_c PRIVATE zero_checkpoint_compiled)
 endif()
+if(TARGET zero_mpi_compiled) # with ZERO_MPI=OFF the library works with every MPI, or without one
+    target_compile_definitions(zero_c PRIVATE ZERO_C_HAS_MPI)
+    target_link_libraries(zero_c PRIVATE zero_mpi_compiled)
+endif()
 target_compile_options(zero_c PRIVATE $<$<NOT:$<BOOL:${ZERO_OPTIMIZE_PROGRAMS}>>:-O0>)
 set_target_properties(zero_c PROPERTIES EXPORT_NAME c CXX_EXTENSIONS OFF CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
     VERSION "${PROJECT_VERSION}" SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}" LINK_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/zero_c.map")
@@ -16,6 +20,13 @@ set_target_properties(zero_c PROPERTIES EXPORT_NAME c CXX_EXTENSIONS OFF CXX_VIS
 target_link_options(zero_c PRIVATE "LINKER:--version-script=${CMAKE_CURRENT_LIST_DIR}/zero_c.map")
 if(NOT ZERO_BUILD_C)
     set_target_properties(zero_c PROPERTIES EXCLUDE_FROM_ALL ON) # built only if a target links it
+endif()
+
+if(SKBUILD) # 'pip install': one file beside the modules of the package
+    set_property(TARGET zero_c PROPERTY VERSION)
+    set_property(TARGET zero_c PROPERTY SOVERSION)
+    install(TARGETS zero_c LIBRARY DESTINATION zero COMPONENT python)
+    return()
 endif()
 
 if(ZERO_INSTALL AND ZERO_BUILD_C AND BUILD_SHARED_LIBS AND NOT ZERO_BUILD_COMPILED)

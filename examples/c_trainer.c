@@ -1,5 +1,5 @@
 /* c_trainer_plain.c with zero: c_trainer STAGE RANKS. Stage 1 trains in the blocks of the trainer;
- * stages 2 and 3 need neither of them. */
+ * stages 2 and 3 need neither of them. RANKS are threads; 0: the processes of mpirun or srun. */
 
 #include <math.h>
 #include <stdio.h>
@@ -163,6 +163,8 @@ static int train(zero_communicator* ranks, void* stage) {
 
 int main(int count, char** arguments) {
     int stage = count > 1 ? atoi(arguments[1]) : 1;
+    int const ranks = count > 2 ? atoi(arguments[2]) : 1;
     zero_set_error_handler(zero_exit_on_error);
-    return zero_run_ranks(count > 2 ? atoi(arguments[2]) : 1, 60.0, train, &stage);
+    return ranks > 0 ? zero_run_ranks(ranks, 60.0, train, &stage)
+                     : zero_run_mpi(60.0, train, &stage);
 }

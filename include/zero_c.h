@@ -63,6 +63,10 @@ ZERO_C_API void zero_set_error_handler(zero_error_handler handler);
  * files, but calls no atexit() functions, because other ranks are still running. */
 ZERO_C_API void zero_exit_on_error(zero_status status, char const* message);
 
+/* Fails with a message of the program's own, and returns ZERO_FAILED. A rank whose body returns it
+ * ends its group with this cause: `return zero_fail("the loss is not finite");`. null: no text. */
+ZERO_C_API zero_status zero_fail(char const* message);
+
 /* The name of a status: "ZERO_OK", ... */
 ZERO_C_API char const* zero_status_name(zero_status status);
 
@@ -74,7 +78,8 @@ ZERO_C_API char const* zero_version(void);
 /* One rank of a group. */
 typedef struct zero_communicator zero_communicator;
 
-/* The program of one rank. A value other than 0 ends the group: the other ranks get ZERO_ABORTED.
+/* The program of one rank, a thread or a process. A value other than 0 ends the group: the other
+ * ranks get ZERO_ABORTED.
  * Return the status of a call that failed, and its message becomes their cause. */
 typedef int (*zero_rank_body)(zero_communicator* communicator, void* user);
 
@@ -84,6 +89,15 @@ typedef int (*zero_rank_body)(zero_communicator* communicator, void* user);
  * Returns the first failure, with its message: also that of a rank which returned 0 after its group
  * had failed. */
 ZERO_C_API zero_status zero_run_ranks(int world, double time_out, zero_rank_body body, void* user);
+
+/* Runs `body` as one rank of the processes that mpirun, mpiexec or srun started; one process alone
+ * is a group of one. Initialises MPI unless the program has, with MPI_THREAD_MULTIPLE, and then
+ * finalises it, so such a program calls it once. Otherwise it is collective over MPI_COMM_WORLD.
+ * time_out: as for zero_run_ranks().
+ * Returns the failure of this rank; the other ranks get ZERO_ABORTED with its message. End the
+ * process with a code other than 0 then: if a rank does not answer, MPI is not finalised, and the
+ * launcher ends the others. ZERO_UNSUPPORTED if the library was built without MPI. */
+ZERO_C_API zero_status zero_run_mpi(double time_out, zero_rank_body body, void* user);
 
 ZERO_C_API int zero_rank(zero_communicator const* communicator);
 ZERO_C_API int zero_world(zero_communicator const* communicator);

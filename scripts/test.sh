@@ -145,15 +145,17 @@ find_nvdisasm() {
     nvdisasm=("-DZERO_NVDISASM=$(ls "$folder"/nvidia/*/bin/nvdisasm)")
 }
 
-# find_conan: sets conan to CMake's option for Conan, which builds the recipe in packaging/. Installs its Python package below the build root. Without it, that test is skipped.
-conan=()
-find_conan() {
-    local folder=$build_root/conan_packages
-    ! has conan || return 0
-    if [ ! -x "$folder/bin/conan" ]; then
-        has python3 && python3 -m venv "$folder" >/dev/null 2>&1 && run_quietly timeout 300 "$folder/bin/python3" -m pip install conan==2.34.0 || return 0
+# find_python_packages: sets python_packages to CMake's options for Conan, which builds the recipe in packaging/, and for a Python that can build and use the wheel. Installs
+# them below the build root. Without them, those tests are skipped.
+python_packages=()
+find_python_packages() {
+    local folder=$build_root/python_packages
+    if [ ! -f "$folder/complete" ]; then
+        has python3 && python3 -m venv "$folder" >/dev/null 2>&1 || return 0
+        run_quietly timeout 300 "$folder/bin/python3" -m pip install conan==2.34.0 numpy==1.26.4 ml_dtypes==0.5.0 scikit-build-core==0.10.7 || return 0
+        touch "$folder/complete"
     fi
-    conan=("-DZERO_CONAN=$folder/bin/conan")
+    python_packages=("-DZERO_CONAN=$folder/bin/conan" "-DZERO_PYTHON=$folder/bin/python3")
 }
 
 # count LEG LOG: adds the results that the last line of a log sums up in the words of CTest. Without such a line the leg counts as one failed test.
@@ -219,10 +221,10 @@ set_leg() {
     case $1 in
         release)
             find_nvdisasm
-            find_conan
+            find_python_packages
             local has_behaviour=ON # said each time, because a build keeps its options
             [[ " ${legs[*]} " != *" behaviour "* ]] || has_behaviour=OFF
-            options=("-DCMAKE_CXX_COMPILER=$(compiler)" -DZERO_OPTIMIZE_PROGRAMS=OFF "-DZERO_BEHAVIOUR_TESTS=$has_behaviour" "${ptx_beside[@]}" "${nvdisasm[@]}" "${conan[@]}")
+            options=("-DCMAKE_CXX_COMPILER=$(compiler)" -DZERO_OPTIMIZE_PROGRAMS=OFF "-DZERO_BEHAVIOUR_TESTS=$has_behaviour" "${ptx_beside[@]}" "${nvdisasm[@]}" "${python_packages[@]}")
             ;;
         behaviour)
             target=behaviour_tests arguments=(-L behaviour)

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "any_communicator.hpp"
 #include "settings.hpp"
 
+#include <zero/comm/any_communicator.hpp>
 #include <zero/comm/hierarchical.hpp>
 #include <zero/comm/loopback.hpp>
 #include <zero/comm/traffic_count.hpp>
@@ -20,9 +20,9 @@
 namespace gpt {
 
 #ifdef GPT_HAS_MPI
-using OneLevel = AnyCommunicator<zero::LoopbackCommunicator, zero::mpi::Communicator>;
+using OneLevel = zero::AnyCommunicator<zero::LoopbackCommunicator, zero::mpi::Communicator>;
 #else
-using OneLevel = AnyCommunicator<zero::LoopbackCommunicator>;
+using OneLevel = zero::AnyCommunicator<zero::LoopbackCommunicator>;
 #endif
 
 /// @brief Two levels that count their traffic.
@@ -55,9 +55,9 @@ private:
 /// @brief A communicator of threads, or of processes over MPI, on one or two levels.
 #ifdef GPT_HAS_MPI
 using HostCommunicator =
-    AnyCommunicator<zero::LoopbackCommunicator, zero::mpi::Communicator, Levels>;
+    zero::AnyCommunicator<zero::LoopbackCommunicator, zero::mpi::Communicator, Levels>;
 #else
-using HostCommunicator = AnyCommunicator<zero::LoopbackCommunicator, Levels>;
+using HostCommunicator = zero::AnyCommunicator<zero::LoopbackCommunicator, Levels>;
 #endif
 static_assert(zero::Communicator<HostCommunicator>);
 

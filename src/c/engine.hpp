@@ -2,7 +2,11 @@
 
 #include <zero_c.h>
 
+#include <zero/comm/any_communicator.hpp>
 #include <zero/comm/loopback.hpp>
+#ifdef ZERO_C_HAS_MPI
+#include <zero/mpi/communicator.hpp>
+#endif
 
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +16,13 @@
 
 namespace zero_c {
 
+/// @brief A communicator of threads, or of processes over MPI.
+#ifdef ZERO_C_HAS_MPI
+using Communicator = zero::AnyCommunicator<zero::LoopbackCommunicator, zero::mpi::Communicator>;
+#else
+using Communicator = zero::AnyCommunicator<zero::LoopbackCommunicator>;
+#endif
+
 /// @brief The first failure of a group that a rank has seen, which no later call hides.
 using FirstFailure = std::shared_ptr<std::exception_ptr>;
 
@@ -19,7 +30,7 @@ using FirstFailure = std::shared_ptr<std::exception_ptr>;
 
 /// @brief One rank, as a C program holds it.
 struct zero_communicator {
-    zero::LoopbackCommunicator* inner;
+    zero_c::Communicator inner;
     zero_c::FirstFailure failure = std::make_shared<std::exception_ptr>();
 };
 

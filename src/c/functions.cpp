@@ -5,6 +5,9 @@
 #include <zero/core/error.hpp>
 #include <zero/core/version.hpp>
 #include <zero/host/inline_queue.hpp>
+#ifdef ZERO_C_HAS_MPI
+#include <zero/mpi/session.hpp>
+#endif
 
 #ifdef ZERO_C_HAS_CHECKPOINT
 #include <zero/checkpoint/checkpoint_directory.hpp>
@@ -17,6 +20,7 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -131,6 +135,49 @@ zero_communicator& communicator_at(zero_communicator* communicator) {
     return *communicator;
 }
 
+/// Returns the options of a group. @throws InvalidArgument
+template <class Options>
+Options group_options(std::string const& function, double time_out, zero_rank_body body) {
+    if (body == nullptr) {
+        throw zero::InvalidArgument("zero: the body of " + function + " is null.");
+    }
+    if (!std::isfinite(time_out) || time_out < 0.0 || time_out >= 1e9) {
+        throw zero::InvalidArgument("zero: the time-out of " + function
+                                    + " is not a number of seconds; 0 is the default of 30 "
+                                      "minutes.");
+    }
+    Options options;
+    if (time_out > 0.0) {
+        options.time_out = std::chrono::milliseconds(
+            static_cast<std::chrono::milliseconds::rep>(std::ceil(time_out * 1000.0)));
+    }
+    return options;
+}
+
+/// Runs the body of a rank. @throws the failure that its status stands for
+void run_body(Communicator::Inner inner, zero_rank_body body, void* user) {
+    zero_communicator communicator{Communicator(inner)};
+    int const status = body(&communicator, user);
+    if (status == 0) {
+        if (*communicator.failure != nullptr) { // the program ignored it
+            std::rethrow_exception(*communicator.failure);
+        }
+        return;
+    }
+    // The status of a call that failed has a message; other numbers are the program's.
+    bool const is_status = status > ZERO_OK && status <= ZERO_FAILED;
+    std::string const message = zero_last_error();
+    if (is_status && !message.empty()) {
+        if (status == ZERO_ABORTED) { // a consequence of another rank's failure
+            throw zero::Aborted(message);
+        }
+        throw CallbackFailed(static_cast<zero_status>(status), message);
+    }
+    throw CallbackFailed(ZERO_CALLBACK, "zero: the body of rank "
+                                            + std::to_string(communicator.inner.rank())
+                                            + " returned " + std::to_string(status));
+}
+
 char const* directory_at(char const* directory) {
     require(directory != nullptr, "zero: 'directory' is null.");
     require(*directory != 0, "zero: 'directory' is empty; name the folder of the checkpoints, "
@@ -154,47 +201,56 @@ char const* zero_version(void) {
 
 zero_status zero_run_ranks(int world, double time_out, zero_rank_body body, void* user) {
     return guarded([&] {
-        zero_c::require(body != nullptr, "zero: the body of zero_run_ranks() is null.");
-        zero_c::require(std::isfinite(time_out) && time_out >= 0.0 && time_out < 1e9,
-                        "zero: the time-out of zero_run_ranks() is not a number of seconds; 0 is "
-                        "the default of 30 minutes.");
-        zero::LoopbackOptions options;
-        if (time_out > 0.0) {
-            auto const milliseconds =
-                static_cast<std::chrono::milliseconds::rep>(std::ceil(time_out * 1000.0));
-            options.time_out = std::chrono::milliseconds(milliseconds);
-        }
+        zero::LoopbackOptions const options =
+            zero_c::group_options<zero::LoopbackOptions>("zero_run_ranks()", time_out, body);
         zero::run_ranks(world, options, [&](zero::LoopbackCommunicator& inner) {
-            zero_communicator communicator{&inner};
-            int const status = body(&communicator, user);
-            if (status == 0) {
-                if (*communicator.failure != nullptr) { // the program ignored it
-                    std::rethrow_exception(*communicator.failure);
-                }
-                return;
-            }
-            // The status of a call that failed has a message; other numbers are the program's.
-            bool const is_status = status > ZERO_OK && status <= ZERO_FAILED;
-            std::string const message = zero_last_error();
-            if (is_status && !message.empty()) {
-                if (status == ZERO_ABORTED) { // a consequence of another rank's failure
-                    throw zero::Aborted(message);
-                }
-                throw zero_c::CallbackFailed(static_cast<zero_status>(status), message);
-            }
-            throw zero_c::CallbackFailed(ZERO_CALLBACK,
-                                         "zero: the body of rank " + std::to_string(inner.rank())
-                                             + " returned " + std::to_string(status));
+            zero_c::run_body(&inner, body, user);
         });
     });
 }
 
+zero_status zero_run_mpi(double time_out, zero_rank_body body, void* user) {
+    return guarded([&] {
+#ifdef ZERO_C_HAS_MPI
+        auto const options =
+            zero_c::group_options<zero::mpi::Options>("zero_run_mpi()", time_out, body);
+        int is_initialised = 0;
+        int is_finalised = 0;
+        MPI_Initialized(&is_initialised);
+        MPI_Finalized(&is_finalised);
+        zero_c::require(
+            is_finalised == 0,
+            "zero: MPI has ended, and a process cannot begin it again; call MPI_Init_thread "
+            "before the first zero_run_mpi() to call it more than once.");
+        // Destroyed while no exception is in flight, because it would call MPI_Abort otherwise.
+        auto session = is_initialised == 0 ? std::make_unique<zero::mpi::Session>() : nullptr;
+        try {
+            zero::mpi::Communicator inner(MPI_COMM_WORLD, options);
+            zero::run_rank(
+                inner, [&](zero::mpi::Communicator& rank) { zero_c::run_body(&rank, body, user); });
+        } catch (...) {
+            std::exception_ptr const failure = std::current_exception();
+            if (zero::mpi::detail::Peers::process_must_abort().load()) {
+                (void)session.release(); // MPI_Finalize might wait for ever
+            }
+            session.reset();
+            std::rethrow_exception(failure);
+        }
+#else
+        (void)time_out, (void)body, (void)user;
+        throw zero_c::CallbackFailed(ZERO_UNSUPPORTED,
+                                     "zero: this library was built without MPI; build it where "
+                                     "CMake finds MPI, with ZERO_MPI=ON.");
+#endif
+    });
+}
+
 int zero_rank(zero_communicator const* communicator) {
-    return communicator == nullptr ? -1 : communicator->inner->rank();
+    return communicator == nullptr ? -1 : communicator->inner.rank();
 }
 
 int zero_world(zero_communicator const* communicator) {
-    return communicator == nullptr ? -1 : communicator->inner->size();
+    return communicator == nullptr ? -1 : communicator->inner.size();
 }
 
 zero_status zero_sum(zero_communicator* communicator, float* values, size_t count) {
@@ -202,7 +258,7 @@ zero_status zero_sum(zero_communicator* communicator, float* values, size_t coun
         zero_communicator& checked = zero_c::communicator_at(communicator);
         zero_c::require(values != nullptr || count == 0, "zero: the values of zero_sum() are "
                                                          "null.");
-        auto& inner = *checked.inner;
+        auto& inner = checked.inner;
         auto const world = static_cast<std::size_t>(inner.size());
         std::vector<std::size_t> cuts(world + 1);
         for (std::size_t rank = 0; rank <= world; ++rank) {

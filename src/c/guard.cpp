@@ -150,6 +150,10 @@ void zero_exit_on_error(zero_status, char const* message) {
     std::_Exit(EXIT_FAILURE);
 }
 
+zero_status zero_fail(char const* message) {
+    return zero_c::failed(ZERO_FAILED, message == nullptr ? "" : message);
+}
+
 char const* zero_status_name(zero_status status) {
     switch (status) {
     case ZERO_OK: return "ZERO_OK";

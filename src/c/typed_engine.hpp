@@ -31,8 +31,8 @@ struct Composition {
     using Scaler = std::conditional_t<std::is_same_v<T, zero::float16>, zero::DynamicLossScaler,
                                       zero::NoLossScaler>;
     template <int N>
-    using Stage =
-        zero::ZeroStage<N, zero::Parameters<T>, Optimizer, Scaler, zero::SizeCappedBucketer>;
+    using Stage = zero::ZeroStage<N, zero::Parameters<T>, Optimizer, Scaler,
+                                  zero::SizeCappedBucketer, Communicator>;
     using Engine = typename Stage<2>::EngineType;
 };
 
@@ -58,7 +58,7 @@ public:
         auto const list = registrations<typename Engine::Registration>(parameters, options);
         auto const translated = options_of<typename Engine::Options>(options);
         _engine = zero::with_stage(options.stage, [&]<int N>() -> std::shared_ptr<Engine> {
-            return std::make_shared<typename Types::template Stage<N>>(*communicator.inner, list,
+            return std::make_shared<typename Types::template Stage<N>>(communicator.inner, list,
                                                                        translated);
         });
         _reduces_once = zero::detail::access_to(*_engine).reduces_once();

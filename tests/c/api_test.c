@@ -680,6 +680,37 @@ static void on_failure(zero_status status, char const* message) {
     expect(__LINE__, strcmp(message, zero_last_error()) == 0);
 }
 
+/* One of the processes of mpirun: what threads do, with the same bits in every stage. At the end
+ * rank 1 fails, and the others learn why. */
+static int in_processes(zero_communicator* communicator, void* user) {
+    static Run runs[4];
+    for (int stage = 0; stage < 4; ++stage) {
+        runs[stage].stage = stage;
+        int const status = train(communicator, &runs[stage]);
+        EXPECT(status == 0);
+        EXPECT(memcmp(runs[stage].weights, user, sizeof runs[stage].weights) == 0
+               || zero_rank(communicator) != 0);
+    }
+    int const status = add(communicator, NULL);
+    EXPECT(status == 0);
+    return leave(communicator, NULL);
+}
+
+static int check_processes(void) {
+    static Run threads;
+    threads.stage = 2;
+    expect(__LINE__, zero_run_ranks(RANKS, 60.0, train, &threads) == ZERO_OK);
+    expect(__LINE__, zero_run_mpi(-1.0, in_processes, NULL) == ZERO_INVALID_ARGUMENT);
+    expect(__LINE__, zero_run_mpi(0.0, NULL, NULL) == ZERO_INVALID_ARGUMENT);
+    zero_status const status = zero_run_mpi(60.0, in_processes, threads.weights);
+    expect(__LINE__, status == ZERO_ABORTED || status == ZERO_INVALID_ARGUMENT);
+    expect(__LINE__, strstr(zero_last_error(), "values of zero_sum()") != NULL);
+    /* The library began MPI and ended it. */
+    expect(__LINE__, zero_run_mpi(60.0, in_processes, NULL) == ZERO_INVALID_ARGUMENT
+                         && strstr(zero_last_error(), "MPI has ended") != NULL);
+    return failures == 0 ? 0 : 1;
+}
+
 /* The handler sees each failure once, before the call returns. A removed handler sees none. */
 static void check_handler(void) {
     zero_set_error_handler(on_failure);
@@ -695,6 +726,9 @@ static void check_handler(void) {
 }
 
 int main(int count, char** arguments) {
+    if (count > 1 && strcmp(arguments[1], "--processes") == 0) {
+        return check_processes();
+    }
     char const* const directory = count > 1 ? arguments[1] : NULL;
     zero_dtype const dtypes[] = {ZERO_FLOAT, ZERO_BFLOAT16, ZERO_FLOAT16};
     zero_optimizer const optimizers[] = {ZERO_ADAMW, ZERO_SGD};

@@ -1,5 +1,6 @@
 #include "conformance.hpp"
 
+#include <zero/comm/any_communicator.hpp>
 #include <zero/comm/checked.hpp>
 #include <zero/comm/detail/run_threads.hpp>
 #include <zero/comm/recording.hpp>
@@ -34,40 +35,53 @@ struct TimedFixture {
     }
 };
 
+/// Every second rank chooses another type.
+struct AnyFixture {
+    template <class Body>
+    static void run(int world, Body const& body) {
+        run_ranks(world, {.time_out = std::chrono::seconds(60)}, [&](LoopbackCommunicator& inner) {
+            using Any = AnyCommunicator<LoopbackCommunicator, Recording<LoopbackCommunicator>>;
+            Recording<LoopbackCommunicator> recording(inner);
+            Any communicator = inner.rank() % 2 == 0 ? Any(&inner) : Any(&recording);
+            body(communicator);
+        });
+    }
+};
+
 using RecordingFixture = DecoratorFixture<Recording>;
 using CheckedFixture = DecoratorFixture<Checked>;
 
 } // namespace
 
 TEMPLATE_TEST_CASE("A decorated loopback sums in rank order and rounds once", "", RecordingFixture,
-                   CheckedFixture, TimedFixture) {
+                   CheckedFixture, TimedFixture, AnyFixture) {
     check_sums_of<TestType, float>();
     check_sums_of<TestType, bfloat16>();
 }
 
 TEMPLATE_TEST_CASE("A decorated loopback gathers and broadcasts", "", RecordingFixture,
-                   CheckedFixture, TimedFixture) {
+                   CheckedFixture, TimedFixture, AnyFixture) {
     check_gathers_of<TestType, float, float16, std::int64_t, unsigned char>();
     check_broadcasts_of<TestType, bfloat16, std::int64_t>();
 }
 
 TEMPLATE_TEST_CASE("A decorated loopback exchanges", "", RecordingFixture, CheckedFixture,
-                   TimedFixture) {
+                   TimedFixture, AnyFixture) {
     check_exchanges_of<TestType, float, bfloat16, std::int64_t, unsigned char>();
 }
 
 TEMPLATE_TEST_CASE("A decorated loopback reduces integers exactly", "", RecordingFixture,
-                   CheckedFixture, TimedFixture) {
+                   CheckedFixture, TimedFixture, AnyFixture) {
     check_integer_reductions<TestType>();
 }
 
 TEMPLATE_TEST_CASE("A decorated loopback sums single numbers", "", RecordingFixture, CheckedFixture,
-                   TimedFixture) {
+                   TimedFixture, AnyFixture) {
     check_number_sums<TestType>();
 }
 
 TEMPLATE_TEST_CASE("A decorated loopback releases all ranks when one rank aborts", "",
-                   RecordingFixture, CheckedFixture, TimedFixture) {
+                   RecordingFixture, CheckedFixture, TimedFixture, AnyFixture) {
     check_abort<TestType>();
 }
 

@@ -4,6 +4,7 @@
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
 
+#include <zero/comm/any_communicator.hpp>
 #include <zero/comm/checked.hpp>
 #include <zero/comm/hierarchical.hpp>
 #include <zero/comm/loopback.hpp>
@@ -164,6 +165,11 @@ TEMPLATE_TEST_CASE(
     CHECK(offers<Hierarchical<TestType, TestType>>() == with(offered, of_two_levels));
     CHECK(offers<Hierarchical<Plain, TestType>>() == with(offers<Plain>(), of_two_levels));
     CHECK(offers<Hierarchical<TestType, Plain>>() == with(offers<Plain>(), of_two_levels));
+    // A choice has operations that all have, and answers for a property that one lacks.
+    std::string const answered = "----rsobfp---wni";
+    STATIC_REQUIRE(Communicator<AnyCommunicator<TestType>>);
+    CHECK(offers<AnyCommunicator<TestType>>() == with(offered, answered));
+    CHECK(offers<AnyCommunicator<Plain, TestType>>() == with(offers<Plain>(), answered));
     STATIC_REQUIRE(Communicator<Timed<TestType>> && Communicator<Checked<Recording<TestType>>>);
 }
 

@@ -100,6 +100,7 @@ TEST_CASE("The guide of LibTorch shows the code of its example") {
                                          "examples/torch/trainer.cpp"};
     check_code("docs/guides/libtorch.md", files, 6);
     check_code("docs/guides/libtorch.md", {"examples/torch/train.py"}, 1, "python");
+    check_code("docs/guides/python.md", {"examples/from_python.py"}, 2, "python");
 }
 
 TEST_CASE("The diffs of the guide turn the plain trainer into that of stage 1, 2 and 3") {

@@ -121,6 +121,7 @@ TEST_CASE("The lists of shipped policies match the headers") {
         "BasicNcclCommunicator"); // not in the umbrella; tests/cuda/nccl_conformance_test.cpp runs
                                   // the conformance suite on it
     listed.insert("Timed");       // not in the umbrella; tests/comm/decorators_conformance_test.cpp
+    listed.insert("AnyCommunicator");  // the same
     listed.insert("HostCommunicator"); // of zero::mpi and zero::torch; tests/mpi and tests/torch
                                        // run the suite
     listed.insert("Groups");           // not in the umbrella; tests/comm/groups_test.cpp

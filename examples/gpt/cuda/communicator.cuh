@@ -1,7 +1,6 @@
 #pragma once
 
-#include "../any_communicator.hpp"
-
+#include <zero/comm/any_communicator.hpp>
 #include <zero/comm/loopback.hpp>
 #include <zero/cuda/backend.cuh>
 #ifdef GPT_HAS_NCCL
@@ -13,9 +12,9 @@ namespace gpt {
 /// @brief A communicator of threads on one device or of processes over NCCL.
 #ifdef GPT_HAS_NCCL
 using CudaCommunicator =
-    AnyCommunicator<zero::Loopback<zero::cuda::Backend>, zero::cuda::NcclCommunicator>;
+    zero::AnyCommunicator<zero::Loopback<zero::cuda::Backend>, zero::cuda::NcclCommunicator>;
 #else
-using CudaCommunicator = AnyCommunicator<zero::Loopback<zero::cuda::Backend>>;
+using CudaCommunicator = zero::AnyCommunicator<zero::Loopback<zero::cuda::Backend>>;
 #endif
 static_assert(zero::Communicator<CudaCommunicator>);
 

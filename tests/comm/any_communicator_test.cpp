@@ -1,9 +1,7 @@
 #include "support/catch.hpp"
 #include "support/outcome.hpp"
 
-#include <gpt/any_communicator.hpp>
-
-#include <zero/comm/checked.hpp>
+#include <zero/comm/any_communicator.hpp>
 #include <zero/comm/loopback.hpp>
 #include <zero/comm/recording.hpp>
 
@@ -14,8 +12,10 @@
 #include <string_view>
 #include <vector>
 
-// The wrapper with which the examples choose a communicator forwards every optional member. A
-// missing member would silently change plans, checks or failures.
+// A communicator that is chosen at run time forwards every optional member. A missing member would
+// silently change plans, checks or failures.
+
+namespace zero::test::any_communicator_test {
 
 namespace {
 
@@ -80,12 +80,12 @@ struct Plain {
     void abort(std::string_view, bool) noexcept {}
 };
 
-using Any = gpt::AnyCommunicator<Counting, Plain>;
+using Any = zero::AnyCommunicator<Counting, Plain>;
 static_assert(zero::Communicator<Any>);
-static_assert(gpt::AnyCommunicator<Counting>::is_checked);
+static_assert(zero::AnyCommunicator<Counting>::is_checked);
 static_assert(!Any::is_checked); // not every choice is
-static_assert(gpt::AnyCommunicator<Counting, LoopbackCommunicator>::compares_calls);
-static_assert(!Any::compares_calls && !gpt::AnyCommunicator<Plain, Counting>::compares_calls);
+static_assert(zero::AnyCommunicator<Counting, LoopbackCommunicator>::compares_calls);
+static_assert(!Any::compares_calls && !zero::AnyCommunicator<Plain, Counting>::compares_calls);
 
 struct Group {
     std::vector<LoopbackCommunicator> ranks = LoopbackCommunicator::make_group(1);
@@ -118,7 +118,7 @@ TEST_CASE("The chosen communicator forwards a failure that was noticed later") {
 TEST_CASE("The chosen communicator waits for its collectives, or looks for their failures") {
     Group group;
     Failing failing(group.ranks[0]);
-    using Choice = gpt::AnyCommunicator<Counting, Failing, Plain>;
+    using Choice = zero::AnyCommunicator<Counting, Failing, Plain>;
     Choice(&group.counting).synchronise();
     CHECK(group.counting.synchronised == 1);
     CHECK_THROWS_AS(Choice(&failing).synchronise(), zero::TimedOut);
@@ -128,7 +128,7 @@ TEST_CASE("The chosen communicator waits for its collectives, or looks for their
 
 TEST_CASE("The chosen communicator sums and minimises integers together only if every choice can") {
     Group group;
-    using Together = gpt::AnyCommunicator<Counting>;
+    using Together = zero::AnyCommunicator<Counting>;
     Together chosen(&group.counting);
     std::array<std::int64_t, 5> values{};
     chosen.all_reduce_integers(values.data(), 2, 3, zero::HostBackend::default_compute_queue());
@@ -148,7 +148,7 @@ TEST_CASE("The chosen communicator forgets events for the capture of a graph") {
 
 TEST_CASE("The chosen communicator adds sums only if every choice can") {
     Group group;
-    using Accumulating = gpt::AnyCommunicator<Counting>;
+    using Accumulating = zero::AnyCommunicator<Counting>;
     Accumulating chosen(&group.counting);
     std::array<std::size_t, 2> const cuts{0, 1};
     float const value = 1.0F;
@@ -160,3 +160,5 @@ TEST_CASE("The chosen communicator adds sums only if every choice can") {
     STATIC_REQUIRE(zero::detail::AccumulatesReduceScatter<Accumulating, float, float>);
     STATIC_REQUIRE_FALSE(zero::detail::AccumulatesReduceScatter<Any, float, float>);
 }
+
+} // namespace zero::test::any_communicator_test

@@ -1,31 +1,34 @@
 #pragma once
 
-#include <zero/comm/communicator.hpp>
-#include <zero/comm/detail/optional_operations.hpp>
-#include <zero/comm/traffic_count.hpp>
-#include <zero/core/policy_category.hpp>
-#include <zero/core/storage_types.hpp>
-#include <zero/ops/tree_sum.hpp>
+#include "../core/detail/namespace.hpp"
+#include "../core/policy_category.hpp"
+#include "../core/storage_types.hpp"
+#include "../ops/tree_sum.hpp"
+#include "communicator.hpp"
+#include "detail/optional_operations.hpp"
+#include "traffic_count.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <stdexcept>
 #include <string_view>
-#include <type_traits>
 #include <variant>
 
-namespace gpt {
+namespace ZERO_NAMESPACE {
 
-/// @brief One of several communicators with the same backend. The choice is made when the program
-/// starts, so each stage is compiled once. Refers to the communicator; owns nothing.
+/// @brief One of several communicators with the same backend, chosen at run time, so that a program
+/// for threads and for processes compiles its engine once. Refers to the communicator, which must
+/// outlive it; owns nothing. A call costs one branch more.
+///
+/// It has an optional operation if every choice has it; properties that a choice lacks have their
+/// defaults.
 template <class First, class... Others>
 class AnyCommunicator {
 public:
-    using policy_category = zero::CommunicatorCategory;
+    using policy_category = CommunicatorCategory;
     using Backend = typename First::Backend;
     using Queue = typename Backend::Queue;
-    using Loopback = First; ///< the communicator between threads
     using Inner = std::variant<First*, Others*...>;
 
     /// @brief Whether all of these communicators compare calls between ranks.
@@ -36,7 +39,7 @@ public:
 
     /// @brief Whether all of these communicators tell ranks whose calls differ.
     static constexpr bool compares_calls =
-        zero::detail::compares_calls<First> && (zero::detail::compares_calls<Others> && ...);
+        detail::compares_calls<First> && (detail::compares_calls<Others> && ...);
 
 private:
     Inner _inner;
@@ -47,8 +50,10 @@ private:
     }
 
 public:
-    explicit AnyCommunicator(Inner inner) : _inner(inner) {}
+    /// @param inner the address of the communicator
+    explicit AnyCommunicator(Inner inner) noexcept : _inner(inner) {}
 
+    /// @brief See `Communicator`, also for the operations below.
     [[nodiscard]] int rank() const {
         return visit([](auto& inner) { return inner.rank(); });
     }
@@ -65,68 +70,76 @@ public:
         });
     }
     [[nodiscard]] std::size_t scratch_bytes(std::size_t largest_bucket_bytes) const noexcept {
-        return visit([&](auto& inner) {
-            return zero::detail::scratch_bytes_of(inner, largest_bucket_bytes);
-        });
+        return visit(
+            [&](auto& inner) { return detail::scratch_bytes_of(inner, largest_bucket_bytes); });
+    }
+    [[nodiscard]] bool shares_process() const noexcept {
+        return visit([](auto& inner) { return detail::shares_process(inner); });
     }
     [[nodiscard]] int position() const noexcept {
-        return visit(
-            [](auto& inner) { return static_cast<int>(zero::detail::position_of(inner)); });
+        return visit([](auto& inner) { return static_cast<int>(detail::position_of(inner)); });
     }
-    [[nodiscard]] std::size_t
-    inadmissible_ranks(zero::ops::MicroBatchTree const& tree) const noexcept {
-        return visit([&](auto& inner) { return zero::detail::inadmissible_ranks_of(inner, tree); });
+    [[nodiscard]] std::size_t inadmissible_ranks(ops::MicroBatchTree const& tree) const noexcept {
+        return visit([&](auto& inner) { return detail::inadmissible_ranks_of(inner, tree); });
     }
     [[nodiscard]] std::string_view reason_against_tree() const noexcept {
-        return visit([](auto& inner) { return zero::detail::reason_against_tree(inner); });
+        return visit([](auto& inner) { return detail::reason_against_tree(inner); });
     }
 
     template <class T>
     void reduce_scatter(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
-                        zero::CollectiveTag tag = {}) {
+                        CollectiveTag tag = {}) {
         visit([&](auto& inner) { inner.reduce_scatter(send, receive, cuts, queue, tag); });
     }
     template <class T, class A>
-        requires(zero::detail::AccumulatesReduceScatter<First, T, A>
-                 && (zero::detail::AccumulatesReduceScatter<Others, T, A> && ...))
+        requires(detail::AccumulatesReduceScatter<First, T, A>
+                 && (detail::AccumulatesReduceScatter<Others, T, A> && ...))
     void reduce_scatter(T const* send, A* sum, std::span<std::size_t const> cuts, Queue queue,
-                        zero::CollectiveTag tag, bool is_added) {
+                        CollectiveTag tag, bool is_added) {
         visit([&](auto& inner) { inner.reduce_scatter(send, sum, cuts, queue, tag, is_added); });
     }
     template <class T, class A>
-        requires(zero::detail::ReduceScattersInTree<First, T, A>
-                 && (zero::detail::ReduceScattersInTree<Others, T, A> && ...))
-    void reduce_scatter(T const* send, zero::ops::TreeSum<A> const& sum,
-                        std::span<std::size_t const> cuts, Queue queue,
-                        zero::CollectiveTag tag = {}) {
+        requires(detail::ReduceScattersInTree<First, T, A>
+                 && (detail::ReduceScattersInTree<Others, T, A> && ...))
+    void reduce_scatter(T const* send, ops::TreeSum<A> const& sum,
+                        std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {
         visit([&](auto& inner) { inner.reduce_scatter(send, sum, cuts, queue, tag); });
     }
     template <class T>
     void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
-                    zero::CollectiveTag tag = {}) {
+                    CollectiveTag tag = {}) {
         visit([&](auto& inner) { inner.all_gather(send, receive, cuts, queue, tag); });
     }
     template <class T>
+        requires(detail::HasExchange<First> && (detail::HasExchange<Others> && ...))
+    void exchange(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
+                  CollectiveTag tag = {}) {
+        visit([&](auto& inner) { inner.exchange(send, receive, cuts, queue, tag); });
+    }
+    template <class Body>
+        requires(detail::GroupsGathers<First> && (detail::GroupsGathers<Others> && ...))
+    void grouped(Queue queue, Body const& body) {
+        visit([&](auto& inner) { inner.grouped(queue, body); });
+    }
+    template <class T>
     void all_reduce(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
-                    zero::CollectiveTag tag = {}) {
+                    CollectiveTag tag = {}) {
         visit([&](auto& inner) { inner.all_reduce(send, receive, cuts, queue, tag); });
     }
     template <class T>
-    void broadcast(T* buffer, std::size_t elements, int root, Queue queue,
-                   zero::CollectiveTag tag = {}) {
+    void broadcast(T* buffer, std::size_t elements, int root, Queue queue, CollectiveTag tag = {}) {
         visit([&](auto& inner) { inner.broadcast(buffer, elements, root, queue, tag); });
     }
-    void all_reduce_integers(std::int64_t* values, std::size_t elements,
-                             zero::IntegerReduction reduction, Queue queue,
-                             zero::CollectiveTag tag = {}) {
+    void all_reduce_integers(std::int64_t* values, std::size_t elements, IntegerReduction reduction,
+                             Queue queue, CollectiveTag tag = {}) {
         visit([&](auto& inner) {
             inner.all_reduce_integers(values, elements, reduction, queue, tag);
         });
     }
     void all_reduce_integers(std::int64_t* values, std::size_t sums, std::size_t minima,
-                             Queue queue, zero::CollectiveTag tag = {})
-        requires(zero::detail::ReducesIntegersTogether<First>
-                 && (zero::detail::ReducesIntegersTogether<Others> && ...))
+                             Queue queue, CollectiveTag tag = {})
+        requires(detail::ReducesIntegersTogether<First>
+                 && (detail::ReducesIntegersTogether<Others> && ...))
     {
         visit([&](auto& inner) { inner.all_reduce_integers(values, sums, minima, queue, tag); });
     }
@@ -134,10 +147,10 @@ public:
         visit([&](auto& inner) { inner.abort(cause, is_provisional); });
     }
     void rethrow_failure() {
-        visit([](auto& inner) { zero::detail::rethrow_failure_of(inner); });
+        visit([](auto& inner) { detail::rethrow_failure_of(inner); });
     }
     void synchronise() {
-        visit([](auto& inner) { zero::detail::synchronise_collectives(inner); });
+        visit([](auto& inner) { detail::synchronise_collectives(inner); });
     }
     void forget_events() noexcept {
         visit([](auto& inner) {
@@ -147,8 +160,8 @@ public:
         });
     }
 
-    /// @brief Calls `body(part)` with the communicator of the ranks that give the same `color`.
-    /// Collective.
+    /// @brief Calls `body(part)` with the communicator of the ranks that give the same `color`, in
+    /// the order of `key`. Collective. @throws std::logic_error if the chosen one has no `split`
     template <class Body>
     void with_part(int color, int key, Body const& body) const {
         visit([&](auto& inner) {
@@ -163,15 +176,16 @@ public:
     }
 
     /// @brief Returns the traffic of this rank, if its communicator counts it.
-    [[nodiscard]] zero::TrafficCount traffic() const {
+    [[nodiscard]] TrafficCount traffic() const {
         return visit([](auto& inner) {
             if constexpr (requires { inner.traffic(); }) {
-                return zero::TrafficCount(inner.traffic());
+                return TrafficCount(inner.traffic());
             } else {
-                return zero::TrafficCount{};
+                return TrafficCount{};
             }
         });
     }
+    /// @brief Sets that traffic to zero.
     void reset_traffic() {
         visit([](auto& inner) {
             if constexpr (requires { inner.reset_traffic(); }) {
@@ -181,4 +195,4 @@ public:
     }
 };
 
-} // namespace gpt
+} // namespace ZERO_NAMESPACE

@@ -1,0 +1,26 @@
+# Builds the wheel from the tree, installs it into an empty folder, and runs the example with it.
+cmake_minimum_required(VERSION 3.20)
+
+function(run)
+    execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+    if(NOT status EQUAL 0)
+        message(FATAL_ERROR "${ARGN}: ${status}\n${output}")
+    endif()
+    set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+file(REMOVE_RECURSE "${WORK}/wheel" "${WORK}/installed")
+run("${PYTHON}" -m pip wheel "${ROOT}" --no-build-isolation --no-deps --wheel-dir "${WORK}/wheel" -C "build-dir=${WORK}/wheel_build"
+    -C "cmake.define.CMAKE_CXX_COMPILER=${CXX}" -C "cmake.define.CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}" -C cmake.define.ZERO_OPTIMIZE_PROGRAMS=OFF)
+file(GLOB wheel "${WORK}/wheel/zero_redundancy-${VERSION}-py3-none-*.whl")
+if(wheel STREQUAL "")
+    message(FATAL_ERROR "there is no wheel of version ${VERSION}: pyproject.toml and CMakeLists.txt differ\n${output}")
+endif()
+run("${PYTHON}" -m pip install --no-deps --target "${WORK}/installed" "${wheel}")
+set(ENV{PYTHONPATH} "${WORK}/installed")
+unset(ENV{ZERO_LIBRARY})
+run("${PYTHON}" "${ROOT}/examples/from_python.py")
+message("${output}")
+if(NOT output MATCHES "^4 ranks, largest error 0\\.0")
+    message(FATAL_ERROR "the example printed: ${output}")
+endif()
