@@ -270,6 +270,91 @@ TEST_CASE("Ranks take the largest plan of all, and those that disagree about win
     }
 }
 
+TEST_CASE("A shard that is larger on another rank moves no other kind of buffer") {
+    constexpr int world = 3;
+    std::size_t sums[world] = {};
+    std::shared_ptr<FakeWorld> fakes;
+    run_nccl_ranks<Blocking>(world, [&](Blocking& communicator) {
+        auto const rank = static_cast<std::size_t>(communicator.rank());
+        auto* const queue = HostBackend::default_compute_queue();
+        HostMemoryResource other;
+        MemoryPlan plan;
+        plan[BufferKind::parameters].content_bytes = 9000 * rank; // no buffer on rank 0
+        plan[BufferKind::gradients].content_bytes = 5000 * (world - rank);
+        plan[BufferKind::wire].content_bytes = 48 * sizeof(float);
+        NcclMemoryResource memory(communicator, other, queue, {.plan = plan, .symmetric = true});
+        Buffer<std::byte> const parameters(memory, 9000 * rank, BufferKind::parameters);
+        Buffer<std::byte> const gradients(memory, 5000 * (world - rank), BufferKind::gradients);
+        Buffer<float> const wire(memory, 48, BufferKind::wire);
+        std::vector<std::size_t> const cuts{0, 16, 32, 48};
+        std::fill_n(wire.data(), 48, static_cast<float>(rank));
+        communicator.all_gather(static_cast<float const*>(wire.data()) + 16 * rank, wire.data(),
+                                cuts, queue);
+        communicator.reduce_scatter(static_cast<float const*>(wire.data()), wire.data() + 16 * rank,
+                                    cuts, queue);
+        communicator.synchronise();
+        sums[rank] = static_cast<std::size_t>(wire.data()[16 * rank]);
+        fakes = rank == 0 ? communicator.fakes : fakes;
+    });
+    for (std::size_t rank = 0; rank < world; ++rank) {
+        CHECK(sums[rank] == world * rank);
+    }
+    CHECK(fakes->nccl.in_windows == 2);
+    CHECK(fakes->nccl.misplaced == 0);
+}
+
+TEMPLATE_TEST_CASE_SIG("An engine that rebuilds its buckets in a symmetric arena needs its plan "
+                       "twice, and with it has the bits of the loopback",
+                       "", ((int N), N), 1, 3) {
+    using Stage = ZeroStage<N, Blocking>;
+    using Plain = ZeroStage<N>;
+    constexpr int world = 3;
+    auto specs = toy_specs();
+    specs.front().elements = 5000; // more than the part's space for alignment
+    std::vector<std::size_t> const order{3, 0, 4, 1, 2};
+    auto const trained = [&](auto& engine, int rank) {
+        for (std::uint64_t step = 0; step < 3; ++step) {
+            (void)run_step(engine, static_cast<std::uint64_t>(rank), step, 2, 0.01, 12, order);
+        }
+        return full_parameters(engine);
+    };
+    auto const expected = on_ranks<Values>(world, [&](LoopbackCommunicator& communicator) {
+        Plain engine(communicator, registration<float>(specs),
+                     {.rebuild_buckets = Plain::in_ready_order});
+        return trained(engine, communicator.rank());
+    });
+    std::vector<Values> found(world);
+    std::vector<Outcome> refused(world);
+    std::size_t misplaced = 1;
+    for (bool const is_twice : {false, true}) {
+        run_nccl_ranks<Blocking>(world, [&](Blocking& communicator) {
+            auto const rank = static_cast<std::size_t>(communicator.rank());
+            auto const parameters = registration<float>(specs);
+            typename Stage::Options options{.rebuild_buckets = Stage::in_ready_order};
+            MemoryPlan plan = Stage(communicator, parameters, options).memory_plan();
+            plan += is_twice ? plan : MemoryPlan{};
+            HostMemoryResource other;
+            NcclMemoryResource memory(communicator, other, HostBackend::default_compute_queue(),
+                                      {.plan = plan, .symmetric = true});
+            options.memory = &memory;
+            if (is_twice) {
+                Stage engine(communicator, parameters, options);
+                found[rank] = trained(engine, communicator.rank());
+                misplaced = communicator.fakes->nccl.misplaced;
+            } else {
+                Stage engine(communicator, parameters, options);
+                refused[rank] = outcome_of([&] { (void)trained(engine, communicator.rank()); });
+            }
+        });
+    }
+    CHECK(found == expected);
+    CHECK(misplaced == 0);
+    for (Outcome const& outcome : refused) {
+        CHECK_THAT(outcome.message, contains_text("has no place for")
+                                        && contains_text("twice the plan with rebuild_buckets"));
+    }
+}
+
 TEST_CASE("If one rank has no memory for the arena every rank is told, and the communicator stays "
           "usable") {
     auto const outcomes = outcomes_of<Blocking>(3, [](Blocking& communicator) {
