@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <random>
 #include <string>
@@ -292,6 +293,9 @@ TEST_CASE("A buffer without a place in the arena has a block of its own, and in 
             contains_text("the arena on rank 0 has no place for 4097 bytes of gradient leases: it "
                           "has 8192, of which 4096 are in use")
                 && contains_text("twice the plan with rebuild_buckets"));
+        CHECK_THROWS_AS(memory.allocate(std::numeric_limits<std::size_t>::max() - 1,
+                                        BufferKind::gradient_leases),
+                        InvalidArgument);
         CHECK(memory.arena_bytes_in_use() == 4096);
         CHECK_NOTHROW(Buffer<std::byte>(memory, 4096, BufferKind::gradient_leases));
         CHECK(script.journal.take().empty());
