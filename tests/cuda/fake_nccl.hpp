@@ -53,8 +53,20 @@ public:
     std::atomic<int> collisions{0}; ///< unjoined jobs that another communicator of the thread met,
                                     ///< or that another thread joined
 
+    std::atomic<int> allocations{0};        ///< blocks of memory that were made and not freed
+    std::atomic<std::size_t> allocated{0};  ///< their bytes, rounded up to `granularity`
+    std::atomic<int> registrations{0};      ///< registrations that were made and not ended
+    std::atomic<int> windows{0};            ///< windows that were made and not ended
+    std::atomic<std::size_t> in_windows{0}; ///< calls with both buffers in a window
+    std::atomic<std::size_t> misplaced{0};  ///< of those and others: what a peer accesses is not
+                                            ///< at one offset in a window of each rank
+
     /// Set before the first call. Sums then have other bits than in rank order.
     bool adds_backwards = false;
+    std::size_t granularity = 1;         ///< set before the first call
+    bool can_have_windows = true;        ///< whether the machine can; set before the first call
+    std::atomic<int> refuses_memory{-1}; ///< the device of the thread that gets no memory
+    std::atomic<int> refuses_window{-1}; ///< the rank whose registration fails
 
     int header_version() noexcept override { return 22809; }
     Result get_version(int& version) noexcept override {
@@ -143,6 +155,14 @@ public:
                 return Result::success;
             }
             error = make_part(*comm.group, std::exchange(comm.pending, {}));
+        }
+        if (comm.pending_window.out != nullptr) {
+            std::lock_guard const lock(comm.group->mutex);
+            if (!are_windows_complete(*comm.group, comm.pending_window.number)) {
+                error = Result::in_progress;
+                return Result::success;
+            }
+            error = make_window(comm, std::exchange(comm.pending_window, {}));
         }
         if (comm.waiting.empty()) {
             return Result::success;
@@ -234,23 +254,88 @@ public:
     }
 
     Result memory_allocate(void*& memory, std::size_t bytes) noexcept override {
-        memory = ::operator new(bytes, std::align_val_t{4096});
+        if (refuses_memory == FakeSystem::device) {
+            return Result::unhandled_cuda_error;
+        }
+        std::size_t const rounded = (bytes + granularity - 1) / granularity * granularity;
+        memory = allocate_block(rounded);
+        std::lock_guard const lock(_mutex);
+        _blocks[memory] = rounded;
+        ++allocations;
+        allocated += rounded;
         return Result::success;
     }
+    std::size_t memory_size(void* memory, std::size_t) noexcept override {
+        std::lock_guard const lock(_mutex);
+        return _blocks.at(memory);
+    }
     Result memory_free(void* memory) noexcept override {
-        ::operator delete(memory, std::align_val_t{4096});
+        {
+            std::lock_guard const lock(_mutex);
+            allocated -= _blocks.at(memory);
+            --allocations;
+            _blocks.erase(memory);
+        }
+        free_block(memory);
         return Result::success;
     }
     Result register_memory(Handle, void* memory, std::size_t,
                            void*& registration) noexcept override {
         registration = memory;
+        ++registrations;
         return Result::success;
     }
-    Result deregister_memory(Handle, void*) noexcept override { return Result::success; }
+    Result deregister_memory(Handle, void*) noexcept override {
+        --registrations;
+        return Result::success;
+    }
+
+    bool has_windows() noexcept override { return true; }
+    /// Waits for the other ranks, as NCCL does on the host.
+    Result register_window(Handle handle, void* memory, std::size_t bytes,
+                           void*& window) noexcept override {
+        Comm& comm = comm_of(handle);
+        join(comm);
+        auto const group = comm.group; // an abort frees the communicator while it waits
+        auto const is_aborted = comm.is_aborted;
+        if (refuses_window == comm.rank) {
+            return Result::internal_error;
+        }
+        PendingWindow const pending{comm.windows++, static_cast<std::byte*>(memory), bytes,
+                                    &window};
+        window = nullptr;
+        {
+            std::unique_lock lock(group->mutex);
+            group->window_bytes[pending.number].push_back(bytes);
+            group->changed.notify_all();
+            if (!comm.is_non_blocking) {
+                group->changed.wait(lock, [&] {
+                    return is_aborted->load() || are_windows_complete(*group, pending.number);
+                });
+                return is_aborted->load() ? Result::internal_error : make_window(comm, pending);
+            }
+        }
+        comm.pending_window = pending;
+        return issue({&comm});
+    }
+    Result deregister_window(Handle handle, void* window) noexcept override {
+        Group& group = *comm_of(handle).group;
+        std::lock_guard const lock(group.mutex);
+        std::erase_if(group.windows[comm_of(handle).rank],
+                      [&](Window const& own) { return own.begin == window; });
+        --windows;
+        return Result::success;
+    }
 
 protected:
     /// Whether collectives may use this memory; null is none.
     virtual bool may_use(void const* /*memory*/) { return true; }
+
+    /// Memory of the device; freed by the next function.
+    virtual void* allocate_block(std::size_t bytes) {
+        return ::operator new(bytes, std::align_val_t{4096});
+    }
+    virtual void free_block(void* memory) { ::operator delete(memory, std::align_val_t{4096}); }
 
     /// The type of a stream. Enqueues `body(kernel)`.
     virtual void enqueue(Stream stream, void (*body)(void*), void* kernel) {
@@ -292,9 +377,16 @@ private:
         int rank;
     };
 
+    struct Window {
+        std::byte const* begin;
+        std::size_t bytes;
+    };
+
     struct Group {
         explicit Group(int ranks) : world(ranks) {}
-        std::map<std::size_t, std::vector<SplitCaller>> splits; ///< callers by number
+        std::map<std::size_t, std::vector<std::size_t>> window_bytes; ///< of the callers, by number
+        std::map<int, std::vector<Window>> windows;                   ///< by rank
+        std::map<std::size_t, std::vector<SplitCaller>> splits;       ///< callers by number
         std::map<std::pair<std::size_t, int>, std::shared_ptr<Group>>
             parts; ///< by number and color
         int world;
@@ -322,6 +414,14 @@ private:
         Handle* part = nullptr;
     };
 
+    /// A window that not all ranks have registered.
+    struct PendingWindow {
+        std::size_t number = 0;
+        std::byte* memory = nullptr;
+        std::size_t bytes = 0;
+        void** out = nullptr;
+    };
+
     struct Comm {
         Comm(std::shared_ptr<Group> of, int number, bool is_polled)
             : group(std::move(of)), rank(number), is_non_blocking(is_polled) {}
@@ -331,6 +431,8 @@ private:
         std::vector<Call> waiting;
         std::size_t splits = 0;
         Pending pending;
+        std::size_t windows = 0;
+        PendingWindow pending_window;
         Stream stream = nullptr;
         int questions_left = 0;
         std::thread::id caller{};
@@ -380,6 +482,72 @@ private:
         ++live;
         *pending.part = new Comm(part, rank, pending.is_non_blocking);
         return Result::success;
+    }
+
+    /// Call it under the mutex of the group.
+    static bool are_windows_complete(Group const& group, std::size_t number) {
+        return static_cast<int>(group.window_bytes.at(number).size()) == group.world;
+    }
+
+    /// Call it under the mutex of the group, when all its ranks have called. Windows of different
+    /// sizes would overwrite one another in NCCL.
+    Result make_window(Comm& comm, PendingWindow const& pending) {
+        for (std::size_t const bytes : comm.group->window_bytes[pending.number]) {
+            if (bytes != pending.bytes) {
+                ++misplaced;
+                return Result::invalid_argument;
+            }
+        }
+        if (can_have_windows) {
+            comm.group->windows[comm.rank].push_back({pending.memory, pending.bytes});
+            *pending.out = pending.memory;
+            ++windows;
+        }
+        return Result::success;
+    }
+
+    /// The offset in a window of the rank, or -1.
+    static std::ptrdiff_t offset_in_window(Group const& group, std::size_t rank,
+                                           void const* memory) {
+        auto const found = group.windows.find(static_cast<int>(rank));
+        if (found != group.windows.end()) {
+            for (Window const& window : found->second) {
+                auto const offset = static_cast<std::byte const*>(memory) - window.begin;
+                if (memory != nullptr && offset >= 0
+                    && offset < static_cast<std::ptrdiff_t>(window.bytes)) {
+                    return offset;
+                }
+            }
+        }
+        return -1;
+    }
+
+    /// Checks what NCCL's symmetric kernels need: each buffer is in a window of all ranks or of
+    /// none, and a buffer that peers read (reductions) or write (gathers) has one offset. One rank
+    /// checks for all. Call it under the mutex of the group.
+    void check_offsets(Group const& group, Meeting const& meeting) {
+        for (std::size_t call = 0; call < meeting.calls[0].size(); ++call) {
+            auto const kind = meeting.calls[0][call].kind;
+            if (kind != Kind::all_gather && kind != Kind::reduce_scatter
+                && kind != Kind::all_reduce) {
+                continue; // has no such kernel
+            }
+            std::ptrdiff_t const first_sent =
+                offset_in_window(group, 0, meeting.calls[0][call].send);
+            std::ptrdiff_t const first_received =
+                offset_in_window(group, 0, meeting.calls[0][call].receive);
+            in_windows += first_sent >= 0 && first_received >= 0 ? 1 : 0;
+            for (std::size_t rank = 1; rank < meeting.calls.size(); ++rank) {
+                Call const& other = meeting.calls[rank][call];
+                auto const sent = offset_in_window(group, rank, other.send);
+                auto const received = offset_in_window(group, rank, other.receive);
+                bool const differs =
+                    (sent < 0) != (first_sent < 0) || (received < 0) != (first_received < 0)
+                    || (kind != Kind::all_gather && sent != first_sent)
+                    || (kind != Kind::reduce_scatter && received != first_received);
+                misplaced += differs ? 1 : 0;
+            }
+        }
     }
 
     void free(Handle handle) noexcept {
@@ -474,6 +642,9 @@ private:
         if (!goes_together(meeting)) {
             ++mismatches;
             return;
+        }
+        if (kernel.rank == 0) {
+            check_offsets(group, meeting);
         }
         // All results first, then all writes: a peer must not overwrite data that is read in place.
         std::vector<Write> writes;
@@ -647,6 +818,7 @@ private:
     std::atomic<std::uint64_t> _ids{0};
     std::mutex _mutex;
     std::map<std::uint64_t, std::shared_ptr<Group>> _groups;
+    std::map<void*, std::size_t> _blocks; ///< bytes by address
     std::deque<Kernel> _kernels;
 };
 

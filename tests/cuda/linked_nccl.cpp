@@ -257,6 +257,45 @@ void check_registered_memory(Communicator& communicator, cudaStream_t stream,
     expect(found == values_of(0, 1024), name + " registered memory");
 }
 
+/// Reduces and gathers in memory of an arena, also in a window where NCCL and the machine have
+/// them.
+void check_arena(Communicator& communicator, cudaStream_t stream, Meeting& meeting,
+                 std::string const& name, bool symmetric) {
+    auto const rank = static_cast<std::size_t>(communicator.rank());
+    auto const world = static_cast<std::size_t>(communicator.size());
+    std::size_t const elements = 64 * world;
+    zero::MemoryPlan plan;
+    plan[zero::BufferKind::gradients].content_bytes = 64 * sizeof(float);
+    plan[zero::BufferKind::wire].content_bytes = elements * sizeof(float);
+    zero::cuda::NcclMemoryResource memory(communicator, StreamBackend::default_memory(), stream,
+                                          {.plan = plan, .symmetric = symmetric});
+    std::size_t const block = memory.nccl_bytes();
+    zero::Buffer<float> const sums(memory, 64, zero::BufferKind::gradients);
+    zero::Buffer<float> const all(memory, elements, zero::BufferKind::wire);
+    std::vector<std::size_t> cuts(world + 1);
+    for (std::size_t cut = 0; cut <= world; ++cut) {
+        cuts[cut] = 64 * cut;
+    }
+    auto values = values_of(rank, elements);
+    require(cudaMemcpyAsync(all.data(), values.data(), all.size_bytes(), cudaMemcpyHostToDevice,
+                            stream),
+            "cudaMemcpyAsync");
+    require(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    communicator.reduce_scatter(static_cast<float const*>(all.data()), sums.data(), cuts, stream);
+    communicator.all_gather(static_cast<float const*>(sums.data()), all.data(), cuts, stream);
+    require(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    require(cudaMemcpyAsync(values.data(), all.data(), all.size_bytes(), cudaMemcpyDeviceToHost,
+                            stream),
+            "cudaMemcpyAsync");
+    require(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    expect(values == sums_of(world, 0, elements) && memory.nccl_bytes() == block
+               && block >= elements * sizeof(float),
+           name + " an arena of " + std::to_string(block) + " bytes"
+               + (memory.is_symmetric() ? ", a window" : ""));
+    communicator.synchronise();
+    meeting.arrive_and_wait();
+}
+
 void run_rank(Communicator& communicator, int device, Meeting& meeting) {
     std::string const name = "rank " + std::to_string(communicator.rank()) + " of "
                              + std::to_string(communicator.size()) + ":";
@@ -276,6 +315,12 @@ void run_rank(Communicator& communicator, int device, Meeting& meeting) {
         check_native_calls(communicator, stream, meeting, name);
         meeting.arrive_and_wait();
         check_registered_memory(communicator, stream, name);
+        meeting.arrive_and_wait();
+        check_arena(communicator, stream, meeting, name, false);
+        if (zero::cuda::linked_nccl().nccl->has_windows()) {
+            meeting.arrive_and_wait();
+            check_arena(communicator, stream, meeting, name, true);
+        }
         meeting.arrive_and_wait();
         require(cudaStreamDestroy(stream), "cudaStreamDestroy");
     } catch (std::exception const& error) {

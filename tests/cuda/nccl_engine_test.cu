@@ -122,4 +122,25 @@ TEST_CASE("Over NCCL in rank order groups of two ranks have the bits of the loop
     });
 }
 
+TEST_CASE("Over NCCL in rank order engines have the bits of the loopback of the host if their "
+          "buffers lie in one arena",
+          "[cuda]") {
+    with_groups(cuda::NcclOrder::rank, [](Group<Communicator>& group) {
+        check_arena<float>(group, "rank order");
+        check_arena<bfloat16>(group, "rank order");
+    });
+}
+
+TEST_CASE("Over NCCL engines whose buffers lie in a symmetric window repeat their bits, and two "
+          "ranks have those of the loopback",
+          "[cuda]") {
+    if (!cuda::linked_nccl().nccl->has_windows()) {
+        return; // before NCCL 2.27
+    }
+    with_groups(cuda::NcclOrder::library, [](Group<Communicator>& group) {
+        check_windows<float>(group);
+        check_windows<bfloat16>(group);
+    });
+}
+
 } // namespace zero::test::nccl_engine_test

@@ -8,6 +8,7 @@
 
 #include <zero/comm/groups.hpp>
 #include <zero/comm/secondary.hpp>
+#include <zero/cuda/nccl_memory_resource.hpp>
 #include <zero/cuda/owned_stream.hpp>
 #include <zero/stage/update_on_host.hpp>
 #include <zero/zero.hpp>
@@ -275,6 +276,20 @@ std::vector<Seen> toy_on_host(int world, ReductionSchedule schedule = boundary) 
         world, [&](LoopbackCommunicator& everyone) { return with_role<Role>(everyone, train); }));
 }
 
+/// Trains the toy model in an engine of a rank.
+template <class Engine, class C>
+std::vector<Seen> train_toy(Engine& engine, Member<C> const& member, int rank) {
+    std::vector<Seen> result;
+    for (std::uint64_t step = 0; step < toy_steps; ++step) {
+        auto const report =
+            run_device_step(engine, member.compute, static_cast<std::uint64_t>(rank), step,
+                            toy_micro_steps, 0.01, toy_binades)
+                .report();
+        result.push_back(tree::seen_on_device(engine, report, {}));
+    }
+    return result;
+}
+
 /// The same on devices.
 /// @tparam Stage over `C`, the policies but for a role
 template <class Stage, class Role = void, class C>
@@ -286,18 +301,49 @@ std::vector<Seen> toy_on_devices(Group<C>& group, ReductionSchedule schedule = b
             typename Used::Options options;
             configure_toy(options, schedule);
             return member.template with_engine<Used>(over, options, [&](Used& engine) {
-                std::vector<Seen> result;
-                for (std::uint64_t step = 0; step < toy_steps; ++step) {
-                    auto const report = run_device_step(engine, member.compute,
-                                                        static_cast<std::uint64_t>(over.rank()),
-                                                        step, toy_micro_steps, 0.01, toy_binades)
-                                            .report();
-                    result.push_back(tree::seen_on_device(engine, report, {}));
-                }
-                return result;
+                return train_toy(engine, member, over.rank());
             });
         };
         return with_role<Role>(*member.communicator, train);
+    });
+}
+
+/// The same with the buffers of collectives in an arena, which has the plan of an engine without
+/// one.
+template <class Stage, class C>
+std::vector<Seen> arena_on_devices(Group<C>& group, bool symmetric) {
+    return group.run([symmetric](Member<C> const& member) {
+        typename Stage::Options options;
+        configure_toy(options, boundary);
+        MemoryPlan plan;
+        auto const look = [&](Stage& engine) {
+            plan = engine.memory_plan();
+            return std::vector<Seen>();
+        };
+        (void)member.template with_engine<Stage>(*member.communicator, options, look);
+        *member.doing = "making an arena";
+        cuda::NcclMemoryResource memory(*member.communicator, MeetingBackend::default_memory(),
+                                        member.communication,
+                                        {.plan = plan, .symmetric = symmetric});
+        options.memory = &memory;
+        std::size_t const block = memory.nccl_bytes();
+        std::size_t in_use = 0;
+        auto result =
+            member.template with_engine<Stage>(*member.communicator, options, [&](Stage& engine) {
+                in_use = memory.arena_bytes_in_use();
+                return train_toy(engine, member, member.communicator->rank());
+            });
+        if (in_use == 0 || in_use > block || memory.nccl_bytes() != block
+            || memory.arena_bytes_in_use() != 0) {
+            throw std::runtime_error("the arena has " + std::to_string(block) + " bytes, "
+                                     + std::to_string(in_use) + " in use");
+        }
+        if (member.communicator->rank() == 0) {
+            std::printf("an arena of %zu bytes%s\n", block,
+                        memory.is_symmetric() ? ", a window" : "");
+        }
+        member.settle("freeing the arena");
+        return result;
     });
 }
 
@@ -445,6 +491,30 @@ void check_tree(Group<C>& group, char const* order) {
         using Stage = ZeroStage<N, Parameters<T>, TreeReduction<>, C>;
         check(name(group, order, N, dtype_of<T>()) + ", in a tree", expected,
               [&] { return tree_on_devices<Stage>(group, job); });
+    });
+}
+
+/// Every stage has the bits of the loopback of the host if its buffers lie in an arena.
+template <class T, class C>
+void check_arena(Group<C>& group, char const* order, bool symmetric = false) {
+    auto const expected = toy_on_host<T>(group.size());
+    in_every_stage([&]<int N>() {
+        using Stage = ZeroStage<N, Parameters<T>, C>;
+        check(name(group, order, N, dtype_of<T>()) + (symmetric ? ", a window" : ", an arena"),
+              expected, [&] { return arena_on_devices<Stage>(group, symmetric); });
+    });
+}
+
+/// In the order of NCCL's kernels for windows a stage repeats its bits, which are those of the
+/// loopback if there are at most two ranks.
+template <class T, class C>
+void check_windows(Group<C>& group) {
+    in_every_stage([&]<int N>() {
+        using Stage = ZeroStage<N, Parameters<T>, C>;
+        auto const expected =
+            group.size() <= 2 ? toy_on_host<T>(group.size()) : arena_on_devices<Stage>(group, true);
+        check(name(group, "NCCL's order", N, dtype_of<T>()) + ", a window", expected,
+              [&] { return arena_on_devices<Stage>(group, true); });
     });
 }
 

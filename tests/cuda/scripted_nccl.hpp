@@ -196,6 +196,17 @@ public:
     }
     Result deregister_memory(Handle, void*) noexcept override { return note("deregister_memory"); }
 
+    bool knows_windows = true;
+    bool can_have_windows = true; ///< whether the machine can
+    bool has_windows() noexcept override { return knows_windows; }
+    Result register_window(Handle, void* memory, std::size_t bytes,
+                           void*& window) noexcept override {
+        Result const result = note("register_window", std::to_string(bytes));
+        window = can_have_windows ? memory : nullptr;
+        return result;
+    }
+    Result deregister_window(Handle, void*) noexcept override { return note("deregister_window"); }
+
 private:
     static std::string launches(cuda::NcclOptions const& options) {
         std::string text;

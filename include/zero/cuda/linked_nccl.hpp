@@ -8,6 +8,7 @@
 #include <nccl.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 namespace ZERO_NAMESPACE::cuda {
@@ -144,6 +145,26 @@ public:
     NcclResult memory_allocate(void*& memory, std::size_t bytes) noexcept override {
         return of(ncclMemAlloc(&memory, bytes));
     }
+    std::size_t memory_size(void* memory, std::size_t bytes) noexcept override {
+        // The runtime does not tell the size of memory that the driver maps.
+        using AddressRange = int (*)(unsigned long long*, std::size_t*, unsigned long long);
+        void* range = nullptr;
+        cudaDriverEntryPointQueryResult found{};
+#if CUDART_VERSION >= 12050
+        cudaError_t const error = cudaGetDriverEntryPointByVersion(
+            "cuMemGetAddressRange", &range, 12000, cudaEnableDefault, &found);
+#else
+        cudaError_t const error =
+            cudaGetDriverEntryPoint("cuMemGetAddressRange", &range, cudaEnableDefault, &found);
+#endif
+        unsigned long long begin = 0;
+        std::size_t size = 0;
+        bool const is_known = error == cudaSuccess && found == cudaDriverEntryPointSuccess
+                              && reinterpret_cast<AddressRange>(range)(
+                                     &begin, &size, reinterpret_cast<std::uintptr_t>(memory))
+                                     == 0;
+        return is_known ? size : bytes;
+    }
     NcclResult memory_free(void* memory) noexcept override { return of(ncclMemFree(memory)); }
     NcclResult register_memory(NcclHandle handle, void* memory, std::size_t bytes,
                                void*& registration) noexcept override {
@@ -152,6 +173,19 @@ public:
     NcclResult deregister_memory(NcclHandle handle, void* registration) noexcept override {
         return of(ncclCommDeregister(comm(handle), registration));
     }
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+    bool has_windows() noexcept override { return true; }
+    NcclResult register_window(NcclHandle handle, void* memory, std::size_t bytes,
+                               void*& window) noexcept override {
+        return of(ncclCommWindowRegister(comm(handle), memory, bytes,
+                                         reinterpret_cast<ncclWindow_t*>(&window),
+                                         NCCL_WIN_COLL_SYMMETRIC));
+    }
+    NcclResult deregister_window(NcclHandle handle, void* window) noexcept override {
+        return of(ncclCommWindowDeregister(comm(handle), static_cast<ncclWindow_t>(window)));
+    }
+#endif
 
 private:
     static NcclResult of(ncclResult_t result) noexcept { return static_cast<NcclResult>(result); }

@@ -150,6 +150,9 @@ public:
 
     /// @brief Allocates memory of the current device that NCCL can map into peers, in whole pages.
     virtual NcclResult memory_allocate(void*& memory, std::size_t bytes) noexcept = 0;
+    /// @brief Returns the bytes that `memory_allocate` took from the device for `bytes`, rounding
+    /// included. Optional: without it `bytes` counts.
+    virtual std::size_t memory_size(void* /*memory*/, std::size_t bytes) noexcept { return bytes; }
     /// @brief Frees memory from `memory_allocate`.
     virtual NcclResult memory_free(void* memory) noexcept = 0;
     /// @brief Registers memory, so that collectives of the communicator use it without staging
@@ -158,6 +161,21 @@ public:
                                        void*& registration) noexcept = 0;
     /// @brief Ends a registration; call it before the memory is freed.
     virtual NcclResult deregister_memory(NcclHandle handle, void* registration) noexcept = 0;
+
+    /// @brief Returns whether `register_window` exists. Optional: without it `NcclArena::symmetric`
+    /// is refused.
+    virtual bool has_windows() noexcept { return false; }
+    /// @brief Registers memory of `memory_allocate` as a symmetric window; collective, with equal
+    /// sizes. Optional. `window` is null if the machine cannot have one; it is written when the
+    /// call is done, and must stay valid until then.
+    virtual NcclResult register_window(NcclHandle /*handle*/, void* /*memory*/,
+                                       std::size_t /*bytes*/, void*& /*window*/) noexcept {
+        return NcclResult::invalid_usage;
+    }
+    /// @brief Ends a window; call it before the memory is freed. Waits for no rank.
+    virtual NcclResult deregister_window(NcclHandle /*handle*/, void* /*window*/) noexcept {
+        return NcclResult::invalid_usage;
+    }
 };
 
 } // namespace ZERO_NAMESPACE::cuda

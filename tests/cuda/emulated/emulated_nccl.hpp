@@ -7,6 +7,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
+
 // The fake NCCL on streams of the emulated device.
 
 namespace zero::test {
@@ -19,6 +21,12 @@ class EmulatedNccl : public FakeNccl {
                             "cudaPointerGetAttributes");
         return attributes.type != cudaMemoryTypeHost;
     }
+    void* allocate_block(std::size_t bytes) override {
+        void* memory = nullptr;
+        cuda::detail::check(cudaMalloc(&memory, bytes), "cudaMalloc");
+        return memory;
+    }
+    void free_block(void* memory) override { cuda::detail::ignore(cudaFree(memory)); }
     void enqueue(Stream stream, void (*body)(void*), void* kernel) override {
         cuda::detail::check(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), body, kernel),
                             "cudaLaunchHostFunc");

@@ -29,6 +29,8 @@ void with_groups(FakeSums const& sums, Test const& test) {
         connect(group);
         test(group);
         CHECK(fakes->nccl.collisions == 0);
+        CHECK(fakes->nccl.misplaced == 0);
+        CHECK(fakes->nccl.allocations == 0);
     }
     cuda::detail::check(cudaSetDevice(0), "cudaSetDevice");
 }
@@ -77,6 +79,21 @@ TEST_CASE("Over a fake NCCL in rank order groups of two ranks have the bits of t
             check_groups<float>(group, "rank order");
             check_groups<bfloat16>(group, "rank order");
         }
+    });
+}
+
+TEST_CASE("Over a fake NCCL engines have the bits of the loopback of the host if their buffers lie "
+          "in one arena, also in a symmetric window, at equal offsets",
+          "[cuda]") {
+    for (bool const symmetric : {false, true}) {
+        with_groups(rank_order, [symmetric](Group<Communicator>& group) {
+            check_arena<float>(group, "rank order", symmetric);
+            check_arena<bfloat16>(group, "rank order", symmetric);
+        });
+    }
+    with_groups(library_order, [](Group<Communicator>& group) {
+        check_windows<float>(group);
+        check_windows<bfloat16>(group);
     });
 }
 

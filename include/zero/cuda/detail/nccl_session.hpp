@@ -188,15 +188,17 @@ public:
         auto part = cause().part(_splits++, color);
         guarded([&](Lock& lock) {
             throw_if_given_up(lock);
-            Doing const doing{"ncclCommSplit (all ranks of the group must split it)", nullptr};
-            try {
-                settle(lock, split_in_time(color, key, slot, doing), doing);
-            } catch (...) {
-                if (_options.mode == NcclMode::non_blocking) {
-                    keep(slot);
+            auto const abort_late = [in = interfaces(), device = _device, slot](NcclResult result) {
+                if (result == NcclResult::success) {
+                    abort_bounded(in, device, *slot);
                 }
-                throw;
-            }
+            };
+            meet(
+                lock, {"ncclCommSplit (all ranks of the group must split it)", nullptr}, slot,
+                [nccl = _nccl, handle = _handle.load(), color, key, slot] {
+                    return nccl->split(handle, color, key, *slot);
+                },
+                abort_late);
         });
         return {*slot, std::move(part)};
     }
@@ -218,6 +220,36 @@ public:
         std::lock_guard const lock(_mutex);
         if (_handle != nullptr && registration != nullptr) {
             _nccl->deregister_memory(_handle, registration);
+        }
+    }
+
+    /// @brief Registers memory as a symmetric window. Collective; waits for the peers, and for all
+    /// collectives so far. Returns null if the machine cannot have one.
+    /// @throws TimedOut, NcclError, Aborted
+    [[nodiscard]] void* register_window(void* memory, std::size_t bytes) {
+        synchronise();
+        auto slot = std::make_shared<void*>(nullptr);
+        guarded([&](Lock& lock) {
+            throw_if_given_up(lock);
+            meet(
+                lock,
+                {"ncclCommWindowRegister (all ranks must make the arena of their "
+                 "NcclMemoryResource)",
+                 nullptr},
+                slot,
+                [nccl = _nccl, handle = _handle.load(), memory, bytes, slot] {
+                    return nccl->register_window(handle, memory, bytes, *slot);
+                },
+                [](NcclResult) {}); // the abort ends a window that is late
+        });
+        return *slot;
+    }
+
+    /// @brief Ends a window; a no-op after an abort, which drops all windows.
+    void deregister_window(void* window) noexcept {
+        std::lock_guard const lock(_mutex);
+        if (_handle != nullptr && window != nullptr) {
+            _nccl->deregister_window(_handle, window);
         }
     }
 
@@ -450,34 +482,37 @@ private:
     }
 
     /// Keeps a result for ever, because NCCL may still write to it.
-    static void keep(std::shared_ptr<NcclHandle> slot) {
+    static void keep(std::shared_ptr<void*> slot) {
         static std::mutex mutex;
-        static auto& kept = *new std::vector<std::shared_ptr<NcclHandle>>;
+        static auto& kept = *new std::vector<std::shared_ptr<void*>>;
         std::lock_guard const lock(mutex);
         kept.push_back(std::move(slot));
     }
 
-    /// A blocking split of an absent peer may survive the abort of the group.
-    NcclResult split_in_time(int color, int key, std::shared_ptr<NcclHandle> const& slot,
-                             Doing const& doing) {
-        auto split = [nccl = _nccl, handle = _handle.load(), color, key, slot] {
-            return nccl->split(handle, color, key, *slot);
-        };
-        if (_options.mode == NcclMode::non_blocking) {
-            return split();
-        }
-        auto const discard = [in = interfaces(), device = _device, slot](NcclResult result) {
-            if (result == NcclResult::success) {
-                abort_bounded(in, device, *slot);
+    /// Makes a call in which NCCL waits on the host for the peers, and whose result it writes to
+    /// `slot`, perhaps later. A blocking one may survive the abort of the group if a peer is
+    /// absent; `discard` gets its late result.
+    template <class Call, class Discard>
+    void meet(Lock& lock, Doing const& doing, std::shared_ptr<void*> const& slot, Call call,
+              Discard discard) {
+        try {
+            if (_options.mode == NcclMode::non_blocking) {
+                settle(lock, call(), doing);
+                return;
             }
-        };
-        auto const result =
-            run_within(interfaces(), _device, _options.time_out, std::move(split), discard);
-        require(result.value_or(NcclResult::success), doing);
-        if (!result) {
-            throw_waited(_options.time_out, describe_here(doing));
+            auto const result = run_within(interfaces(), _device, _options.time_out,
+                                           std::move(call), std::move(discard));
+            require(result.value_or(NcclResult::success), doing);
+            if (!result) {
+                throw_waited(_options.time_out, describe_here(doing));
+            }
+            settle(lock, *result, doing);
+        } catch (...) {
+            if (_options.mode == NcclMode::non_blocking) {
+                keep(slot);
+            }
+            throw;
         }
-        return *result;
     }
 
     static void release_of(void* self) noexcept { static_cast<NcclSession*>(self)->release(); }
