@@ -145,8 +145,7 @@ public:
     [[nodiscard]] std::size_t micro_batches() const noexcept;
 
     /// @brief Makes a unit's parameters readable for commands on `reader` (default: the compute
-    /// queue). Also outside of steps. Collective in stage 3. @throws OutOfOrder without a free
-    /// lease.
+    /// queue), also outside of steps. Collective in stage 3. @throws OutOfOrder if leases ran out.
     [[nodiscard]] Weights<Engine> acquire(std::size_t unit, std::optional<Queue> reader = {});
 
     /// @brief Takes the place of `acquire` on a rank that does not use a unit, if another rank may
