@@ -143,11 +143,16 @@ TEST_CASE("A description names the sizes of all parts of groups, and this rank's
         Copies copies(hosts, {.secondary = 2});
         Groups<LoopbackCommunicator, ModelParallel> model(everyone, {.model = 4});
         Groups<LoopbackCommunicator, Experts> experts(everyone, {.experts = 2});
+        Groups<LoopbackCommunicator, Experts> cut_experts(everyone, {.experts = 1, .model = 4});
         auto const part = static_cast<std::size_t>(experts.model().rank());
         ZeroStage<3, decltype(experts)> const sparse(
             experts, {{.name = "expert " + std::to_string(part), .elements = 300}});
         return std::vector<std::string>{
-            text(everyone), text(hosts), text(copies), text(model),
+            text(everyone),
+            text(hosts),
+            text(copies),
+            text(model),
+            text(cut_experts),
             describe(sparse).substr(describe<ZeroStage<3, decltype(experts)>>().size())};
     });
     for (std::size_t rank = 0; rank < 8; ++rank) {
@@ -156,6 +161,8 @@ TEST_CASE("A description names the sizes of all parts of groups, and this rank's
                   "", ", sharded over 4 ranks of each of 2 replicas",
                   ", sharded over 4 ranks of each of 2 replicas, secondary copies on 2 ranks each",
                   ", model rank " + std::to_string(rank % 4) + " of 4, 2 data ranks",
+                  ", expert rank 0 of 1, model rank " + std::to_string(rank % 4)
+                      + " of 4, 2 ranks with the same experts",
                   ", expert rank " + std::to_string(rank % 2)
                       + " of 2, 4 ranks with the same experts"});
     }

@@ -138,9 +138,17 @@ template <class Engine>
         groups += text({", secondary copies on ", communicator.secondary().size(), " ranks each"});
     }
     if constexpr (ModelParallelCommunicator<C>) {
-        auto& model = communicator.model();
-        groups += text({ExpertCommunicator<C> ? ", expert rank " : ", model rank ", model.rank(),
-                        " of ", model.size(), ", ", communicator.size(),
+        auto const rank = static_cast<std::size_t>(communicator.model().rank());
+        auto const size = static_cast<std::size_t>(communicator.model().size());
+        std::size_t cut = size; // over which ranks the model itself is cut
+        if constexpr (ExpertCommunicator<C>) {
+            cut = communicator.ranks_of_expert();
+            groups += text({", expert rank ", rank / cut, " of ", size / cut});
+        }
+        if (!ExpertCommunicator<C> || cut != 1) {
+            groups += text({", model rank ", rank % cut, " of ", cut});
+        }
+        groups += text({", ", communicator.size(),
                         ExpertCommunicator<C> ? " ranks with the same experts" : " data ranks"});
     }
     return groups;
