@@ -26,7 +26,7 @@ using Cut = Groups<LoopbackCommunicator, ModelParallel>;
 using ExpertRanks = Groups<LoopbackCommunicator, Experts>;
 
 // Rank (copy * 2 + expert rank) * 4 + tensor rank + 2 * pipeline rank.
-constexpr std::size_t model_ranks = 4, data_ranks = 4, expert_ranks = 2, world = 16;
+constexpr std::size_t model_ranks = 4, expert_ranks = 2, world = 16;
 
 struct Share {
     std::size_t begin, end;
