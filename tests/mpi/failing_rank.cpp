@@ -144,7 +144,7 @@ void train(Communicator& communicator, Failure const& failure) {
             return;
         }
         engine.begin_step();
-        for (auto const micro_step : engine.micro_steps(2)) {
+        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(2)) {
             for (std::size_t unit = 0; unit < units; ++unit) {
                 auto const weights = engine.acquire(unit);
                 fail_at("gather");
