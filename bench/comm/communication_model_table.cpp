@@ -4,6 +4,12 @@
 //
 // A time is the shortest of several repetitions, because the model describes a machine that does
 // nothing else. The spread is how much longer their median is.
+//
+// A second table has whole steps on 2 x 2 ranks with throttled links (tests/support/throttled.hpp),
+// 20 MB/s inside a host and 2.5 between two ranks, in which a collective sleeps as long as its
+// bytes take: the time by the clock beside the prediction, and both as gains over the flat run.
+
+#include "stage/throttled_model.hpp"
 
 #include <zero/comm/loopback.hpp>
 #include <zero/layout/communication_model.hpp>
@@ -198,6 +204,34 @@ void compare_step(Group& group, int stage, NetworkLevel scatter, NetworkLevel ga
           measured, gathered.gathers + reduced.reductions + gathered.publishes, false);
 }
 
+/// Prints steps on throttled links.
+void compare_throttled() {
+    using namespace test::throttled_model;
+    Hosts const hosts{.links = {.inside = {0, 20e6}, .between = {0, 2.5e6}, .sleeps = true},
+                      .elements = std::size_t{1} << 20U,
+                      .steps = 3};
+    std::printf("\n| stage | step on 2 x 2 ranks | measured ms | predicted ms | gain | predicted "
+                "gain | gain / predicted |\n|---|---|---:|---:|---:|---:|---:|\n");
+    Seconds flat;
+    auto const row = [&](int stage, char const* what, Seconds const& step) {
+        double const gain = flat.real / step.real;
+        double const predicted = flat.predicted / step.predicted;
+        std::printf("| %d | %s | %.0f | %.0f | %.2f | %.2f | %.2f |\n", stage, what,
+                    1e3 * step.real, 1e3 * step.predicted, gain, predicted, gain / predicted);
+    };
+    flat = measure<3, Flat>(hosts);
+    row(3, "flat", flat);
+    row(3, "Hybrid", measure<3, InHosts>(hosts));
+    row(3, "Secondary", measure<3, Copies>(hosts));
+    row(3, "Wire<Int8Blocks>", measure<3, Flat, Wire<Int8Blocks>>(hosts, 66));
+    row(3, "Wire<Int4Blocks>", measure<3, Flat, Wire<Int4Blocks>>(hosts, 34));
+    row(3, "Secondary, Wire<Int8Blocks>", measure<3, Copies, Wire<Int8Blocks>>(hosts, 66));
+    flat = measure<2, Flat>(hosts);
+    row(2, "flat", flat);
+    row(2, "Hybrid", measure<2, InHosts>(hosts));
+    row(2, "Wire<Int8Blocks>", measure<2, Flat, Wire<Int8Blocks>>(hosts, 66));
+}
+
 } // namespace
 
 int main() {
@@ -216,5 +250,6 @@ int main() {
         compare_step(group, 1, scatter, gather);
         compare_step(group, 3, scatter, gather);
     }
+    compare_throttled();
     return 0;
 }

@@ -1,4 +1,4 @@
-// expect: zero::Groups: zero::Experts over ranks that are model ranks already; give the data ranks of one part.
+// expect: zero::Groups: zero::Experts over ranks that are model ranks already; divide all ranks with {.experts = E, .model = M}.
 #include "stage.hpp"
 
 #include <zero/comm/experts.hpp>

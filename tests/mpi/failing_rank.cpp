@@ -5,9 +5,13 @@
 // phase: construct, gather, backward, reduce, step, publish, none; kind: kill, throw, hang, leave,
 // disagree, pause (of all ranks). Each rank prints its end on a line of its own.
 // ZERO_TEST_TIME_OUT_MS sets the time-out. With ZERO_TEST_SPLIT the training owns its communicator,
-// which was split from the one of `run_rank`.
+// which was split from the one of `run_rank`; with ZERO_TEST_GROUPS it runs on groups of two ranks,
+// which are sharded ("hybrid"), keep copies ("secondary") or hold parts of a model ("model").
 
+#include <zero/comm/groups.hpp>
+#include <zero/comm/model_parallel.hpp>
 #include <zero/comm/run_ranks.hpp>
+#include <zero/comm/secondary.hpp>
 #include <zero/mpi/communicator.hpp>
 #include <zero/mpi/session.hpp>
 #include <zero/stage/zero_stage.hpp>
@@ -85,19 +89,20 @@ private:
 };
 
 struct Failure {
+    int own = 0; ///< rank of this process
     int rank = 0;
     std::string phase;
     std::string kind;
 
     /// Fails if this rank and phase were selected.
-    void at(zero::mpi::Communicator const& communicator, char const* now) const {
+    void at(char const* now) const {
         static bool has_paused = false;
         if (kind == "pause" && phase == now && !std::exchange(has_paused, true)) {
             stop_for_a_while();
             // The others wait for this rank when all are stopped.
-            ::usleep(communicator.rank() == rank ? 1000000 : 0);
+            ::usleep(own == rank ? 1000000 : 0);
         }
-        if (communicator.rank() != rank || phase != now) {
+        if (own != rank || phase != now) {
             return;
         }
         if (kind == "kill") {
@@ -112,35 +117,34 @@ struct Failure {
     }
 };
 
-template <int N>
-void train(zero::mpi::Communicator& communicator, Failure const& failure) {
-    using Zero = zero::ZeroStage<N, zero::AdamW, zero::mpi::Communicator>;
+template <int N, class Communicator>
+void train(Communicator& communicator, Failure const& failure) {
+    using Zero = zero::ZeroStage<N, zero::AdamW, Communicator>;
     std::vector<typename Zero::Registration> parameters;
     for (std::size_t unit = 0; unit < units; ++unit) {
         parameters.push_back({.name = "weights of unit " + std::to_string(unit),
                               .elements = width,
                               .units = {unit},
                               .initialise = [&](std::size_t, auto values) {
-                                  failure.at(communicator, "construct");
+                                  failure.at("construct");
                                   for (auto& value : values) {
                                       value = 1.0F;
                                   }
                               }});
     }
-    failure.at(communicator, "construct");
+    failure.at("construct");
     Zero engine(communicator, parameters, {.gradient_clipping = 1.0F});
     for (std::size_t step = 0; step < steps; ++step) {
         auto const fail_at = [&](char const* phase) {
             if (step == failing_step) {
-                failure.at(communicator, phase);
+                failure.at(phase);
             }
         };
-        if (step == failing_step && communicator.rank() == failure.rank
-            && failure.kind == "leave") {
+        if (step == failing_step && failure.own == failure.rank && failure.kind == "leave") {
             return;
         }
         engine.begin_step();
-        for (auto const micro_step : engine.micro_steps(2)) {
+        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(2)) {
             for (std::size_t unit = 0; unit < units; ++unit) {
                 auto const weights = engine.acquire(unit);
                 fail_at("gather");
@@ -156,14 +160,39 @@ void train(zero::mpi::Communicator& communicator, Failure const& failure) {
             }
         }
         fail_at("step");
-        bool const disagrees = step == failing_step && communicator.rank() == failure.rank
-                               && failure.kind == "disagree";
+        bool const disagrees =
+            step == failing_step && failure.own == failure.rank && failure.kind == "disagree";
         auto const ticket = engine.step(disagrees ? 0.02 : 0.01);
         fail_at("publish");
         if (step + 1 == steps) {
             (void)ticket.report();
         }
     }
+}
+
+/// Trains on groups of two of the four ranks.
+template <class Role>
+void train_in_groups(zero::mpi::Communicator& everyone, Failure const& failure, int stage) {
+    using Ranks = zero::Groups<zero::mpi::Communicator, Role>;
+    auto const train_on = [&](Ranks& ranks) {
+        if constexpr (!zero::SecondaryCommunicator<Ranks>) {
+            if (stage == 2) {
+                train<2>(ranks, failure);
+                return;
+            }
+        }
+        train<3>(ranks, failure);
+    };
+    typename Ranks::Options options;
+    if constexpr (requires { options.shard; }) {
+        options.shard = 2;
+    } else if constexpr (requires { options.secondary; }) {
+        options.secondary = 2;
+    } else {
+        options.model = 2;
+    }
+    Ranks ranks(everyone, options);
+    zero::run_rank(ranks, train_on);
 }
 
 /// Returns whether the training succeeded.
@@ -187,6 +216,12 @@ bool run(zero::mpi::Session& session, Failure const& failure, int stage) {
                          : train<3>(own, failure);
         };
         zero::run_rank(communicator, [&](zero::mpi::Communicator& whole) {
+            if (char const* const role = std::getenv("ZERO_TEST_GROUPS"); role != nullptr) {
+                role[0] == 'h'   ? train_in_groups<zero::Hybrid>(whole, failure, stage)
+                : role[0] == 's' ? train_in_groups<zero::Secondary>(whole, failure, stage)
+                                 : train_in_groups<zero::ModelParallel>(whole, failure, stage);
+                return;
+            }
             if (std::getenv("ZERO_TEST_SPLIT") == nullptr) {
                 train_on(whole);
                 return;
@@ -228,7 +263,7 @@ int main(int argc, char** argv) {
     {
         zero::mpi::Session session;
         rank = session.rank();
-        is_good = run(session, {std::atoi(argv[1]), argv[2], argv[3]}, std::atoi(argv[4]));
+        is_good = run(session, {rank, std::atoi(argv[1]), argv[2], argv[3]}, std::atoi(argv[4]));
         std::fflush(stdout);
     }
     std::printf("rank %d: finalised\n", rank);

@@ -159,6 +159,39 @@ TEST_CASE("The cause is told when the exception also destroys the communicator o
     }
 }
 
+TEST_CASE(
+    "In groups a rank that throws ends all others with its cause, and one that is killed ends "
+    "all, whichever group they are in") {
+    auto const all = phases();
+    int number = 0;
+    for (std::string const role : {"hybrid", "secondary", "model"}) {
+        std::string const groups = "ZERO_TEST_GROUPS=" + role + ' ';
+        Run const good = run(0, "none", "throw", 3, groups);
+        INFO(role << ": " << good.outcome.output);
+        CHECK(good.count(": success\n") == ranks);
+        for (std::string const kind : {"throw", "kill"}) {
+            for (int turn = 0; turn < 2; ++turn) {
+                ++number;
+                int const failing = number % ranks;
+                std::string const& phase = all[static_cast<std::size_t>(number) % all.size()];
+                Run const run_ = run(failing, phase, kind, 2 + turn, groups);
+                INFO(role << ", rank " << failing << ", " << kind << " in phase " << phase << ", "
+                          << run_.seconds << " s: " << run_.outcome.output);
+                CHECK(run_.outcome.status != 0);
+                CHECK(run_.outcome.status != 124);
+                CHECK(run_.count("success") == 0);
+                CHECK(run_.left == 0);
+                if (kind == "throw") { // as the rank among those that share its part of the model
+                    int const named = role == "model" ? failing / 2 : failing;
+                    CHECK(run_.count("Aborted: zero: the group was aborted: rank "
+                                     + std::to_string(named) + ": the cause in phase " + phase)
+                          == ranks - 1);
+                }
+            }
+        }
+    }
+}
+
 TEST_CASE("A rank that leaves early is named by the others") {
     Run const run_ = run(1, "none", "leave", 2);
     INFO(run_.outcome.output);

@@ -3,6 +3,10 @@
 #include "support/stages.hpp"
 #include "support/toy_model.hpp"
 
+#include <zero/comm/experts.hpp>
+#include <zero/comm/groups.hpp>
+#include <zero/comm/model_parallel.hpp>
+#include <zero/comm/secondary.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/describe.hpp>
@@ -124,6 +128,44 @@ TEST_CASE("A description says that a step has one micro-step, and where that sav
     CHECK(text.operator()<ZeroStage<2>>(2) == describe<ZeroStage<2>>() + promise + unused);
     using Half = ZeroStage<1, Parameters<bfloat16>>;
     CHECK(text.operator()<Half>(1) == describe<Half>() + promise + unused);
+}
+
+TEST_CASE("A description names the sizes of all parts of groups, and this rank's part of a model") {
+    auto const texts = on_ranks<std::vector<std::string>>(8, [](LoopbackCommunicator& everyone) {
+        std::vector<Parameter<float>> const parameters{{.name = "w", .elements = 300}};
+        auto const text = [&]<class C>(C& ranks) {
+            return describe(ZeroStage<3, C>(ranks, parameters))
+                .substr(describe<ZeroStage<3, C>>().size());
+        };
+        using Hosts = Groups<LoopbackCommunicator, Hybrid>;
+        using Copies = Groups<Hosts, Secondary>;
+        Hosts hosts(everyone, {.shard = 4});
+        Copies copies(hosts, {.secondary = 2});
+        Groups<LoopbackCommunicator, ModelParallel> model(everyone, {.model = 4});
+        Groups<LoopbackCommunicator, Experts> experts(everyone, {.experts = 2});
+        Groups<LoopbackCommunicator, Experts> cut_experts(everyone, {.experts = 1, .model = 4});
+        auto const part = static_cast<std::size_t>(experts.model().rank());
+        ZeroStage<3, decltype(experts)> const sparse(
+            experts, {{.name = "expert " + std::to_string(part), .elements = 300}});
+        return std::vector<std::string>{
+            text(everyone),
+            text(hosts),
+            text(copies),
+            text(model),
+            text(cut_experts),
+            describe(sparse).substr(describe<ZeroStage<3, decltype(experts)>>().size())};
+    });
+    for (std::size_t rank = 0; rank < 8; ++rank) {
+        CHECK(texts[rank]
+              == std::vector<std::string>{
+                  "", ", sharded over 4 ranks of each of 2 replicas",
+                  ", sharded over 4 ranks of each of 2 replicas, secondary copies on 2 ranks each",
+                  ", model rank " + std::to_string(rank % 4) + " of 4, 2 data ranks",
+                  ", expert rank 0 of 1, model rank " + std::to_string(rank % 4)
+                      + " of 4, 2 ranks with the same experts",
+                  ", expert rank " + std::to_string(rank % 2)
+                      + " of 2, 4 ranks with the same experts"});
+    }
 }
 
 TEST_CASE("An option that no stage would use is refused in every stage") {

@@ -272,7 +272,7 @@ TEST_CASE("Float16 gradients are divided before they are sent for the number of 
 
 TEST_CASE(
     "The first micro-batches of all ranks have different numbers in groups, and a description "
-    "names the size of a group") {
+    "names the sizes of the groups") {
     std::vector<std::size_t> numbers(6);
     std::string described;
     run_ranks<Hosts>(6, test_time_out, {.shard = 3}, [&](Hosts& hosts) {
@@ -284,7 +284,7 @@ TEST_CASE(
         }
     });
     CHECK(numbers == std::vector<std::size_t>{6, 7, 8, 9, 10, 11}); // and 0 micro-batches
-    CHECK_THAT(described, contains_text(", sharded over 3 ranks of each replica"));
+    CHECK_THAT(described, contains_text(", sharded over 3 ranks of each of 2 replicas"));
 }
 
 } // namespace zero::test::groups_test

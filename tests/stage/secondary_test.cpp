@@ -210,7 +210,7 @@ TEST_CASE("An engine with secondary copies says so") {
         return describe(engine) + "\n" + engine.describe_memory();
     });
     CHECK_THAT(texts[0], contains_text("Secondary>"));
-    CHECK_THAT(texts[0], contains_text(", secondary copies"));
+    CHECK_THAT(texts[0], contains_text(", secondary copies on 2 ranks each"));
     CHECK_THAT(texts[0], contains_text("secondary copies: "));
 }
 

@@ -69,9 +69,13 @@ concept ModelParallelCommunicator = Communicator<C> && requires(C const& communi
 
 /// @brief A `ModelParallelCommunicator` whose model ranks hold other experts and have data of their
 /// own: a mean divides by the ranks of both, and the weights of a step are added over both.
-/// `Groups<C, Experts>` models this concept.
+/// `ranks_of_expert()` consecutive model ranks hold parts of the same experts and share their data,
+/// so they count once. `Groups<C, Experts>` models this concept.
 template <class C>
-concept ExpertCommunicator = ModelParallelCommunicator<C> && requires { requires C::has_experts; };
+concept ExpertCommunicator = ModelParallelCommunicator<C> && requires(C const& communicator) {
+    requires C::has_experts;
+    { communicator.ranks_of_expert() } -> std::same_as<std::size_t>;
+};
 
 /// @brief A communicator whose ranks keep copies of gathered parameters in parts. `secondary()` are
 /// the k ranks of this rank's part, with the same backend.
@@ -121,9 +125,23 @@ template <class C>
 [[nodiscard]] std::size_t data_size_of(C const& communicator) noexcept {
     auto const size = static_cast<std::size_t>(communicator.size());
     if constexpr (ExpertCommunicator<C>) {
-        return size * static_cast<std::size_t>(communicator.model().size());
+        return size * static_cast<std::size_t>(communicator.model().size())
+               / communicator.ranks_of_expert();
     } else {
         return size;
+    }
+}
+
+/// @brief Returns whether the weight of this rank's data counts: of the ranks that share data, that
+/// of one does.
+template <class C>
+[[nodiscard]] bool counts_weight([[maybe_unused]] C const& communicator) noexcept {
+    if constexpr (ExpertCommunicator<C>) {
+        return static_cast<std::size_t>(communicator.model().rank())
+                   % communicator.ranks_of_expert()
+               == 0;
+    } else {
+        return true;
     }
 }
 

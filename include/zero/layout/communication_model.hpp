@@ -65,6 +65,9 @@ struct StepCommunication {
     CommunicationTerm secondary{};   ///< gathers from secondary copies (stage 3)
     std::size_t secondary_ranks = 0; ///< k, the ranks among which these are; 0: there are none
 
+    CommunicationTerm replicated{}; ///< sums of gradients between replicas, once a step
+    std::size_t replicas = 1;       ///< R, the number of replicas
+
     friend bool operator==(StepCommunication const&, StepCommunication const&) = default;
 };
 
@@ -87,13 +90,20 @@ struct StepCommunicationOptions {
     /// @brief k, for an engine of stage 3 on `Groups<C, Secondary>`; 0 without
     std::size_t secondary_ranks = 0;
 
+    /// @brief R, for an engine on `Groups<C, Hybrid>`, whose layout is that of G ranks; 1 without
+    std::size_t replicas = 1;
+    std::size_t replica = 0;               ///< the number of this rank's replica, below `replicas`
+    std::size_t replica_element_bytes = 0; ///< of a sum between replicas: 4 for `HybridInFloat`; 0:
+                                           ///< as in `sizes.communication`
+
     /// @brief `Codec::bytes_per_block` of the weights of `Wire`; 0: they travel in their type, as
     /// frozen ones and secondary copies always do
     std::size_t weight_block_bytes = 0;
 };
 
 /// @brief Counts the collectives of one optimizer step and the bytes that a rank reads in them:
-/// those of `step_traffic_of_rank`, split by purpose. O(buckets + acquired units).
+/// those of `step_traffic_of_rank`, split by purpose, and of `replica_traffic_of_rank`.
+/// O(buckets + acquired units).
 ///
 /// All ranks together send what they read. With uneven extents take the maximum over the ranks.
 /// @param stage 0 to 3
@@ -131,7 +141,7 @@ constexpr char const* name_of(CollectiveAlgorithm algorithm) noexcept {
 /// `StepCommunication` explains the terms.
 struct CommunicationSeconds {
     double gathers = 0;    ///< parameters of acquired units, secondary copies included (stage 3)
-    double reductions = 0; ///< gradients
+    double reductions = 0; ///< gradients, sums between replicas included
     double publishes = 0;  ///< updated parameters (stages 1 and 2)
     double control = 0;    ///< all-reduces of a few integers
 
@@ -165,8 +175,12 @@ struct CommunicationSeconds {
 /// integers are reduced by recursive doubling. On each level it takes as many messages as the
 /// binary logarithm of the number of ranks, rounded up.
 ///
-/// Collectives are counted one after another, as on one communication queue. The model knows
-/// neither computation nor overlap: how much of the sum a step waits for depends on the trainer.
+/// The R replicas of `Groups<C, Hybrid>` add their sums on the level between hosts. There are then
+/// min(G, ranks on a host) such sums at once, which share the bandwidth of a host.
+///
+/// Collectives are counted one after another, as on one communication queue, and so are the two
+/// levels of one collective. The model knows neither computation nor overlap: how much of the sum a
+/// step waits for depends on the trainer.
 class CommunicationModel {
 public:
     /// @brief All ranks communicate over one level.
@@ -194,8 +208,9 @@ public:
     /// @throws InvalidArgument as `collective_seconds`
     [[nodiscard]] double control_seconds(std::size_t world, CommunicationTerm term) const;
 
-    /// @brief Returns the seconds that the collectives of a step take. @throws InvalidArgument as
-    /// `collective_seconds`
+    /// @brief Returns the seconds that the collectives of a step take.
+    /// @param world the ranks over which states are cut: G, if `step` has replicas
+    /// @throws InvalidArgument as `collective_seconds`
     [[nodiscard]] CommunicationSeconds predict(std::size_t world,
                                                StepCommunication const& step) const;
 
@@ -207,6 +222,7 @@ private:
     };
 
     [[nodiscard]] Spread spread(std::size_t world) const;
+    [[nodiscard]] double replica_seconds(std::size_t world, StepCommunication const& step) const;
 
     NetworkLevel _inside;
     NetworkLevel _between;

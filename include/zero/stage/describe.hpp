@@ -122,16 +122,34 @@ template <class Engine>
     return limit;
 }
 
-/// @brief Returns ", sharded over 8 ranks of each replica" and ", secondary copies" for an engine
-/// on such groups; otherwise an empty text.
+/// @brief Returns the sizes of the parts of `Groups`: ", sharded over 8 ranks of each of 2
+/// replicas", ", secondary copies on 8 ranks each", ", model rank 1 of 4, 2 data ranks"; otherwise
+/// an empty text.
 template <class Engine>
 [[gnu::cold]] std::string describe_groups(Engine const& engine) {
+    using C = typename Engine::Communicator;
     std::string groups;
-    if constexpr (GroupedCommunicator<typename Engine::Communicator>) {
-        groups = text({", sharded over ", engine.layout().world(), " ranks of each replica"});
+    [[maybe_unused]] C& communicator = engine.communicator();
+    if constexpr (GroupedCommunicator<C>) {
+        groups = text({", sharded over ", communicator.shard().size(), " ranks of each of ",
+                       communicator.replicas().size(), " replicas"});
     }
-    if constexpr (SecondaryCommunicator<typename Engine::Communicator>) {
-        groups += ", secondary copies";
+    if constexpr (SecondaryCommunicator<C>) {
+        groups += text({", secondary copies on ", communicator.secondary().size(), " ranks each"});
+    }
+    if constexpr (ModelParallelCommunicator<C>) {
+        auto const rank = static_cast<std::size_t>(communicator.model().rank());
+        auto const size = static_cast<std::size_t>(communicator.model().size());
+        std::size_t cut = size; // over which ranks the model itself is cut
+        if constexpr (ExpertCommunicator<C>) {
+            cut = communicator.ranks_of_expert();
+            groups += text({", expert rank ", rank / cut, " of ", size / cut});
+        }
+        if (!ExpertCommunicator<C> || cut != 1) {
+            groups += text({", model rank ", rank % cut, " of ", cut});
+        }
+        groups += text({", ", communicator.size(),
+                        ExpertCommunicator<C> ? " ranks with the same experts" : " data ranks"});
     }
     return groups;
 }

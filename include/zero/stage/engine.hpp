@@ -145,8 +145,7 @@ public:
     [[nodiscard]] std::size_t micro_batches() const noexcept;
 
     /// @brief Makes a unit's parameters readable for commands on `reader` (default: the compute
-    /// queue). May be called outside of steps. Collective in stage 3. @throws OutOfOrder if stage 3
-    /// has no lease left.
+    /// queue), also outside of steps. Collective in stage 3. @throws OutOfOrder if leases ran out.
     [[nodiscard]] Weights<Engine> acquire(std::size_t unit, std::optional<Queue> reader = {});
 
     /// @brief Takes the place of `acquire` on a rank that does not use a unit, if another rank may
@@ -191,8 +190,7 @@ public:
 
     /// @brief Says that nothing is added to a parameter's gradient in this micro-step, for programs
     /// that ask for the memory of every gradient, or report units with registered gradients of
-    /// which only some are used. Its memory is then zero. Read by UnusedParameters::leave only; a
-    /// no-op otherwise.
+    /// which only some are used. Its memory is then zero. Only UnusedParameters::leave reads it.
     /// @throws InvalidArgument if the unit does not use the parameter; OutOfOrder elsewhere
     void note_unused(std::size_t unit, std::size_t parameter) {
         _protocol.require_micro_step("note_unused()");
@@ -418,6 +416,9 @@ public:
     /// @brief Returns the options.
     [[nodiscard]] Options const& options() const noexcept { return _options; }
 
+    /// @brief Returns the communicator.
+    [[nodiscard]] Communicator& communicator() const noexcept { return *_communicator; }
+
     /// @brief Returns the N of `ZeroStage<N>`.
     [[nodiscard]] int stage_number() const noexcept { return _number; }
 
@@ -428,8 +429,7 @@ public:
     /// because the gradients of an adopted block are reduced in place, once per step.
     [[nodiscard]] bool has_one_micro_step() const;
 
-    /// @brief Returns the bytes of every buffer of this rank, equal to the bytes allocated from the
-    /// memory resource.
+    /// @brief Returns the bytes of every buffer of this rank: what the memory resource allocates.
     [[nodiscard]] MemoryPlan memory_plan() const;
 
     /// @brief Returns the memory plan as a text, and which units and parameters set the size of the

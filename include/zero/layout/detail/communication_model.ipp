@@ -133,14 +133,27 @@ ZERO_COLD_INLINE double CommunicationModel::control_seconds(std::size_t world,
            + detail::message_seconds(_between, calls * between, payload * between);
 }
 
+ZERO_COLD_INLINE double CommunicationModel::replica_seconds(std::size_t world,
+                                                            StepCommunication const& step) const {
+    if (_ranks_per_host == 0) {
+        return collective_seconds(step.replicas, step.replicated);
+    }
+    auto const at_once = static_cast<double>(detail::smaller(world, _ranks_per_host));
+    NetworkLevel const share{_between.latency_seconds, _between.bytes_per_second / at_once};
+    std::size_t const on_host = detail::larger(_ranks_per_host / world, std::size_t{1});
+    return CommunicationModel(_inside, share, on_host, _algorithm)
+        .collective_seconds(step.replicas, step.replicated);
+}
+
 ZERO_COLD_INLINE CommunicationSeconds
 CommunicationModel::predict(std::size_t world, StepCommunication const& step) const {
     double const secondary =
         step.secondary_ranks == 0 ? 0 : collective_seconds(step.secondary_ranks, step.secondary);
     return {.gathers = collective_seconds(world, step.gathers) + secondary,
-            .reductions = collective_seconds(world, step.reductions),
+            .reductions = collective_seconds(world, step.reductions)
+                          + (step.replicas == 1 ? 0 : replica_seconds(world, step)),
             .publishes = collective_seconds(world, step.publishes),
-            .control = control_seconds(world, step.control)};
+            .control = control_seconds(world * step.replicas, step.control)};
 }
 
 ZERO_COLD_INLINE NetworkLevel fit_network_level(std::size_t world, CollectiveSample shorter,
@@ -196,8 +209,21 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
     detail::require_rank(layout, rank);
     detail::require_step(layout, stage, micro_steps, acquired_units);
     StepCommunication step;
-    if (layout.world() == 1) { // nothing is sent
-        return step;
+    step.control = {options.control_calls, options.control_bytes};
+    if (options.replicas != 1) {
+        step.replicas = options.replicas;
+        step.replicated.bytes =
+            (options.replica_element_bytes == 0 ? options.sizes.communication
+                                                : options.replica_element_bytes)
+            * replica_traffic_of_rank(layout, rank, options.replica, options.replicas);
+        for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+            std::size_t const own = layout.extent(bucket, rank).size();
+            std::size_t const part = options.wire_elements == 0 ? own : options.wire_elements;
+            step.replicated.calls += own == 0 ? 0 : 2 * ((own + part - 1) / part);
+        }
+    }
+    if (layout.world() == 1) { // nothing is sent inside
+        return options.replicas == 1 ? StepCommunication{} : step;
     }
     std::uint64_t sent = 0;    // collectives that send all gradients once
     std::uint64_t buckets = 0; // collectives that gather all trainable buckets once
@@ -254,7 +280,6 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
     } else {
         step.publishes = {buckets, weight_bytes(traffic.all_gather, 0)};
     }
-    step.control = {options.control_calls, options.control_bytes};
     return step;
 }
 

@@ -121,7 +121,8 @@ public:
         learning_rate += 0.0; // -0 is the same rate as 0
         StepState<Config>* const state = _state.data();
         if (weight) {
-            Backend::run(_queue, Assign<std::int64_t>{&state->weight, *weight});
+            Backend::run(_queue, Assign<std::int64_t>{&state->weight,
+                                                      counts_weight(*_communicator) ? *weight : 0});
             _communicator->all_reduce_integers(&state->weight, 1, IntegerReduction::sum, _queue,
                                                CollectiveTag{"weight of the step", 0});
             if constexpr (has_experts) {

@@ -26,15 +26,21 @@ struct ModelRules {
     bool updates_whole_tensors = false; ///< no parameter may be cut over model ranks
     bool depends_on_position = false;   ///< replicas must be at the same place in their layouts
     bool leaves_unused = false;         ///< a part may leave a parameter that another one updates
-    bool are_experts = false;           ///< each parameter is on one model rank
+    std::size_t ranks_of_expert = 0; ///< consecutive model ranks that hold the same experts, which
+                                     ///< no other rank does; 0: parameters are no experts
 };
 
 template <class Config>
-[[nodiscard]] constexpr ModelRules model_rules(bool leaves_unused) noexcept {
+[[nodiscard]] ModelRules model_rules(typename Config::Communicator const& communicator,
+                                     bool leaves_unused) noexcept {
+    std::size_t ranks_of_expert = 0;
+    if constexpr (ExpertCommunicator<typename Config::Communicator>) {
+        ranks_of_expert = communicator.ranks_of_expert();
+    }
     return {Config::Optimizer::whole_tensor,
             Config::MasterWeights::form == MasterForm::stochastic || Config::rounds_states
                 || Config::OptimizerState::is_block_scaled,
-            leaves_unused, ExpertCommunicator<typename Config::Communicator>};
+            leaves_unused, ranks_of_expert};
 }
 
 /// @brief Refuses `counts_on` where there are no model ranks. @throws InvalidArgument
@@ -82,10 +88,11 @@ agree_over_model([[maybe_unused]] int number, EngineContext<Config> const& conte
         try {
             compare_over_model(compared, gather);
             require_used_groups(layout, options.groups.size(), gather);
-            return {find_counted(
-                layout, static_cast<std::size_t>(model.rank()),
-                static_cast<std::size_t>(model.size()),
-                model_rules<Config>(options.unused_parameters == UnusedParameters::leave), gather)};
+            return {find_counted(layout, static_cast<std::size_t>(model.rank()),
+                                 static_cast<std::size_t>(model.size()),
+                                 model_rules<Config>(communicator, options.unused_parameters
+                                                                       == UnusedParameters::leave),
+                                 gather)};
         } catch (std::exception const& error) { // perhaps on this rank alone
             communicator.abort(error.what());
             throw;

@@ -167,7 +167,8 @@ ZERO_COLD_INLINE std::vector<char> find_counted(FlatLayout const& layout, std::s
             if (rank == model_rank) {
                 return;
             }
-            if (rules.are_experts) {
+            std::size_t const cut = rules.ranks_of_expert;
+            if (cut != 0 && rank / cut != model_rank / cut) {
                 refuse(rank, "experts of both have this name; put the number of the expert in the "
                              "model into it, as in 'experts.3.up'.");
             }
