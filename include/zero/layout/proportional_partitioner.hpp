@@ -100,7 +100,6 @@ ProportionalPartitioner::begin(std::span<std::size_t const> /*elements*/, std::s
             static_cast<std::uint64_t>(static_cast<double>(state.seen) * state.ends[cut]);
         std::uint64_t const missing = whole - detail::smaller(whole, state.given[cut]);
         last = detail::larger(last, detail::smaller(missing, std::uint64_t{blocks}));
-        last = cut + 1 == cuts.size() ? blocks : last;
         state.given[cut] += last;
         cuts[cut] = static_cast<std::size_t>(last) * granularity;
     }
