@@ -45,7 +45,7 @@ class Zero(ConanFile):
     def build(self):
         options = {"ZERO_HEADERS_ONLY": "ON"}
         if self.options.compiled:
-            options = dict.fromkeys(("ZERO_BUILD_TESTS", "ZERO_BUILD_BENCHMARKS", "ZERO_BUILD_EXAMPLES", "ZERO_BUILD_C", "ZERO_CUDA", "ZERO_CHECKPOINT"), "OFF")
+            options = dict.fromkeys(("ZERO_BUILD_TESTS", "ZERO_BUILD_BENCHMARKS", "ZERO_BUILD_EXAMPLES", "ZERO_BUILD_C", "ZERO_BUILD_PLAN", "ZERO_CUDA", "ZERO_CHECKPOINT"), "OFF")
         cmake = CMake(self)
         cmake.configure(variables=options)
         cmake.build()

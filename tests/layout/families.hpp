@@ -11,6 +11,7 @@
 #include <zero/layout/gather_options.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/per_tensor_partitioner.hpp>
+#include <zero/layout/proportional_partitioner.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
@@ -67,6 +68,7 @@ void for_each_family(std::size_t bucket_bytes, Visitor&& visit) {
     for_each_bucketer<BalancedPartitioner>("balanced", bucket_bytes, visit);
     for_each_bucketer<WholeGroupPartitioner>("whole group", bucket_bytes, visit);
     for_each_bucketer<DealtGroupPartitioner>("dealt group", bucket_bytes, visit);
+    for_each_bucketer<ProportionalPartitioner>("equal shares", bucket_bytes, visit);
     visit(Family<PerTensorPartitioner, ParameterBucketer>{"per tensor"});
 }
 

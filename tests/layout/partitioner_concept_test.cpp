@@ -5,6 +5,7 @@
 #include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/dealt_group_partitioner.hpp>
 #include <zero/layout/per_tensor_partitioner.hpp>
+#include <zero/layout/proportional_partitioner.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
 
@@ -103,6 +104,7 @@ TEST_CASE("The shipped partitioners model their concept and have no diagnosis") 
     STATIC_REQUIRE(is_complete<PerTensorPartitioner>());
     STATIC_REQUIRE(is_complete<WholeGroupPartitioner>());
     STATIC_REQUIRE(is_complete<DealtGroupPartitioner>());
+    STATIC_REQUIRE(is_complete<ProportionalPartitioner>());
 }
 
 TEST_CASE("A partitioner consists of its category, a state, three constants and two functions") {

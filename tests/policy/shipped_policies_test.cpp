@@ -74,6 +74,7 @@ struct None {
 struct BareConfig {
     using Backend = HostBackend;
     using Parameter = float;
+    using PartitionerOptions = None<5>::Options;
     using BucketerOptions = None<0>::Options;
     using LossScaler = None<1>;
     using Optimizer = None<2>;

@@ -3,6 +3,7 @@
 #include "support/toy_model.hpp"
 
 #include <zero/comm/checked.hpp>
+#include <zero/layout/proportional_partitioner.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/ops/adagrad.hpp>
 #include <zero/ops/adam.hpp>
@@ -186,6 +187,16 @@ TEST_CASE("Ranks with different hyper-parameters get a LayoutMismatch that names
               "LayoutMismatch", named("'unused_parameters', 'non_finite'"));
     check_all(construct<Stage>([](auto&, auto& options) { options.bucketer.bucket_bytes = 1024; }),
               "LayoutMismatch", named("'bucketer' or the partitioner"));
+    using Shares = ZeroStage<2, ProportionalPartitioner>;
+    check_all(construct<Shares>([](auto&, auto& options) {
+                  options.partitioner.shares = {1, 1, 2}; // those of the others are equal
+              }),
+              "LayoutMismatch", named("'bucketer' or the partitioner"));
+    auto const refused = construct<Shares>([](auto&, auto& options) {
+        options.partitioner.shares = {1, 1};
+    });
+    CHECK(refused.rethrown.type == "InvalidArgument");
+    CHECK_THAT(refused.rethrown.message, contains_text("shares has 2 numbers for 3 ranks"));
 }
 
 TEST_CASE("Ranks that differ in a group's learning rate or optimizer option get a LayoutMismatch") {

@@ -5,6 +5,7 @@
 #include <zero/layout/balanced_partitioner.hpp>
 #include <zero/layout/dealt_group_partitioner.hpp>
 #include <zero/layout/lease_plan.hpp>
+#include <zero/layout/proportional_partitioner.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
 #include <zero/stage/zero_stage.hpp>
@@ -60,6 +61,11 @@ std::vector<Account> account_of(std::vector<ParameterSpec> const& specs, int wor
                                         .bucketer = {.bucket_bytes = bucket_bytes},
                                         .reduction = {.one_micro_step = one_micro_step},
                                         .memory = &memory};
+        if constexpr (requires { options.partitioner.shares; }) {
+            for (int rank = 0; rank < world; ++rank) {
+                options.partitioner.shares.push_back(1.0 + 2 * rank);
+            }
+        }
         if (storage != Storage::owned) {
             std::size_t begin = 0;
             for (auto& parameter : parameters) {
@@ -179,11 +185,13 @@ TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for float parame
     check_accounts<N, ContiguousPartitioner>(Storage::owned);
     check_accounts<N, RoundRobinPartitioner>(Storage::owned);
     check_accounts<N, BalancedPartitioner>(Storage::owned);
+    check_accounts<N, ProportionalPartitioner>(Storage::owned);
     if constexpr (N < 3) {
         check_accounts<N, ContiguousPartitioner>(Storage::adopted);
         check_accounts<N, ContiguousPartitioner>(Storage::scattered);
         check_accounts<N, RoundRobinPartitioner>(Storage::scattered);
         check_accounts<N, WholeGroupPartitioner>(Storage::scattered);
+        check_accounts<N, ProportionalPartitioner>(Storage::scattered);
         check_accounts<N, DealtGroupPartitioner>(Storage::owned); // has the most leases
     }
 }

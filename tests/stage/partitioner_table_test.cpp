@@ -25,6 +25,7 @@ TEST_CASE("The partitioner table says which policies fit together") {
            "| `PerTensorPartitioner` | 0, 1, 2, 3 | native even | no | its own | no |\n"
            "| `WholeGroupPartitioner` | 0, 1, 2 | grouped uneven | no | any | no |\n"
            "| `DealtGroupPartitioner` | 0, 1, 2 | grouped uneven | no | any | no |\n"
+           "| `ProportionalPartitioner` | 0, 1, 2, 3 | grouped uneven | no | any | no |\n"
            "| `RoundRobinPartitioner` | 0, 1, 2, 3 | grouped uneven | yes | any | no |\n"
            "| `BalancedPartitioner` | 0, 1, 2, 3 | grouped uneven | yes | any | no |\n");
 }

@@ -1,9 +1,11 @@
 #include "support/catch.hpp"
 #include "support/trained.hpp"
 
+#include <zero/layout/proportional_partitioner.hpp>
 #include <zero/zero.hpp>
 
 #include <cstddef>
+#include <random>
 
 // The partitioner changes no bit of the training, in any stage.
 
@@ -12,10 +14,12 @@ namespace zero::test::partitioners_test {
 namespace {
 
 template <class Stage>
-Trained run(int world, decltype(Stage::Options::bucketer) bucketer, double learning_rate = 0.01) {
+Trained run(int world, decltype(Stage::Options::bucketer) bucketer, double learning_rate = 0.01,
+            decltype(Stage::Options::partitioner) partitioner = {}) {
     return trained<Stage>(world,
                           {.gradient_clipping = 1.0F,
                            .poison = true,
+                           .partitioner = partitioner,
                            .bucketer = bucketer,
                            .reduction = {.schedule = ReductionSchedule::every_micro_step}},
                           {.steps = 3, .learning_rate = learning_rate});
@@ -32,6 +36,25 @@ void check_partitioner(int world, Trained const& expected) {
     CHECK((run<ZeroStage<N, Partitioner, ParameterBucketer, Others...>>(world, {}) == expected));
 }
 
+/// Compares `ProportionalPartitioner` with random shares, of which one may be 0.
+template <int N, class... Others>
+void check_shares(int world, Trained const& expected) {
+    std::mt19937 random(static_cast<unsigned>(10 * world + N));
+    for (int round = 0; round < 3; ++round) {
+        ProportionalPartitionerOptions options;
+        for (int rank = 0; rank < world; ++rank) {
+            options.shares.push_back(0.5 + static_cast<double>(random() % 8));
+        }
+        if (round == 2 && world > 1) {
+            options.shares[random() % options.shares.size()] = 0;
+        }
+        using Capped = ZeroStage<N, ProportionalPartitioner, SizeCappedBucketer, Others...>;
+        CHECK((run<Capped>(world, {cap}, 0.01, options) == expected));
+    }
+    using Whole = ZeroStage<N, ProportionalPartitioner, ParameterBucketer, Others...>;
+    CHECK((run<Whole>(world, {}) == expected)); // equal shares
+}
+
 template <int N, class... Others>
 void check_stage(int world) {
     Trained const expected =
@@ -43,6 +66,7 @@ void check_stage(int world) {
         check_partitioner<N, WholeGroupPartitioner, Others...>(world, expected);
         check_partitioner<N, DealtGroupPartitioner, Others...>(world, expected);
     }
+    check_shares<N, Others...>(world, expected);
     CHECK((run<ZeroStage<N, PerTensorPartitioner, Others...>>(world, {}) == expected));
     CHECK((run<ZeroStage<N, BalancedPartitioner, ParameterBucketer, Others...>>(world, {})
            == expected));

@@ -5,6 +5,7 @@
 #include <zero/layout/balanced_partitioner.hpp>
 #include <zero/layout/communication_model.hpp>
 #include <zero/layout/dealt_group_partitioner.hpp>
+#include <zero/layout/proportional_partitioner.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
 #include <zero/stage/zero_stage.hpp>
 
@@ -26,8 +27,12 @@ template <class Partitioner>
 std::vector<Counts> count_step(int world) {
     return on_ranks<Counts>(world, [&](LoopbackCommunicator& communicator) {
         auto const rank = static_cast<std::size_t>(communicator.rank());
-        ZeroStage<2, Partitioner> engine(communicator, registration<float>(toy_specs()),
-                                         {.bucketer = {.bucket_bytes = 1200}});
+        using Stage = ZeroStage<2, Partitioner>;
+        typename Stage::Options options{.bucketer = {.bucket_bytes = 1200}};
+        if constexpr (requires { options.partitioner.shares; }) {
+            options.partitioner.shares = {1, 2, 4};
+        }
+        Stage engine(communicator, registration<float>(toy_specs()), options);
         communicator.reset_traffic();
         (void)run_step(engine, rank, 0).report();
         auto const& traffic = communicator.traffic();
@@ -54,7 +59,7 @@ void check_traffic(std::size_t padded) {
     }
     CHECK(reduced == 2 * padded);
     // WholeGroupPartitioner cuts a bucket unevenly, but the shards are equal in total.
-    CHECK(is_uneven == !Partitioner::cuts_parameters);
+    CHECK(is_uneven == !Partitioner::cuts_group);
 }
 
 } // namespace
@@ -63,6 +68,7 @@ TEST_CASE("With unequal shards each rank reads from the others what the formula 
     // 320 + 512 + 64 + 192 + 64 + 0 + 64 = 1,216 trainable elements in multiples of 64; the group
     // is padded to 3 * 448.
     check_traffic<BalancedPartitioner>(1216);
+    check_traffic<ProportionalPartitioner>(1216);
     check_traffic<WholeGroupPartitioner>(1344);
     check_traffic<DealtGroupPartitioner>(1344);
 }

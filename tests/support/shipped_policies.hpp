@@ -4,6 +4,7 @@
 // them with the headers.
 
 #include <zero/core/type_name.hpp>
+#include <zero/layout/proportional_partitioner.hpp>
 #include <zero/policy/wire.hpp>
 #include <zero/zero.hpp>
 
@@ -18,7 +19,8 @@ using ShippedParameters = std::tuple<Parameters<float>, Parameters<bfloat16>, Pa
                                      Parameters<bfloat16, float>>;
 using ShippedPartitioners =
     std::tuple<ContiguousPartitioner, PerTensorPartitioner, WholeGroupPartitioner,
-               DealtGroupPartitioner, RoundRobinPartitioner, BalancedPartitioner>;
+               DealtGroupPartitioner, ProportionalPartitioner, RoundRobinPartitioner,
+               BalancedPartitioner>;
 using ShippedBucketers =
     std::tuple<SizeCappedBucketer, UnitBucketer, ParameterBucketer, SingleBucketer>;
 using ShippedCommunicators = std::tuple<LoopbackCommunicator, Recording<LoopbackCommunicator>,

@@ -21,12 +21,14 @@ namespace ZERO_NAMESPACE {
 /// caller. For an adopted block see `make_adopted_layout`.
 /// @param bucketing passed by value, because g++ 12 warns about uninitialised memory when options
 /// without members are passed by reference
+/// @param partitioning options of the partitioner, likewise
 /// @throws InvalidArgument naming the parameter or option and the remedy
 template <class Partitioner, class Bucketer>
 FlatLayout make_layout(std::vector<ParameterSpec> parameters, LayoutOptions const& options,
-                       typename Bucketer::Options bucketing = typename Bucketer::Options()) {
+                       typename Bucketer::Options bucketing = typename Bucketer::Options(),
+                       detail::partitioner_options_t<Partitioner> partitioning = {}) {
     std::vector<BucketPlan> buckets = detail::make_buckets(
-        detail::as_span(parameters), options, detail::partitioner_ref<Partitioner>(),
+        detail::as_span(parameters), options, detail::partitioner_ref<Partitioner>(&partitioning),
         detail::bucketer_ref<Bucketer>(bucketing));
     return {std::move(parameters), options.world, std::move(buckets), options.unit_order};
 }

@@ -53,6 +53,29 @@ concept PartitionerHasPartition = requires(std::span<PartitionItem> items, typen
 };
 
 template <class P>
+concept PartitionerHasOptions = requires(std::span<std::size_t const> elements, std::size_t world,
+                                         typename P::Options const& options) {
+    { P::begin(elements, world, options) } -> std::same_as<typename P::State>;
+};
+
+/// @brief The options of a partitioner without any.
+struct NoPartitionerOptions {};
+
+/// @brief The options that a partitioner's `begin` takes.
+template <class P>
+struct PartitionerOptions {
+    using type = NoPartitionerOptions;
+};
+
+template <PartitionerHasOptions P>
+struct PartitionerOptions<P> {
+    using type = typename P::Options;
+};
+
+template <class P>
+using partitioner_options_t = typename PartitionerOptions<P>::type;
+
+template <class P>
 concept PartitionerHasOrder = requires(std::span<std::size_t const> elements, std::size_t world) {
     { P::order(elements, world) } -> std::same_as<std::vector<std::size_t>>;
 };
@@ -70,6 +93,10 @@ namespace ZERO_NAMESPACE {
 /// and the W + 1 ascending `cuts`, all multiples of `granularity`; cuts[0] is 0, and cuts[W] is the
 /// size of the bucket, padding included. It may reorder the items. Both must be pure functions, so
 /// that every rank gets the same layout.
+///
+/// Optional: `begin(elements, world, options)` gets the run-time options of the engine
+/// (`StageOptions::partitioner`), of the type `Options`, an aggregate with defaults. It may throw
+/// InvalidArgument. What ranks must agree on is then in the cuts, which they compare.
 ///
 /// `BalancedPartitioner` and `RoundRobinPartitioner` leave every parameter whole; the others cut.
 template <class P>

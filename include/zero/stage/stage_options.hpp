@@ -196,6 +196,8 @@ struct StageOptions {
                                           ///< command updates, if no slice has more; 0: all
     bool poison = false; ///< fill padding, reused and released memory with NaN (for tests)
 
+    [[no_unique_address]] typename Config::PartitionerOptions
+        partitioner{}; ///< options of the partitioner policy (`ProportionalPartitioner`)
     [[no_unique_address]] typename Config::BucketerOptions
         bucketer{}; ///< options of the bucketer policy; empty ones occupy no space
     [[no_unique_address]]

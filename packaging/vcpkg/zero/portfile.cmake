@@ -1,7 +1,7 @@
 # An overlay port that takes the sources of its own checkout: vcpkg install zero --overlay-ports=<zero>/packaging/vcpkg
 
 if("compiled" IN_LIST FEATURES)
-    set(options -DZERO_BUILD_TESTS=OFF -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_EXAMPLES=OFF -DZERO_BUILD_C=OFF -DZERO_CUDA=OFF -DZERO_CHECKPOINT=OFF)
+    set(options -DZERO_BUILD_TESTS=OFF -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_EXAMPLES=OFF -DZERO_BUILD_C=OFF -DZERO_BUILD_PLAN=OFF -DZERO_CUDA=OFF -DZERO_CHECKPOINT=OFF)
 else()
     set(options -DZERO_HEADERS_ONLY=ON)
     set(VCPKG_BUILD_TYPE release) # one configuration suffices

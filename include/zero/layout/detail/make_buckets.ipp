@@ -174,7 +174,8 @@ ZERO_COLD_INLINE void append_buckets(std::vector<BucketPlan>& buckets, Partition
             buckets.back().is_persistent = true;
         }
     };
-    partitioner.with_state(group_sizes(parameters, order), options.world, append_all);
+    partitioner.with_state(group_sizes(parameters, order), options.world, partitioner.options,
+                           append_all);
 }
 
 /// @brief Returns the buckets of several types, and those of persistent parameters, in the order in

@@ -24,10 +24,13 @@ struct PartitionerRef {
     /// Null unless the partitioner is an `OrderingPartitioner`.
     std::vector<std::size_t> (*order)(std::span<std::size_t const> elements, std::size_t world);
 
+    /// The options of the partitioner; null if it has none. They must outlive this.
+    void const* options;
+
     /// Begins a group and calls `use` with the address of its state, which lives until `use`
     /// returns.
     void (*with_state)(std::span<std::size_t const> elements, std::size_t world,
-                       FunctionRef<void*> use);
+                       void const* options, FunctionRef<void*> use);
 
     void (*partition)(std::span<PartitionItem> items, void* state, std::span<std::size_t> cuts);
 };
@@ -47,17 +50,28 @@ constexpr bool partitions_contiguously() noexcept {
     return false;
 }
 
+/// @param options must outlive the result
 template <class Partitioner>
-constexpr PartitionerRef partitioner_ref() noexcept {
+constexpr PartitionerRef
+partitioner_ref(partitioner_options_t<Partitioner> const* options = nullptr) noexcept {
     using State = typename Partitioner::State;
     PartitionerRef ref{
         Partitioner::cuts_parameters,
         Partitioner::is_even,
         partitions_contiguously<Partitioner>(),
         nullptr,
-        [](std::span<std::size_t const> elements, std::size_t world, FunctionRef<void*> use) {
-            State state = Partitioner::begin(elements, world);
-            use(&state);
+        options,
+        [](std::span<std::size_t const> elements, std::size_t world,
+           [[maybe_unused]] void const* given, FunctionRef<void*> use) {
+            if constexpr (PartitionerHasOptions<Partitioner>) {
+                using Options = partitioner_options_t<Partitioner>;
+                State state =
+                    Partitioner::begin(elements, world, *static_cast<Options const*>(given));
+                use(&state);
+            } else {
+                State state = Partitioner::begin(elements, world);
+                use(&state);
+            }
         },
         [](std::span<PartitionItem> items, void* state, std::span<std::size_t> cuts) {
             Partitioner::partition(items, *static_cast<State*>(state), cuts);

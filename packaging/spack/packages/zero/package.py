@@ -28,6 +28,7 @@ class Zero(CMakePackage):
             self.define_from_variant("ZERO_BUILD_TESTS", "tests"),
             self.define_from_variant("ZERO_BUILD_COMPILED", "compiled"),
             self.define("ZERO_BUILD_C", False),
+            self.define("ZERO_BUILD_PLAN", False),
             self.define("ZERO_BUILD_BENCHMARKS", False),
             self.define("ZERO_BUILD_EXAMPLES", False),
             self.define("ZERO_CUDA", "OFF"),

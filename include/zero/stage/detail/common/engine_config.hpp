@@ -4,6 +4,7 @@
 #include "../../../core/dtype.hpp"
 #include "../../../core/memory_resource.hpp"
 #include "../../../core/storage_types.hpp"
+#include "../../../layout/partitioner.hpp"
 #include "../../../policy/master_weights_policy.hpp"
 #include "../../../policy/optimizer_state_policy.hpp"
 
@@ -13,11 +14,28 @@
 
 namespace ZERO_NAMESPACE::detail {
 
+/// @brief The options of a stage's layout: those of the bucketer, and of the partitioner if it has
+/// any. Without, an engine bears the name of the bucketer's options alone.
+template <class PartitionerOptionsType, class BucketerOptionsType>
+struct WithPartitionerOptions {};
+
+template <class LayoutOptionsType>
+struct LayoutOptionsOf {
+    using Partitioner = NoPartitionerOptions;
+    using Bucketer = LayoutOptionsType;
+};
+
+template <class PartitionerOptionsType, class BucketerOptionsType>
+struct LayoutOptionsOf<WithPartitionerOptions<PartitionerOptionsType, BucketerOptionsType>> {
+    using Partitioner = PartitionerOptionsType;
+    using Bucketer = BucketerOptionsType;
+};
+
 /// @brief The types that an engine is compiled for. Stage and partitioner are run-time values, so
 /// compositions that differ only in them share one instantiation.
 template <class CommunicatorPolicy, class LossScalerPolicy, class OptimizerPolicy,
           class OptimizerStatePolicy, class MasterWeightsPolicy, class OffloadPolicy,
-          class BucketerOptionsType, class... TypeSets>
+          class LayoutOptionsType, class... TypeSets>
 struct EngineConfig {
     using Communicator = CommunicatorPolicy;
     using Backend = typename Communicator::Backend;
@@ -27,7 +45,8 @@ struct EngineConfig {
     using MasterWeights = MasterWeightsPolicy; ///< the chosen policy; each type set names the
                                                ///< master weights of its parameters
     using Offload = OffloadPolicy;
-    using BucketerOptions = BucketerOptionsType;
+    using PartitionerOptions = typename LayoutOptionsOf<LayoutOptionsType>::Partitioner;
+    using BucketerOptions = typename LayoutOptionsOf<LayoutOptionsType>::Bucketer;
 
     static constexpr bool rounds_states = rounds_states_stochastically<OptimizerState>;
 

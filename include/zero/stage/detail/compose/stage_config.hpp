@@ -57,20 +57,27 @@ template <class WireTypes, class Types>
 using type_set_t = std::conditional_t<std::is_same_v<typename WireTypes::WeightCodec, Plain>, Types,
                                       WithWeightCodec<Types, typename WireTypes::WeightCodec>>;
 
+/// @brief The options of a layout, as `EngineConfig` takes them.
+template <class Partitioner, class Bucketer>
+using layout_options_t = std::conditional_t<
+    PartitionerHasOptions<Partitioner>,
+    WithPartitionerOptions<partitioner_options_t<Partitioner>, typename Bucketer::Options>,
+    typename Bucketer::Options>;
+
 /// @brief Makes the `EngineConfig` of a stage from its policies. `StageConfig` uses it.
 template <class Communicator, class LossScaler, class Optimizer, class OptimizerState,
-          class OffloadTo, class BucketerOptions, class WireTypes, class Reduction,
+          class OffloadTo, class LayoutOptions, class WireTypes, class Reduction,
           class MasterPolicy, class Policy>
 struct MakeEngineConfig;
 
 template <class Communicator, class LossScaler, class Optimizer, class OptimizerState,
-          class OffloadTo, class BucketerOptions, class WireTypes, class Reduction,
+          class OffloadTo, class LayoutOptions, class WireTypes, class Reduction,
           class MasterPolicy, class... P>
 struct MakeEngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, OffloadTo,
-                        BucketerOptions, WireTypes, Reduction, MasterPolicy, Parameters<P...>> {
+                        LayoutOptions, WireTypes, Reduction, MasterPolicy, Parameters<P...>> {
     using type =
         EngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, MasterPolicy, OffloadTo,
-                     BucketerOptions,
+                     LayoutOptions,
                      type_set_t<WireTypes, reduced_type_set_t<Reduction, MasterPolicy, P>>...>;
 };
 
@@ -97,8 +104,8 @@ struct StageConfig {
 
     using EngineConfig =
         typename MakeEngineConfig<Communicator, LossScaler, Optimizer, OptimizerStates, OffloadTo,
-                                  typename Bucketer::Options, WireTypes, Reduction, MasterPolicy,
-                                  ParameterTypes>::type;
+                                  layout_options_t<Partitioner, Bucketer>, WireTypes, Reduction,
+                                  MasterPolicy, ParameterTypes>::type;
 
     /// The default policy never conflicts: parameters that are their own master weights ignore it.
     static constexpr Conflict master_conflict =

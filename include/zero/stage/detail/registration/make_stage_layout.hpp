@@ -163,7 +163,8 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
     if constexpr (Engine::OptimizerState::is_block_scaled) {
         require_tiles_of_blocks(parameters, {});
     }
-    return finish(make_layout<Partitioner, Bucketer>(std::move(specs), geometry, options.bucketer));
+    return finish(make_layout<Partitioner, Bucketer>(std::move(specs), geometry, options.bucketer,
+                                                     options.partitioner));
 }
 
 /// @brief Requires that a parameter's memory is where it was registered and has its size.

@@ -4,12 +4,20 @@
 
 #include <zero/layout/chunk_places.hpp>
 #include <zero/layout/communication_model.hpp>
+#include <zero/layout/contiguous_partitioner.hpp>
+#include <zero/layout/gradient_source.hpp>
+#include <zero/layout/lease_share.hpp>
+#include <zero/layout/make_layout.hpp>
+#include <zero/layout/memory_plan.hpp>
+#include <zero/layout/size_capped_bucketer.hpp>
+#include <zero/ops/exact_sum.hpp>
 #include <zero/ops/tree_sum.hpp>
-#include <zero/zero.hpp>
+#include <zero/policy/gradient_reduction.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -77,6 +85,13 @@ struct Policies {
     bool in_tree = false;        ///< zero::TreeReduction adds gradients
     std::size_t secondary = 0;   ///< ranks that share a copy of what stage 3 gathers; 0: none
     std::size_t block_bytes = 0; ///< of 64 weights in codes; 0: they travel as they are
+
+    std::optional<zero::ReductionSchedule> schedule{}; ///< default: that of the stage
+    zero::SizeCappedBucketerOptions bucketer{};        ///< stages 0 to 2
+    zero::GatherOptions gather{};                      ///< stage 3
+
+    /// `GradientReductionOptions::one_micro_step`; its formula is for equal gradients and sums
+    bool one_micro_step = false;
 };
 
 /// Moves all states of a rank that a stage may keep there to memory of the host.
@@ -125,37 +140,66 @@ inline zero::MemoryRow held_sums(zero::LayoutTotals const& totals, std::size_t a
             bytes * (totals.own_trainable_padded - totals.own_trainable_content), false};
 }
 
+/// Returns the options of a layout of bfloat16 parameters.
+inline zero::LayoutOptions layout_options(int stage, std::size_t ranks,
+                                          zero::GatherOptions const& gather) {
+    return {.world = ranks,
+            .element_bytes = 2,
+            .buckets_inside_units = stage == 3,
+            .keep_until_update = stage == 3 ? gather.keep_until_update : 0};
+}
+
+/// Returns the elements of the largest unit of stage 3, padding included.
+inline std::size_t largest_unit(std::vector<zero::ParameterSpec> const& model, std::size_t ranks) {
+    auto const layout = zero::make_layout<zero::ContiguousPartitioner, zero::UnitBucketer>(
+        model, layout_options(3, ranks, {}));
+    std::size_t most = 0;
+    for (std::size_t unit = 0; unit < layout.units(); ++unit) {
+        std::size_t elements = 0;
+        for (std::size_t const bucket : layout.unit_buckets(unit)) {
+            elements += layout.elements(bucket);
+        }
+        most = std::max(most, elements);
+    }
+    return most;
+}
+
 /// @param accumulate_bytes bytes per accumulated gradient
 /// @param micro_steps micro-steps of a step; in stage 3 each acquires every unit twice
 inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ranks,
                    std::size_t accumulate_bytes, int stage, std::size_t micro_steps = 1,
                    Policies const& policies = {}) {
-    auto const [file, on_host, delays_update, in_tree, secondary, block_bytes] = policies;
-    zero::LayoutOptions const options{
-        .world = ranks, .element_bytes = 2, .buckets_inside_units = stage == 3};
+    auto const& [file, on_host, delays_update, in_tree, secondary, block_bytes, chosen, bucketer,
+                 gather, one_micro_step] = policies;
+    zero::LayoutOptions const options = layout_options(stage, ranks, gather);
+    using Even = zero::ContiguousPartitioner;
     auto const layout =
-        stage == 3
-            ? zero::make_layout<zero::ContiguousPartitioner, zero::UnitBucketer>(model, options)
-            : zero::make_layout<zero::ContiguousPartitioner, zero::SizeCappedBucketer>(model,
-                                                                                       options);
+        stage == 3 ? zero::make_layout<Even, zero::UnitBucketer>(model, options)
+                   : zero::make_layout<Even, zero::SizeCappedBucketer>(model, options, bucketer);
     zero::ElementSizes const sizes{.parameter = 2,
                                    .gradient = 2,
                                    .communication = 2,
                                    .accumulation = accumulate_bytes,
                                    .master = 4,
                                    .optimizer_state = 8};
-    auto const schedule =
-        in_tree ? zero::ReductionSchedule::every_micro_step : zero::default_schedule(stage);
+    auto const schedule = in_tree ? zero::ReductionSchedule::every_micro_step
+                                  : chosen.value_or(zero::default_schedule(stage));
     auto const row = zero::stage_row(stage, schedule);
     // Counts for rank 0: extents of a bucket are equal, so no other rank has more.
-    auto const totals =
-        zero::count_layout(layout, 0, row, zero::Storage::owned, 0, 0, 0,
-                           zero::GradientReductionOptions{}.wire_bytes / sizes.communication);
+    auto totals = zero::count_layout(
+        layout, 0, row, zero::Storage::owned, 0, 0, 0,
+        zero::GradientReductionOptions{}.wire_bytes / sizes.communication, gather);
+    bool const sums_in_leases = one_micro_step && sizes.accumulation == sizes.gradient
+                                && zero::can_sum_in_leases(layout, row);
+    if (sums_in_leases) {
+        totals.gradient_lease_elements = 0;
+    }
     // Sums in another type are converted before they are sent.
     bool const has_wire =
         schedule == zero::ReductionSchedule::boundary && sizes.accumulation != sizes.communication;
     auto const memory = zero::plan_memory(row, totals, sizes, zero::Storage::owned, has_wire, 0);
-    auto const leases = zero::describe_leases(layout, row, sizes, zero::Storage::owned);
+    auto const leases = zero::describe_leases(layout, row, sizes, zero::Storage::owned, 0, 0,
+                                              gather, sums_in_leases);
     std::vector<std::size_t> acquired; // forward and backward
     if (stage == 3) {
         for (std::size_t pass = 0; pass < 2 * micro_steps; ++pass) {
@@ -171,6 +215,7 @@ inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ra
             has_wire ? zero::GradientReductionOptions{}.wire_bytes / sizes.communication : 0,
         .control_calls = 1,
         .control_bytes = sizeof(std::int64_t) * (zero::ops::Inspection::count + minima),
+        .gather = gather,
         .in_tree = in_tree,
         .secondary_ranks = secondary,
         .weight_block_bytes = stage == 0 ? 0 : block_bytes};

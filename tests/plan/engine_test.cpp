@@ -1,5 +1,5 @@
-#include "plan/column.hpp"
-#include "plan/models.hpp"
+#include "src/plan/column.hpp"
+#include "src/plan/models.hpp"
 
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
@@ -22,7 +22,7 @@
 
 // The planner's table equals the memory that an engine with the same policies allocates.
 
-namespace zero::test::plan_test {
+namespace zero::test::engine_test {
 
 namespace {
 
@@ -78,6 +78,25 @@ void compare(std::vector<ParameterSpec> const& model, int world, std::size_t mic
     }
 }
 
+/// A step without gradients that visits the units forward and backward.
+template <class Stage>
+void run_step(Stage& engine, std::size_t micro_steps) {
+    auto const& layout = engine.layout();
+    engine.begin_step();
+    for (auto const micro_step : engine.micro_steps(micro_steps)) {
+        for (std::size_t unit = 0; unit < layout.units(); ++unit) {
+            auto const weights = engine.acquire(unit);
+        }
+        for (std::size_t unit = layout.units(); unit-- > 0;) {
+            auto const weights = engine.acquire(unit);
+            auto const gradients = engine.gradients(unit); // zeros
+            (void)gradients[layout.unit_parameters(unit).front()];
+            engine.gradients_ready(unit);
+        }
+    }
+    (void)engine.step(0.1).report();
+}
+
 /// Compares the calls of a step, and the bytes that each rank reads in them.
 template <int N>
 void compare_step(std::vector<ParameterSpec> const& model, int world, std::size_t micro_steps) {
@@ -85,21 +104,8 @@ void compare_step(std::vector<ParameterSpec> const& model, int world, std::size_
     auto const ranks = on_ranks<TrafficCount>(world, [&](LoopbackCommunicator& communicator) {
         auto const parameters = registration_of(model);
         ZeroStage<N, AdamW, Parameters<bfloat16>> engine(communicator, parameters);
-        auto const& layout = engine.layout();
         communicator.reset_traffic();
-        engine.begin_step();
-        for (auto const micro_step : engine.micro_steps(micro_steps)) {
-            for (std::size_t unit = 0; unit < layout.units(); ++unit) {
-                auto const weights = engine.acquire(unit);
-            }
-            for (std::size_t unit = layout.units(); unit-- > 0;) {
-                auto const weights = engine.acquire(unit);
-                auto const gradients = engine.gradients(unit); // zeros
-                (void)gradients[layout.unit_parameters(unit).front()];
-                engine.gradients_ready(unit);
-            }
-        }
-        (void)engine.step(0.1).report();
+        run_step(engine, micro_steps);
         return communicator.traffic();
     });
     auto const step = planner::plan(model, static_cast<std::size_t>(world), 4, N, micro_steps).step;
@@ -138,6 +144,81 @@ TEMPLATE_TEST_CASE_SIG("The planner's bytes and lines are those of an engine", "
     for (std::size_t const micro_steps : {1U, 2U, 6U, 8U}) {
         compare<N, TreeReduction<>>(planner::gpt2(2, 64), 2, micro_steps);
     }
+}
+
+namespace {
+
+/// Compares the plan of a stage with options, and what each rank reads in its steps.
+template <class Stage>
+void compare_options(std::vector<ParameterSpec> const& model, std::size_t micro_steps,
+                     planner::Policies const& policies, std::size_t accumulate_bytes = 4) {
+    struct Seen {
+        MemoryPlan plan;
+        std::uint64_t read = 0;
+    };
+    auto const ranks = on_ranks<Seen>(3, [&](LoopbackCommunicator& communicator) {
+        typename Stage::Options options;
+        if constexpr (requires { options.bucketer.bucket_bytes; }) {
+            options.bucketer = policies.bucketer;
+        } else {
+            options.gather = policies.gather;
+        }
+        options.reduction.schedule = policies.schedule;
+        options.reduction.one_micro_step = policies.one_micro_step;
+        Stage engine(communicator, registration_of(model), options);
+        Seen seen{engine.memory_plan()};
+        for (int step = 0; step < 2; ++step) { // the first one records the order of units
+            communicator.reset_traffic();
+            run_step(engine, micro_steps);
+            auto const traffic = communicator.traffic();
+            seen.read = traffic[CollectiveKind::reduce_scatter].bytes
+                        + traffic[CollectiveKind::all_reduce].bytes
+                        + traffic[CollectiveKind::all_gather].bytes;
+        }
+        return seen;
+    });
+    auto const column =
+        planner::plan(model, 3, accumulate_bytes, Stage::stage, micro_steps, policies);
+    MemoryPlan without_tables = ranks[0].plan;
+    without_tables[BufferKind::control] = {};
+    without_tables[BufferKind::communicator] = {};
+    without_tables[BufferKind::commands] = {};
+    CHECK((column.memory.rows == without_tables.rows));
+    CHECK(column.read_bytes() == ranks[0].read);
+}
+
+} // namespace
+
+TEST_CASE("The planner's bytes with options are those of an engine") {
+    auto const model = planner::gpt2(2, 64);
+    using Half = Parameters<bfloat16>;
+    for (auto const schedule : {ReductionSchedule::boundary, ReductionSchedule::every_micro_step}) {
+        for (std::size_t const micro_steps : {1U, 3U}) {
+            compare_options<ZeroStage<1, Half>>(
+                model, micro_steps, {.schedule = schedule, .bucketer = {.bucket_bytes = 40'000}});
+            compare_options<ZeroStage<2, Half>>(
+                model, micro_steps, {.schedule = schedule, .bucketer = {.bucket_bytes = 1 << 20}});
+            for (std::size_t const kept :
+                 {std::size_t{0}, std::size_t{60'000}, GatherOptions::all}) {
+                compare_options<ZeroStage<3, Half>>(
+                    model, micro_steps,
+                    {.schedule = schedule, .gather = {.keep_until_update = kept}});
+            }
+            compare_options<ZeroStage<3, Half>>(
+                model, micro_steps,
+                {.schedule = schedule,
+                 .gather = {.prefetch_elements = 0,
+                            .max_live_elements = planner::largest_unit(model, 3)}});
+        }
+    }
+    using Short = ZeroStage<1, Half, GradientReduction<void, void, bfloat16>>;
+    planner::Policies const boundary{.schedule = ReductionSchedule::boundary};
+    compare_options<Short>(model, 1, boundary, 2);
+    planner::Policies in_place = boundary;
+    in_place.one_micro_step = true;
+    compare_options<Short>(model, 1, in_place, 2);
+    CHECK(planner::plan(model, 3, 2, 1, 1, in_place).memory.engine_bytes()
+          < planner::plan(model, 3, 2, 1, 1, boundary).memory.engine_bytes());
 }
 
 #if __has_include(<xxhash.h>)
@@ -289,11 +370,4 @@ TEST_CASE("The planner's bytes of weights in codes are those of an engine") {
           == planner::plan(model, 4, 4, 0).memory.engine_bytes());
 }
 
-TEST_CASE("The planner knows three models by all of their parameters") {
-    CHECK(elements_of(planner::model_named("gpt2")) == 124'439'808);
-    CHECK(elements_of(planner::model_named("gpt2-xl")) == 1'557'611'200);
-    CHECK(elements_of(planner::model_named("llama3-8b")) == 8'030'261'248);
-    CHECK_THROWS_AS(planner::model_named("bert"), InvalidArgument);
-}
-
-} // namespace zero::test::plan_test
+} // namespace zero::test::engine_test

@@ -2,9 +2,9 @@
 
 // The arguments of the planner.
 
+#include <zero/core/error.hpp>
 #include <zero/layout/communication_model.hpp>
 #include <zero/ops/block_codecs.hpp>
-#include <zero/zero.hpp>
 
 #include <cmath>
 #include <cstddef>
@@ -12,18 +12,29 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace planner {
 
 inline constexpr char const* usage =
-    R"(Prints memory and traffic of every stage side by side, before allocating, for a known model
-or for one of any size with equal layers:
+    R"(Prints the stages and options that fit into the memory of a rank, the fastest first, and the
+code of the first one. --memory is what activations leave of a rank's memory; without --link,
+traffic decides instead of seconds. Where nothing fits, states go to the host of a device:
 
-  plan --model gpt2|gpt2-xl|llama3-8b [--ranks 64] [--accumulate-bytes 2] [--micro-steps 1]
-  plan [--parameters 7.5e9] [--layers 72] [--ranks 64] [--accumulate-bytes 2] [--micro-steps 1]
+  zero-plan --model MODEL --memory 80GB --ranks 64 [--link 50GB/s] [--micro-steps 1] [--json]
+
+MODEL is gpt2, gpt2-medium, gpt2-large, gpt2-xl or llama3-8b, a safetensors file, an index of
+several, a config.json of Hugging Face (gpt2, llama, mistral, qwen2), or a folder with one of them.
+
+Without --memory, prints memory and traffic of every stage side by side, for a model or for one of
+any size with equal layers:
+
+  zero-plan --model MODEL [--ranks 64] [--accumulate-bytes 2] [--micro-steps 1] [--json]
+  zero-plan [--parameters 7.5e9] [--layers 72] [--ranks 64] [--accumulate-bytes 2] [--micro-steps 1]
 
 With a network, also predicts the seconds of communication in a step. The network has one level,
-or one inside hosts and one between them (seconds, and bytes per second):
+or one inside hosts and one between them (seconds, and bytes per second; --link 25GB/s is
+--bandwidth 25e9):
 
   --latency 5e-6 --bandwidth 25e9
   --latency 5e-6 --bandwidth 200e9 --ranks-per-host 8 --latency-between 20e-6
@@ -64,7 +75,7 @@ struct Settings {
     double parameters = 7.5e9; ///< elements of all equal layers
     double layers = 72;        ///< equal layers, of one parameter each
     double ranks = 64;
-    double accumulate_bytes = 2; ///< per gradient; the default of the library is 4, a float
+    double accumulate_bytes = 0; ///< per gradient; 0: 4, a float, with a memory, otherwise 2
     double micro_steps = 1;
 
     double in_tree = 0;          ///< 1: TreeReduction
@@ -85,6 +96,9 @@ struct Settings {
     double latency_between = -1;  ///< seconds per message between hosts; -1: as inside
     double bandwidth_between = 0; ///< bytes per second that a host reads from others
     std::string algorithm = "ring";
+
+    double memory = 0;     ///< bytes of a rank; 0: no choice is asked for
+    bool has_json = false; ///< prints JSON
 
     bool asks_for_help = false; ///< nothing else was read then
 };
@@ -117,6 +131,43 @@ inline constexpr NumberOption number_options[] = {
     {"--latency-between", &Settings::latency_between, 0, 10, false},
     {"--bandwidth-between", &Settings::bandwidth_between, 1, 1e15, false}};
 
+/// Reads a number with a unit of bytes, such as 80GB (10^9 bytes) or 80GiB (2^30 bytes).
+/// @param per_second whether "/s" follows; then bits (Gb/s) are accepted as well
+/// @throws zero::InvalidArgument naming the argument and the units
+inline double read_bytes(std::string const& name, std::string const& text, bool per_second) {
+    auto const refuse = [&](char const* why) {
+        throw zero::InvalidArgument(name + " " + text + ": " + why
+                                    + (per_second ? "; write it as 50GB/s, 50GiB/s or 400Gb/s"
+                                                  : "; write it as 80GB (10^9 bytes each) or 80GiB "
+                                                    "(2^30 bytes each)"));
+    };
+    char* end = nullptr;
+    double const number = std::strtod(text.c_str(), &end);
+    if (end == text.c_str()) refuse("it begins with no number");
+    if (!(number > 0) || number > 1e15) refuse("it must be above 0 and finite");
+    std::string_view unit(end);
+    if (per_second) {
+        if (!unit.ends_with("/s")) refuse("the unit ends with /s");
+        unit.remove_suffix(2);
+    }
+    double factor = 1;
+    constexpr std::string_view prefixes = "KMGTP";
+    std::size_t const prefix = unit.empty() ? prefixes.npos : prefixes.find(unit.front());
+    if (prefix != prefixes.npos) {
+        unit.remove_prefix(1);
+        bool const is_binary = unit.starts_with('i');
+        unit.remove_prefix(is_binary ? 1 : 0);
+        factor = std::pow(is_binary ? 1024.0 : 1000.0, static_cast<double>(prefix + 1));
+    }
+    if (per_second && unit == "b")
+        factor /= 8;
+    else if (unit != "B")
+        refuse(unit.empty() ? "the unit has no B" : "the unit is not known");
+    double const bytes = number * factor;
+    if (bytes < 1 || bytes > 1e18) refuse("it is below 1 or above 10^18 bytes");
+    return bytes;
+}
+
 /// @throws zero::InvalidArgument naming the argument and its range
 inline void read_number(Settings& settings, std::string const& name, char const* text) {
     for (NumberOption const& option : number_options) {
@@ -136,7 +187,9 @@ inline void read_number(Settings& settings, std::string const& name, char const*
         return;
     }
     std::string known =
-        "'" + name + "': give --model, --algorithm or --wire with a name, or a number with";
+        "'" + name
+        + "': give --model, --algorithm or --wire with a name, --memory or --link with a number of "
+          "bytes, --json alone, or a number with";
     for (NumberOption const& option : number_options) known += std::string(" ") + option.name;
     throw zero::InvalidArgument(known);
 }
@@ -156,18 +209,28 @@ inline Settings read_settings(int count, char** arguments) {
     bool has_network = false;
     for (int index = 1; index < count; index += 2) {
         std::string const name = arguments[index];
+        if (name == "--json") {
+            settings.has_json = true;
+            --index; // it has no value
+            continue;
+        }
         if (name == "--help") {
             settings.asks_for_help = true;
             return settings;
         }
         if (index + 1 == count) throw zero::InvalidArgument("'" + name + "': a value is missing");
         has_size = has_size || name == "--parameters" || name == "--layers";
-        has_network = has_network || name == "--algorithm" || name == "--ranks-per-host"
-                      || name.starts_with("--latency") || name.starts_with("--bandwidth");
+        has_network = has_network || name == "--algorithm" || name == "--link"
+                      || name == "--ranks-per-host" || name.starts_with("--latency")
+                      || name.starts_with("--bandwidth");
         if (name == "--model")
             settings.model = arguments[index + 1];
         else if (name == "--algorithm")
             settings.algorithm = arguments[index + 1];
+        else if (name == "--memory")
+            settings.memory = read_bytes(name, arguments[index + 1], false);
+        else if (name == "--link")
+            settings.bandwidth = read_bytes(name, arguments[index + 1], true);
         else if (name == "--wire")
             settings.block_bytes = block_bytes_of(arguments[index + 1]);
         else
@@ -175,8 +238,15 @@ inline Settings read_settings(int count, char** arguments) {
     }
     if (settings.delayed != 0 && settings.offload_ratio == 0)
         throw zero::InvalidArgument("--delayed needs --offload-ratio");
-    if (settings.tier_rate != 0 && settings.on_host == 0 && settings.offload_ratio == 0)
-        throw zero::InvalidArgument("--tier-rate needs --offload-ratio or --on-host");
+    if (settings.memory != 0
+        && (settings.offload_ratio != 0 || settings.on_host != 0 || settings.in_tree != 0
+            || settings.secondary != 0 || settings.block_bytes != 0))
+        throw zero::InvalidArgument(
+            "--memory chooses among stages and their options; leave out "
+            "--offload-ratio, --on-host, --in-tree, --secondary and --wire");
+    if (settings.tier_rate != 0 && settings.on_host == 0 && settings.offload_ratio == 0
+        && settings.memory == 0)
+        throw zero::InvalidArgument("--tier-rate needs --offload-ratio, --on-host or --memory");
     if (settings.on_host != 0 && settings.offload_ratio != 0)
         throw zero::InvalidArgument("--on-host excludes --offload-ratio: an engine has one tier");
     if (has_size && !settings.model.empty())
@@ -185,7 +255,11 @@ inline Settings read_settings(int count, char** arguments) {
         throw zero::InvalidArgument("more --layers than --parameters");
     if (has_network && settings.bandwidth == 0)
         throw zero::InvalidArgument("a network needs its --bandwidth in bytes per second, such as "
-                                    "25e9");
+                                    "25e9, or its --link, such as 25GB/s");
+    if (settings.accumulate_bytes == 0) settings.accumulate_bytes = settings.memory != 0 ? 4 : 2;
+    if (settings.memory != 0 && settings.accumulate_bytes != 2 && settings.accumulate_bytes != 4)
+        throw zero::InvalidArgument(
+            "--accumulate-bytes with --memory is 4 (float) or 2 (bfloat16)");
     if ((settings.ranks_per_host == 0) != (settings.bandwidth_between == 0))
         throw zero::InvalidArgument("hosts need both --ranks-per-host and --bandwidth-between");
     if (settings.ranks_per_host == 0
