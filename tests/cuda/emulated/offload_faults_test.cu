@@ -274,7 +274,8 @@ TEST_CASE("An engine of a device ends while its states are away, leave, or come 
     }
 }
 
-TEST_CASE("The thread that copies uses the device of the engine, and no other") {
+TEST_CASE("The thread that copies uses the device of the engine and no other, and may copy while "
+          "another thread captures") {
     cuda::detail::check(cudaSetDevice(2), "cudaSetDevice");
     {
         cuda::VirtualMemory memory;
@@ -283,12 +284,18 @@ TEST_CASE("The thread that copies uses the device of the engine, and no other") 
         cuda::RuntimeBackend::Copier const copy;
         int used = 0;
         std::byte read{0};
+        cuda::OwnedStream const captured;
+        cuda::detail::check(cudaStreamBeginCapture(captured.get(), cudaStreamCaptureModeGlobal),
+                            "cudaStreamBeginCapture");
         std::thread([&] {
             std::byte const value{7};
             copy(block, &value, 1);
             copy(&read, block, 1);
             cuda::detail::check(cudaGetDevice(&used), "cudaGetDevice");
         }).join();
+        cudaGraph_t graph = nullptr;
+        cuda::detail::check(cudaStreamEndCapture(captured.get(), &graph), "cudaStreamEndCapture");
+        cuda::detail::check(cudaGraphDestroy(graph), "cudaGraphDestroy");
         CHECK(used == 2);
         CHECK(read == std::byte{7});
         memory.deallocate(block, bytes, BufferKind::parameters);
