@@ -36,8 +36,10 @@ Bits run(int world, std::filesystem::path const& folder, std::uint64_t begin, st
         if constexpr (is_on_device) {
             options.compute_queue = stream.emplace().get();
         }
-        if constexpr (requires { options.offload.path; }) {
-            options.offload = {.path = folder, .chunk_bytes = 1500, .allow_page_cache = true};
+        if constexpr (zero::detail::config_of_t<Stage>::Offload::is_any) {
+            options.offload.path = folder;
+            options.offload.chunk_bytes = 1500;
+            options.offload.allow_page_cache = true;
         }
         Toy<Stage> toy(communicator, options);
         auto& engine = *toy.engine;
