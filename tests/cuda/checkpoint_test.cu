@@ -4,6 +4,7 @@
 
 #include <zero/checkpoint/checkpoint_saver.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/stage/offload.hpp>
 #include <zero/stage/update_on_host.hpp>
 
 #include <filesystem>
@@ -34,6 +35,11 @@ Bits run(int world, std::filesystem::path const& folder, std::uint64_t begin, st
         auto options = same_schedule<Stage>();
         if constexpr (is_on_device) {
             options.compute_queue = stream.emplace().get();
+        }
+        if constexpr (zero::detail::config_of_t<Stage>::Offload::is_any) {
+            options.offload.path = folder;
+            options.offload.chunk_bytes = 1500;
+            options.offload.allow_page_cache = true;
         }
         Toy<Stage> toy(communicator, options);
         auto& engine = *toy.engine;
@@ -104,8 +110,8 @@ TEST_CASE("Split master weights and scaled states of a device are loaded on the 
 }
 
 TEST_CASE(
-    "Engines whose states lie on the device, in memory of the host beside it, and on the host "
-    "load each other's checkpoints and go on with the same bits",
+    "Engines whose states lie on the device, in memory of the host beside it, on the host and in "
+    "files load each other's checkpoints and go on with the same bits",
     "[cuda]") {
     if (skips_without_device()) {
         return;
@@ -128,6 +134,15 @@ TEST_CASE(
     CHECK(run<OtherOnHost>(3, host.path(), 2, 4) == expected);
     CHECK(run<Device>(3, host.path(), 2, 4) == expected);
     CHECK(run<OnHost>(4, host.path(), 2, 2) == saved);
+
+    using InFiles =
+        ZeroStage<2, Parameters<bfloat16>,
+                  Offload<To<FileTier, BufferKind::optimizer_state, BufferKind::master_weights>>>;
+    TemporaryFolder const files;
+    CHECK(run<InFiles>(2, host.path(), 2, 4) == run<OnHost>(2, host.path(), 2, 4));
+    CHECK(run<InFiles>(3, files.path(), 0, 2, Save::at_once) == saved);
+    CHECK(run<OnHost>(3, files.path(), 2, 4) == expected);
+    CHECK(run<OtherOnHost>(3, files.path(), 2, 4) == expected);
 }
 
 TEST_CASE("A checkpoint of a device that is written in the background holds the state of its start",

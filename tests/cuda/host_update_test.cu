@@ -365,6 +365,65 @@ TEST_CASE("The host updates after 1, 2 and 5 micro-steps with the bits and the n
     });
 }
 
+TEST_CASE("A parameter without a gradient in a step gets zeros on the host, and not those of the "
+          "step before",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    auto const run = []<class Stage>(Stage*, bool is_unused) {
+        return merged(on_ranks<Trained, DeviceLoopback>(2, [&](auto& communicator) {
+            cuda::OwnedStream const stream;
+            typename Stage::Options options;
+            options.compute_queue = stream.get();
+            options.reduction.schedule = ReductionSchedule::every_micro_step;
+            Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
+            auto const rank = static_cast<std::uint64_t>(communicator.rank());
+            for (std::uint64_t step = 0; step < 3; ++step) {
+                engine.begin_step();
+                for (auto const micro_step : engine.micro_steps(2)) {
+                    auto const& layout = engine.layout();
+                    for (std::size_t unit = layout.units(); unit-- > 0;) {
+                        auto const weights = engine.acquire(unit);
+                        auto const gradients = engine.gradients(unit);
+                        for (std::size_t const parameter : layout.unit_parameters(unit)) {
+                            bool const is_left = is_unused && step == 1 && parameter % 2 == 1;
+                            if (is_left || !layout.parameter(parameter).trainable) {
+                                continue; // nobody asks for the gradient
+                            }
+                            if (auto const gradient = gradients[parameter]; !gradient.empty()) {
+                                cuda::detail::launch(
+                                    stream.get(), 4, 128, add_toy_gradient<bfloat16>,
+                                    gradient.data(), gradient.size(), 2 + rank, parameter,
+                                    step * 16 + micro_step, engine.loss_scale().data(), 4);
+                            }
+                        }
+                        engine.gradients_ready(unit);
+                    }
+                }
+                (void)engine.step(0.01);
+            }
+            Trained result;
+            collect(engine, toy_specs(), result);
+            return result;
+        }));
+    };
+    auto const compare = [&]<int N>() {
+        using Stage = ZeroStage<N, Parameters<bfloat16>, DeviceLoopback>;
+        using OnHost = typename Stage::template with<AllStates>;
+        Trained const expected = run(static_cast<Stage*>(nullptr), true);
+        CHECK(!(run(static_cast<Stage*>(nullptr), false) == expected));
+        CHECK(run(static_cast<OnHost*>(nullptr), true) == expected);
+        if constexpr (N >= 2) {
+            using Added = typename Stage::template with<Offload<AllButParameters>>;
+            using Linked = typename Stage::template with<OnDevice<BufferKind::gradients>>;
+            CHECK(run(static_cast<Added*>(nullptr), true) == expected);
+            CHECK(run(static_cast<Linked*>(nullptr), true) == expected);
+        }
+    };
+    in_every_stage(compare);
+}
+
 TEST_CASE("With states on the host the memory plan equals what an engine allocates on the device "
           "and in page-locked memory",
           "[cuda]") {

@@ -324,7 +324,7 @@ TEST_CASE("Offloading is refused in a step, with a handle, for other kinds, memo
         refused([&] { offload_states(engine, {BufferKind::wire}, alone.options()); },
                 "InvalidArgument", "wire cannot be offloaded; name parameters, gradients");
         alone.memory.can = false;
-        refused(all, "InvalidArgument", "Leave options.memory out on a host");
+        refused(all, "InvalidArgument", "Leave options.memory out (HostMemoryResource can)");
         alone.memory.can = true;
         auto wrong = alone.options();
         wrong.chunk_bytes = 4095;

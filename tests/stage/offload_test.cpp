@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 #include "support/limited_memory.hpp"
 #include "support/stages.hpp"
+#include "support/tiled_model.hpp"
 
 #include "offload_model.hpp"
 
@@ -77,6 +78,39 @@ TEST_CASE("A trainer whose memory cannot hold its states keeps them in a file, a
         CHECK(memory.most() < states);
         CHECK(std::filesystem::is_empty(folder.path()));
     });
+}
+
+TEST_CASE("An operator that is larger than the memory of a rank runs in tiles, all of whose states "
+          "lie in files") {
+    std::size_t const operator_bytes = std::size_t{400} * 100 * sizeof(bfloat16);
+    TemporaryFolder const folder;
+    auto const run = [&]<class Stage>(std::size_t count, std::size_t limit,
+                                      typename Stage::Options const& options) {
+        return on_ranks<std::vector<std::vector<float>>>(4, [&](auto& communicator) {
+            LimitedMemory memory(limit);
+            auto own = options;
+            own.memory = &memory;
+            Stage engine(communicator, tiled_model<bfloat16>(count, {400, 100}), own);
+            for (std::uint64_t step = 0; step < 3; ++step) {
+                run_tiled_step(engine, static_cast<std::uint64_t>(communicator.rank()), step);
+            }
+            return full_parameters(engine);
+        })[0];
+    };
+    InFile<3>::Options options{.offload = in_folder(folder)};
+    options.offload.chunk_bytes = 4096;
+    auto const expected = run.template operator()<InMemory<3>>(16, 1U << 24U, {});
+    CHECK(run.template operator()<InFile<3>>(16, operator_bytes, options) == expected);
+    for (std::size_t const count : {std::size_t{16}, no_tiles}) {
+        CHECK(outcome_of([&] {
+                  (void)run.template operator()<InMemory<3>>(count, operator_bytes, {});
+              }).type
+              == "other"); // std::bad_alloc
+    }
+    CHECK(outcome_of([&] {
+              (void)run.template operator()<InFile<3>>(no_tiles, operator_bytes, options);
+          }).type
+          == "other");
 }
 
 TEST_CASE("The memory plan of states in a file equals the allocations and the size of the file") {
@@ -446,6 +480,12 @@ TEST_CASE("Options of states in a file are refused before anything is allocated"
                contains_text("offload.path is '/absent', which is not a folder"));
     CHECK_THAT(refusal([](auto& options) { options.offload.ratio = 1.5; }),
                contains_text("offload.ratio is 1.5"));
+    CHECK_THAT(refusal([](auto& options) { options.offload.ratio = -0.25; }),
+               contains_text("offload.ratio is -0.25"));
+    CHECK_THAT(refusal([](auto& options) {
+                   options.offload.ratio = std::numeric_limits<double>::quiet_NaN();
+               }),
+               contains_text("offload.ratio is "));
     CHECK_THAT(refusal([](auto& options) { options.offload.depth = 0; }),
                contains_text("offload.depth is 0"));
     CHECK_THAT(refusal([](auto& options) { options.offload.chunk_bytes = 700; }),

@@ -135,6 +135,10 @@ namespace ZERO_NAMESPACE {
 /// - `copies_arguments`: tables of pointers may be freed when an operation returns.
 /// - `staging_memory()`: a `MemoryResource&` of host memory that the device copies quickly;
 ///   checkpoints pass through a buffer from it.
+/// - `Copier`: constructed on the rank's thread; `copier(void* to, void const* from, std::size_t
+/// bytes)`
+///   copies between memory of the device and the host, on any thread, and waits; for
+///   `offload_states`.
 /// - `run_on_host(Queue, void (*function)(void*), void* argument)`: enqueues a call on the host,
 /// for
 ///   `HostMemory`; the function throws nothing and waits for no queue.

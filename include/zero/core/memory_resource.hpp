@@ -61,7 +61,7 @@ public:
 
     /// @name Addresses without memory
     /// `offload_states` gives back the memory of model states and keeps its addresses. A resource
-    /// supports that if it overrides all three functions; the host must be able to use its memory.
+    /// supports that if it overrides all three functions.
     /// @{
 
     /// @brief Returns whether `give_back_pages` is supported.
@@ -77,7 +77,8 @@ public:
     }
 
     /// @brief Takes memory for a block again, under the same addresses, with any values. Called
-    /// before `deallocate`. @throws std::bad_alloc if none is available; the block was not changed
+    /// before `deallocate`. @throws std::bad_alloc or another exception if none is available; the
+    /// block was not changed
     virtual void take_pages_again(void* /*memory*/, std::size_t /*bytes*/, BufferKind /*kind*/) {}
 
     /// @}

@@ -183,6 +183,27 @@ struct RuntimeBackend {
         detail::check(cudaLaunchHostFunc(queue, function, argument), "cudaLaunchHostFunc");
     }
 
+    /// @brief Copies on a stream of its own, in a thread of the library. Either side may be host
+    /// memory.
+    class Copier {
+    public:
+        /// @brief For memory of the current device. @throws CudaError
+        Copier() : _device(detail::current_device()) {}
+
+        /// @brief Copies, and waits for that. The device stays current for the thread, which then
+        /// needs no context on another one. @throws CudaError
+        void operator()(void* to, void const* from, std::size_t bytes) const {
+            detail::OutsideCapture const outside; // another thread may capture
+            detail::check(cudaSetDevice(_device), "cudaSetDevice");
+            copy_bytes(_stream.get(), to, from, bytes);
+            detail::check(cudaStreamSynchronize(_stream.get()), "cudaStreamSynchronize");
+        }
+
+    private:
+        int _device;
+        OwnedStream _stream;
+    };
+
 private:
     static void require_set(Queue queue) {
         if (queue == unset_stream()) {

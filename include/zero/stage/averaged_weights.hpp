@@ -38,7 +38,7 @@ public:
         }
     }
 
-    [[nodiscard]] bool is_in_files() const noexcept override { return false; }
+    [[nodiscard]] bool is_offloaded() const noexcept override { return false; }
 
     std::unique_ptr<ParkedStates> before{}; ///< what was kept in its place
 

@@ -15,7 +15,7 @@
 #include "detail/common/engine_config.hpp"
 #include "detail/engine/protocol.hpp"
 #include "detail/memory/engine_memory.hpp"
-#include "detail/memory/parked_file.hpp"
+#include "detail/memory/parked_blocks.hpp"
 #include "detail/state/state_access.hpp"
 #include "engine.hpp"
 #include "stage_options.hpp"
@@ -35,7 +35,8 @@ namespace ZERO_NAMESPACE {
 struct OffloadStatesOptions {
     [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     /// A folder that exists, on the disk that shall hold the states. Empty for that of
-    /// `StageOptions::offload` and its `allow_page_cache`, where the stage has it.
+    /// `StageOptions::offload` and its `allow_page_cache`, where the stage has it, and on a device
+    /// for page-locked memory of the host.
     std::filesystem::path path{};
     bool blocking = true; ///< false returns before the memory is free; `where` says when it is
     /// Bytes that move as one request, at least 4096. Up to four requests are in memory while
@@ -54,15 +55,16 @@ struct ReloadStatesOptions {
 
 /// @brief Where the engine's buffers of a kind are, as `where` returns it.
 enum class StatesPlace : std::uint8_t {
-    nowhere,        ///< the engine has none: the stage needs none, or they are the caller's memory
-    memory,         ///< all of them have memory
-    file,           ///< their values are in a file, and their memory was given back
-    memory_and_file ///< a part is in a file: an `Offload` with a ratio
+    nowhere,         ///< the engine has none: the stage needs none, or they are the caller's memory
+    memory,          ///< all of them have memory
+    file,            ///< their values are in a file, and their memory was given back
+    memory_and_file, ///< a part is in a file: an `Offload` with a ratio
+    host_memory      ///< they belong to a device, and are in page-locked memory of its host
 };
 
 /// @brief Returns the name for messages.
 [[nodiscard]] constexpr char const* name_of(StatesPlace place) noexcept {
-    constexpr char const* names[] = {"nowhere", "memory", "file", "memory and file"};
+    constexpr char const* names[] = {"nowhere", "memory", "file", "memory and file", "host memory"};
     return names[static_cast<std::size_t>(place)];
 }
 
@@ -70,9 +72,31 @@ enum class StatesPlace : std::uint8_t {
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Moves states of an engine to files and back. Created by its first `offload_states`.
+/// @brief What copies an engine's blocks.
+template <class Backend>
+struct CopierOf {
+    using Type = HostCopier;
+};
+
+template <class Backend>
+    requires requires { typename Backend::Copier; }
+struct CopierOf<Backend> {
+    using Type = typename Backend::Copier;
+};
+
+/// @brief Moves states of an engine out of its memory and back. Created by its first
+/// `offload_states`.
 template <class Config>
 class Parking final : public ParkedStates {
+    using Backend = typename Config::Backend;
+    static constexpr bool is_on_device = requires { requires Backend::is_device; };
+    static_assert(!is_on_device || requires {
+        typename Backend::Copier;
+        Backend::staging_memory();
+    }, "zero: offload_states() copies memory of the device in a thread of its own; give the "
+       "engine's backend a 'struct Copier' and 'static MemoryResource& staging_memory()', as "
+       "zero::cuda::Backend has them.");
+
 public:
     explicit Parking(Engine<Config>& engine) noexcept : _access(engine) {}
 
@@ -80,7 +104,7 @@ public:
     /// @throws OutOfOrder while averages are shown
     static Parking& of(Engine<Config>& engine, char const* call) {
         Protocol& protocol = StateAccess<Config>(engine).parking();
-        if (protocol.parked() != nullptr && !protocol.parked()->is_in_files()) {
+        if (protocol.parked() != nullptr && !protocol.parked()->is_offloaded()) {
             protocol.parked()->require_here(call, StateUse::change);
         }
         if (protocol.parked() == nullptr) {
@@ -112,9 +136,11 @@ public:
             throw_error<InvalidArgument>(
                 {"zero: ", protocol.rank_text(),
                  ": offload_states() needs a memory resource that can give back pages, and that of "
-                 "this engine cannot. Leave options.memory out on a host (HostMemoryResource can), "
-                 "or override can_give_back_pages(), give_back_pages() and take_pages_again(), or "
-                 "forward them to the resource that yours wraps."});
+                 "this engine cannot. ",
+                 is_on_device ? "Set options.memory to a zero::cuda::VirtualMemory"
+                              : "Leave options.memory out (HostMemoryResource can)",
+                 ", or override can_give_back_pages(), give_back_pages() and take_pages_again(), "
+                 "or forward them to the resource that yours wraps."});
         }
         FileTierOptions file;
         file.path = options.path;
@@ -133,12 +159,14 @@ public:
         file.chunk_bytes = options.chunk_bytes;
         file.allow_page_cache = file.allow_page_cache || options.allow_page_cache;
         file.calls = options.calls;
-        auto parked = std::make_unique<ParkedFile>(_access.engine_memory(), kinds, file,
-                                                   protocol.rank_text());
-        _files.reserve(_files.size() + 1);
+        bool const is_file = !is_on_device || !file.path.empty();
+        auto parked =
+            std::make_unique<Parked>(_access.engine_memory(), kinds, is_file ? &file : nullptr,
+                                     host_memory(), protocol.rank_text());
+        _moves.reserve(_moves.size() + 1);
         _access.wait_for_all();
         parked->begin_write();
-        _files.push_back(std::move(parked));
+        _moves.push_back(std::move(parked));
         set_phase();
         if (options.blocking) {
             finish(kinds);
@@ -155,9 +183,9 @@ public:
         KindSet const kinds =
             options.kinds.empty() ? KindSet::movable() : KindSet::of(options.kinds);
         finish(kinds);
-        for (auto const& file : _files) {
-            if (!(file->kinds() & kinds).is_empty()) {
-                file->begin_read(kinds);
+        for (auto const& move : _moves) {
+            if (!(move->kinds() & kinds).is_empty()) {
+                move->begin_read(kinds);
             }
         }
         if (options.blocking) {
@@ -168,25 +196,28 @@ public:
     [[nodiscard]] StatesPlace place(BufferKind kind) const {
         bool in_memory = false;
         bool in_file = _access.is_in_tier(kind);
+        bool on_host = lies_on_host<Config>(kind);
         KindSet moved;
-        for (auto const& file : _files) {
-            moved = moved | file->in_file();
+        for (auto const& move : _moves) {
+            moved = moved | move->moved();
+            on_host = on_host || (!move->is_file() && move->moved().has(kind));
         }
         for (auto const& block : _access.engine_memory().blocks()) {
-            if (block.kind == kind) {
+            if (block.kind == kind && !on_host) {
                 (moved.has(kind) ? in_file : in_memory) = true;
             }
         }
-        return in_memory && in_file ? StatesPlace::memory_and_file
-               : in_file            ? StatesPlace::file
-               : in_memory          ? StatesPlace::memory
-                                    : StatesPlace::nowhere;
+        return on_host                ? StatesPlace::host_memory
+               : in_memory && in_file ? StatesPlace::memory_and_file
+               : in_file              ? StatesPlace::file
+               : in_memory            ? StatesPlace::memory
+                                      : StatesPlace::nowhere;
     }
 
     void require_here(char const* call, StateUse use) override {
         KindSet const used = use == StateUse::read_parameters ? read_kinds() : KindSet::movable();
-        for (auto const& file : _files) {
-            if (!_is_lost && !(file->returning() & used).is_empty()) {
+        for (auto const& move : _moves) {
+            if (!_is_lost && !(move->returning() & used).is_empty()) {
                 finish(used);
                 break;
             }
@@ -212,6 +243,17 @@ public:
     }
 
 private:
+    using Parked = ParkedBlocks<typename CopierOf<Backend>::Type>;
+
+    /// Returns where memory lies that the host uses.
+    [[nodiscard]] MemoryResource& host_memory() const noexcept {
+        if constexpr (is_on_device) {
+            return Backend::staging_memory();
+        } else {
+            return _access.engine_memory().resource();
+        }
+    }
+
     /// Returns the kinds that are enough for a call that only reads parameters.
     static constexpr KindSet read_kinds() noexcept {
         return KindSet::of(std::initializer_list<BufferKind>{
@@ -222,8 +264,8 @@ private:
 
     [[nodiscard]] KindSet away() const noexcept {
         KindSet kinds;
-        for (auto const& file : _files) {
-            kinds = kinds | file->kinds();
+        for (auto const& move : _moves) {
+            kinds = kinds | move->kinds();
         }
         return kinds;
     }
@@ -233,20 +275,20 @@ private:
         _access.parking().set_away(!kinds.is_empty(), !(kinds & read_kinds()).is_empty());
     }
 
-    /// Waits for what is under way in files that have some of these kinds. Files without kinds end.
+    /// Waits for what is under way in moves that have some of these kinds. Moves without kinds end.
     void finish(KindSet kinds) {
-        for (std::size_t index = 0; index < _files.size();) {
-            ParkedFile& file = *_files[index];
-            if ((file.kinds() & kinds).is_empty()) {
+        for (std::size_t index = 0; index < _moves.size();) {
+            Parked& move = *_moves[index];
+            if ((move.kinds() & kinds).is_empty()) {
                 ++index;
                 continue;
             }
             try {
-                file.finish();
+                move.finish();
             } catch (...) {
-                bool const is_lost = file.is_lost();
+                bool const is_lost = move.is_lost();
                 remove_if_empty(index);
-                if (!is_lost) { // in memory, or still in the file
+                if (!is_lost) { // in memory, or still away
                     throw;
                 }
                 _is_lost = true;
@@ -256,11 +298,11 @@ private:
         }
     }
 
-    /// Ends a file of which nothing is needed, and says what is away.
+    /// Ends a move of which nothing is needed, and says what is away.
     bool remove_if_empty(std::size_t index) {
-        bool const is_empty = _files[index]->kinds().is_empty();
+        bool const is_empty = _moves[index]->kinds().is_empty();
         if (is_empty) {
-            _files.erase(_files.begin() + static_cast<std::ptrdiff_t>(index));
+            _moves.erase(_moves.begin() + static_cast<std::ptrdiff_t>(index));
         }
         set_phase();
         return is_empty;
@@ -296,22 +338,27 @@ private:
     }
 
     StateAccess<Config> _access;
-    std::vector<std::unique_ptr<ParkedFile>> _files;
-    bool _is_lost = false; ///< a file could not be read, which broke the engine
+    std::vector<std::unique_ptr<Parked>> _moves;
+    bool _is_lost = false; ///< something could not be read, which broke the engine
 };
 
 } // namespace ZERO_NAMESPACE::detail
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Moves buffers of an engine to a file, gives back their memory, and keeps their addresses.
-/// Between two steps, with no handle held. Not collective: each rank calls it for itself.
+/// @brief Moves buffers of an engine to a file, or from a device to its host, gives back their
+/// memory, and keeps their addresses. Between two steps, with no handle held. Not collective: each
+/// rank calls it for itself.
 ///
 /// Until `reload_states` every call that reads or writes states, or begins a step, throws
 /// OutOfOrder, whichever kinds are away. `acquire` and `for_each_full_parameter` need parameters,
-/// their leases and secondary copies only. The file has no name and ends with the reload. Staging
-/// memory of four chunks is used while states move. Waits for all commands of the engine and for
-/// states that move, and then, unless `blocking` is false, until the memory is free.
+/// their leases and secondary copies only. Do not launch a captured graph of a step. The file has
+/// no name and ends with the reload. Staging memory of four chunks is used while states move to or
+/// from a file. Waits for all commands of the engine and for states that move, and then, unless
+/// `blocking` is false, until the memory is free.
+///
+/// The engine of a device needs a `cuda::VirtualMemory` in `StageOptions::memory`. A thread of its
+/// own copies the blocks, on a stream of its own.
 ///
 /// A failure of the disk or of the memory resource leaves the engine as it was. Without `blocking`
 /// it is thrown by the next call that moves states or waits for them.
@@ -320,7 +367,8 @@ namespace ZERO_NAMESPACE {
 /// of which the engine has no buffer, are left out.
 /// @throws InvalidArgument for another kind, for one that is the caller's memory, for a memory
 /// resource that cannot give back pages, and for a folder that cannot be used; TierError if the
-/// disk is full or fails; OutOfOrder in a step, in a visitor or with a handle held; std::bad_alloc;
+/// disk is full or fails; OutOfOrder in a step, in a visitor or with a handle held; std::bad_alloc,
+/// or CudaError if there is no page-locked memory;
 /// what failed on this queue or another rank, which breaks the engine; BrokenEngine
 template <class Stage>
 void offload_states(Stage& engine, std::vector<BufferKind> const& kinds,
@@ -331,21 +379,22 @@ void offload_states(Stage& engine, std::vector<BufferKind> const& kinds,
 
 /// @brief The same for all kinds.
 template <class Stage>
-void offload_states(Stage& engine, OffloadStatesOptions const& options) {
+void offload_states(Stage& engine, OffloadStatesOptions const& options = {}) {
     offload_states(engine, {}, options);
 }
 
 /// @brief Takes memory under the same addresses and reads what `offload_states` moved, bit for bit.
-/// A no-op for kinds that are in memory. Not collective.
+/// Captured graphs stay valid. A no-op for kinds that are in memory. Not collective.
 /// @throws TierError if the file cannot be read, or is not what was written: the engine is broken
-/// then, and the other ranks get Aborted; std::bad_alloc, and nothing was lost; BrokenEngine
+/// then, and the other ranks get Aborted; std::bad_alloc, or CudaError of a full device, and
+/// nothing was lost; BrokenEngine
 template <class Stage>
 void reload_states(Stage& engine, ReloadStatesOptions const& options = {}) {
     detail::Parking<detail::config_of_t<Stage>>::of(engine, "reload_states()").reload(options);
 }
 
 /// @brief Returns where the engine's buffers of a kind are. Does not wait: while states move,
-/// `memory` until all of a call have left it, and `file` until all are back.
+/// `memory` until all of a call have left it, and `file` or `host_memory` until all are back.
 /// @throws OutOfOrder while averages are shown (`AveragedWeights`)
 template <class Stage>
 [[nodiscard]] StatesPlace where(Stage& engine, BufferKind kind) {

@@ -36,6 +36,7 @@ enum cudaError_t {
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
     cudaErrorContextIsDestroyed = 709,
+    cudaErrorNotSupported = 801,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorStreamCaptureInvalidated = 901,
     cudaErrorStreamCaptureMerge = 902,
@@ -654,7 +655,8 @@ inline cudaError_t cudaFree(void* memory) {
     return cudaSuccess;
 }
 inline cudaError_t cudaMallocHost(void** memory, std::size_t bytes) {
-    cudaError_t const code = cudaMalloc(memory, bytes);
+    cudaError_t code = zero::test::emulated::failure_of("cudaMallocHost");
+    code = code == cudaSuccess ? cudaMalloc(memory, bytes) : code;
     if (code == cudaSuccess) {
         using namespace zero::test::emulated;
         page_locked_bytes += GuardedMemory::bytes_of(*memory);

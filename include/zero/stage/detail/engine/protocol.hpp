@@ -38,7 +38,7 @@ public:
     virtual void require_here(char const* call, StateUse use) = 0;
 
     /// @brief Whether `offload_states` made it.
-    [[nodiscard]] virtual bool is_in_files() const noexcept { return true; }
+    [[nodiscard]] virtual bool is_offloaded() const noexcept { return true; }
 };
 
 /// @brief Tracks the phase of an engine in its call protocol and makes every check that needs no
