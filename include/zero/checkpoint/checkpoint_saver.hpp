@@ -78,8 +78,9 @@ public:
         _access.guard([&] { _access.wait_to_read(); });
         detail::SavePlan plan(_access, describe(*_stage), options);
         _options = options;
-        _lock = detail::begin_checkpoint(_access, _directory, plan.name, plan.manifest, options);
+        _lock = detail::begin_checkpoint(_access, _directory, plan, options);
         try {
+            plan.hash_base(_access, options.file_time_out);
             start(plan);
         } catch (...) { // another rank failed, and this one has started
             _write.give_up();

@@ -38,6 +38,8 @@ struct ManifestParameter {
     std::uint64_t group = 0;                 ///< parameter group
     bool trainable = true;                   ///< false: it has the arrays with `has_frozen` only
     std::vector<ManifestInterval> intervals; ///< ascending, without gaps
+    std::uint64_t hash = 0; ///< of its values; of a parameter of `Manifest::base` alone, which has
+                            ///< no intervals in a file
 
     /// @brief Returns the product of the shape.
     [[nodiscard]] std::uint64_t elements() const noexcept;
@@ -68,6 +70,8 @@ struct Manifest {
     std::string optimizer;                         ///< name of the optimizer's type; for people
     std::vector<std::vector<ManifestArray>> types; ///< the arrays of each parameter type
     std::vector<ManifestParameter> parameters;     ///< in order of registration
+    std::vector<ManifestParameter> base;           ///< frozen ones that no file holds
+    std::string base_name;                         ///< `SaveOptions::base`
     std::vector<ManifestFile> files;               ///< all data files
     ManifestScalars scalars;                       ///< scalars of the step, scaler and groups
     std::map<std::string, std::string> extras;     ///< caller-owned texts, in UTF-8

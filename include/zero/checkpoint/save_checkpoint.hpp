@@ -42,7 +42,8 @@ std::string save_checkpoint(Stage& stage, std::filesystem::path const& directory
     detail::SavePlan plan(access, describe(stage), options);
     std::string const& name = plan.name;
     CheckpointDirectory const checkpoints(directory);
-    auto const lock = detail::begin_checkpoint(access, checkpoints, name, plan.manifest, options);
+    auto const lock = detail::begin_checkpoint(access, checkpoints, plan, options);
+    plan.hash_base(access, options.file_time_out);
     Buffer<std::byte> staging;
     std::vector<std::uint64_t> const checksums = detail::on_files(
         access, "write its file of the checkpoint",

@@ -21,6 +21,28 @@ namespace ZERO_NAMESPACE {
 
 namespace detail {
 
+/// Returns the indices of parameters in the order of their names.
+ZERO_COLD_INLINE std::vector<std::size_t>
+sorted_by_name(std::vector<ManifestParameter> const& parameters) {
+    std::vector<std::size_t> sorted(parameters.size());
+    std::iota(sorted.begin(), sorted.end(), std::size_t{0});
+    std::sort(sorted.begin(), sorted.end(), [&](std::size_t a, std::size_t b) {
+        return parameters[a].name < parameters[b].name;
+    });
+    return sorted;
+}
+
+ZERO_COLD_INLINE std::optional<std::size_t>
+find_by_name(std::vector<ManifestParameter> const& parameters,
+             std::vector<std::size_t> const& sorted, std::string_view name) {
+    auto const found = std::lower_bound(sorted.begin(), sorted.end(), name,
+                                        [&](std::size_t index, std::string_view wanted) {
+                                            return parameters[index].name < wanted;
+                                        });
+    return found == sorted.end() || parameters[*found].name != name ? std::nullopt
+                                                                    : std::optional(*found);
+}
+
 /// Calls `visit(interval, begin, end)` for the parts of a range, cut at multiples of `state_chunk`
 /// elements in their interval.
 /// @throws CheckpointError if the reader was given no interval of some of them
@@ -55,12 +77,8 @@ ZERO_COLD_INLINE CheckpointReader::CheckpointReader(std::filesystem::path const&
 ZERO_COLD_INLINE CheckpointReader::CheckpointReader(std::filesystem::path checkpoint,
                                                     Manifest manifest)
     : _checkpoint(std::move(checkpoint)), _manifest(std::move(manifest)),
-      _by_name(_manifest.parameters.size()), _files(_manifest.files.size()) {
-    std::iota(_by_name.begin(), _by_name.end(), std::size_t{0});
-    std::sort(_by_name.begin(), _by_name.end(), [&](std::size_t a, std::size_t b) {
-        return _manifest.parameters[a].name < _manifest.parameters[b].name;
-    });
-}
+      _by_name(detail::sorted_by_name(_manifest.parameters)),
+      _base_by_name(detail::sorted_by_name(_manifest.base)), _files(_manifest.files.size()) {}
 
 ZERO_COLD_INLINE CheckpointReader CheckpointReader::of_file(std::filesystem::path const& file,
                                                             TensorRules const& rules) {
@@ -110,14 +128,12 @@ ZERO_COLD_INLINE CheckpointReader CheckpointReader::of_file(std::filesystem::pat
 }
 
 ZERO_COLD_INLINE std::optional<std::size_t> CheckpointReader::find(std::string_view name) const {
-    auto const found = std::lower_bound(_by_name.begin(), _by_name.end(), name,
-                                        [&](std::size_t index, std::string_view wanted) {
-                                            return _manifest.parameters[index].name < wanted;
-                                        });
-    if (found == _by_name.end() || _manifest.parameters[*found].name != name) {
-        return std::nullopt;
-    }
-    return *found;
+    return detail::find_by_name(_manifest.parameters, _by_name, name);
+}
+
+ZERO_COLD_INLINE ManifestParameter const* CheckpointReader::find_base(std::string_view name) const {
+    auto const found = detail::find_by_name(_manifest.base, _base_by_name, name);
+    return found ? &_manifest.base[*found] : nullptr;
 }
 
 ZERO_COLD_INLINE std::optional<std::size_t>

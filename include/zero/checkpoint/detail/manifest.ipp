@@ -44,6 +44,13 @@ ZERO_COLD_INLINE std::string tensor_name(ManifestArray const& array,
 }
 
 ZERO_COLD_INLINE void Manifest::require_valid_extras() const {
+    try {
+        (void)nlohmann::json(base_name).dump();
+    } catch (nlohmann::json::exception const& error) {
+        detail::throw_error<CheckpointError>({"zero: SaveOptions::base is not text in UTF-8; give "
+                                              "another name. ",
+                                              error.what(), "."});
+    }
     for (auto const& [name, content] : extras) {
         try {
             (void)nlohmann::json(name).dump();
@@ -150,13 +157,20 @@ ZERO_COLD_INLINE void write_array(JsonText& json, ManifestArray const& array) {
     json.end('}');
 }
 
-ZERO_COLD_INLINE void write_parameter(JsonText& json, ManifestParameter const& parameter) {
+/// @param is_base it has a hash instead of intervals
+ZERO_COLD_INLINE void write_parameter(JsonText& json, ManifestParameter const& parameter,
+                                      bool is_base = false) {
     json.begin('{');
     json.key("group");
     json.value(parameter.group);
+    if (is_base) {
+        json.key("hash");
+        json.value(checksum_text(parameter.hash));
+    }
     json.key("intervals");
     json.begin('[');
-    for (ManifestInterval const& interval : parameter.intervals) {
+    for (ManifestInterval const& interval :
+         is_base ? std::vector<ManifestInterval>() : parameter.intervals) {
         json.item();
         json.begin('[');
         for (std::uint64_t const number : {interval.file, interval.begin, interval.end}) {
@@ -205,6 +219,17 @@ ZERO_COLD_INLINE void write_json(Manifest const& manifest, FunctionRef<std::stri
     JsonText json(write);
     try {
         json.begin('{');
+        if (!manifest.base.empty()) {
+            json.key("base");
+            json.begin('[');
+            for (ManifestParameter const& parameter : manifest.base) {
+                json.item();
+                write_parameter(json, parameter, true);
+            }
+            json.end(']');
+            json.key("base_name");
+            json.value(manifest.base_name);
+        }
         json.key("composition");
         json.value(manifest.composition);
         json.key("extras");

@@ -82,16 +82,19 @@ ZERO_COLD_INLINE void check_manifest(Manifest const& manifest, std::string const
         }
     }
     names.clear();
-    for (ManifestParameter const& parameter : manifest.parameters) {
-        if (!names.insert(parameter.name).second) {
-            refuse_manifest(source, text({"two parameters are named '", parameter.name, "'"}));
-        }
-        if (parameter.type >= manifest.types.size()) {
-            refuse_manifest(source, text({"parameter '", parameter.name, "' has an unknown type"}));
-        }
-        if (parameter.elements() == std::numeric_limits<std::uint64_t>::max()) {
-            refuse_manifest(source,
-                            text({"the shape of parameter '", parameter.name, "' overflows"}));
+    for (auto const* const parameters : {&manifest.parameters, &manifest.base}) {
+        for (ManifestParameter const& parameter : *parameters) {
+            if (!names.insert(parameter.name).second) {
+                refuse_manifest(source, text({"two parameters are named '", parameter.name, "'"}));
+            }
+            if (parameter.type >= manifest.types.size()) {
+                refuse_manifest(source,
+                                text({"parameter '", parameter.name, "' has an unknown type"}));
+            }
+            if (parameter.elements() == std::numeric_limits<std::uint64_t>::max()) {
+                refuse_manifest(source,
+                                text({"the shape of parameter '", parameter.name, "' overflows"}));
+            }
         }
     }
 }
@@ -112,12 +115,17 @@ ZERO_COLD_INLINE Json const& list(Json const& json, std::string const& source) {
     return json;
 }
 
-ZERO_COLD_INLINE ManifestFile file_from(Json const& json, std::string const& source) {
-    auto const checksum = checksum_from(json.at("checksum").get<std::string>());
+ZERO_COLD_INLINE std::uint64_t checksum_member(Json const& json, char const* name,
+                                               std::string const& source) {
+    auto const checksum = checksum_from(json.at(name).get<std::string>());
     if (!checksum.has_value()) {
-        refuse_manifest(source, "a checksum is not 16 hexadecimal digits");
+        refuse_manifest(source, text({"a ", name, " is not 16 hexadecimal digits"}));
     }
-    return {json.at("name").get<std::string>(), *checksum};
+    return *checksum;
+}
+
+ZERO_COLD_INLINE ManifestFile file_from(Json const& json, std::string const& source) {
+    return {json.at("name").get<std::string>(), checksum_member(json, "checksum", source)};
 }
 
 /// @param json without the intervals that `ManifestParts` has taken
@@ -135,6 +143,13 @@ ZERO_COLD_INLINE ManifestParameter parameter_from(Json const& json, std::string 
                                        natural(interval.at(1), source),
                                        natural(interval.at(2), source)});
     }
+    return parameter;
+}
+
+ZERO_COLD_INLINE ManifestParameter base_from(Json const& json, std::string const& source) {
+    ManifestParameter parameter = parameter_from(json, source);
+    parameter.intervals.clear();
+    parameter.hash = checksum_member(json, "hash", source);
     return parameter;
 }
 
@@ -175,6 +190,9 @@ public:
         if (is_member(*open[0], "files", *open[1])) {
             return unless_malformed(
                 [&] { _manifest->files.push_back(file_from(value, *_source)); });
+        }
+        if (is_member(*open[0], "base", *open[1])) {
+            return unless_malformed([&] { _manifest->base.push_back(base_from(value, *_source)); });
         }
         return is_member(*open[0], "parameters", *open[1]) && take_parameter(value);
     }
@@ -285,6 +303,12 @@ ZERO_COLD_INLINE void fill(Manifest& manifest, Json const& json, std::string con
     }
     for (Json const& malformed : list(json.at("files"), source)) {
         manifest.files.push_back(file_from(malformed, source));
+    }
+    if (json.contains("base")) {
+        json.at("base_name").get_to(manifest.base_name);
+        for (Json const& malformed : list(json.at("base"), source)) {
+            manifest.base.push_back(base_from(malformed, source));
+        }
     }
     manifest.scalars = scalars_from(json.at("scalars"), source);
     json.at("extras").get_to(manifest.extras);

@@ -9,12 +9,14 @@
 #include "../../stage/detail/state/state_table.hpp"
 #include "../load_options.hpp"
 #include "../manifest.hpp"
+#include "base_parameters.hpp"
 #include "file_job.hpp"
 #include "load_plan.hpp"
 #include "on_every_rank.hpp"
 #include "plan_manifest.hpp"
 #include "scalar_fields.hpp"
 
+#include <condition_variable> // also declares durations, cheaper than <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -74,6 +76,10 @@ public:
                 _first.push_back(parameter);
             }
         }
+        problem = keep_only(manifest, options, _first);
+        selection = options.only.trainable || !options.only.names.empty()
+                        ? names_hash(manifest.parameters)
+                        : 0;
         for (std::size_t rank = 0; rank < access.layout().world(); ++rank) {
             std::string number = std::to_string(rank);
             number.insert(0, number.size() < 5 ? 5 - number.size() : 0, '0');
@@ -96,8 +102,21 @@ public:
         return job;
     }
 
+    /// @brief Computes the hashes of the parameters that are left out. Collective if there are any.
+    void hash_base(StateAccess<Config> const& access, std::chrono::milliseconds file_time_out) {
+        if (manifest.base.empty()) {
+            return;
+        }
+        auto const hashes = value_hashes(access, _table, manifest.base, file_time_out);
+        for (std::size_t index = 0; index < hashes.size(); ++index) {
+            manifest.base[index].hash = hashes[index];
+        }
+    }
+
     Manifest manifest;
-    std::string name; ///< name of the checkpoint
+    std::string name;            ///< name of the checkpoint
+    std::string problem;         ///< why `SaveOptions::only` fits no checkpoint; empty: it fits
+    std::uint64_t selection = 0; ///< of the parameters, by which ranks compare it
 
 private:
     /// Adds the memory of a tensor: a part of each slice that holds some of it. In stage 0 a slice
@@ -107,7 +126,7 @@ private:
         std::size_t const array = _arrays[parameter.type][tensor.array];
         auto begin = static_cast<std::size_t>(tensor.interval.begin);
         std::size_t own = _first[tensor.parameter]; // in the layout: the tile that holds it
-        while (own + 1 < _places.size() && _places[own + 1].parameter == tensor.parameter
+        while (own + 1 < _places.size() && _places[own + 1].parameter == _places[own].parameter
                && _places[own + 1].begin <= begin) {
             ++own;
         }
