@@ -94,6 +94,10 @@ public:
     /// @brief Reads elements of a parameter by name. @throws CheckpointError if there is none
     void read_parameter(std::string_view name, std::uint64_t begin, std::span<float> values);
 
+    /// @brief Reads rows [begin, end) of an array of the caller, and verifies them.
+    [[nodiscard]] ExtraArray read_rows(ManifestExtraArray const& array, std::uint64_t begin,
+                                       std::uint64_t end);
+
     /// @brief Reads stored items of one interval. @param offset offset of the first byte in the
     /// items of the interval
     void read_items(std::size_t parameter, std::size_t array, ManifestInterval const& interval,

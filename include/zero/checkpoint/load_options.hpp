@@ -3,6 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/dtype.hpp"
 #include "../core/set_by_name.hpp"
+#include "tensor_entry.hpp"
 #include "tensor_rules.hpp"
 
 #include <condition_variable> // also declares durations, cheaper than <chrono>
@@ -54,6 +55,7 @@ struct LoadOptions {
 struct LoadReport {
     std::string name;                          ///< name of the checkpoint, or path of the file
     std::map<std::string, std::string> extras; ///< `SaveOptions::extras`
+    std::map<std::string, ExtraArray> arrays;  ///< `SaveOptions::arrays`, this rank's rows
     std::string base;                          ///< `SaveOptions::base`
     std::vector<std::string>
         differences; ///< what `LoadOptions::may_differ`, `may_thaw` and `may_regroup` accepted.
@@ -88,6 +90,9 @@ struct SaveOptions {
                         ///< "step-" and the step count. An existing one is replaced
     std::map<std::string, std::string> extras{}; ///< caller-owned texts in UTF-8, such as the
                                                  ///< position in the data; rank 0's are saved
+    /// Caller-owned arrays, by names in UTF-8. Their names, and types and sizes of rows, must be
+    /// equal on every rank.
+    std::map<std::string, ExtraArray> arrays{};
     /// Leaves other parameters out: adapters are saved without what they adapt. Of frozen ones the
     /// checkpoint has a hash of the values, which an engine that loads it must hold already. Ranks
     /// compare it. Saving reads all of them.

@@ -45,6 +45,7 @@ using HeldNames = std::map<std::string_view, bool>;
         all.composition = part.composition;
         all.optimizer = part.optimizer;
         all.extras = part.extras;
+        all.arrays = part.arrays;
         all.base_name = part.base_name;
     }
     if (all.optimizer != part.optimizer) {

@@ -52,6 +52,18 @@ struct ManifestFile {
         0; ///< checksum of its index, as `SafetensorsWriter::finish` returns it
 };
 
+/// @brief An array of the caller, and the files that hold it.
+struct ManifestExtraArray {
+    std::string name;                        ///< as the caller named it
+    std::string dtype;                       ///< type of an item, as safetensors names it
+    std::vector<std::uint64_t> shape;        ///< of the whole array
+    bool is_by_rows = false;                 ///< each rank has given rows
+    std::vector<ManifestInterval> intervals; ///< of rows, by rank; ascending, some may be empty
+
+    /// @brief Returns the number of rows.
+    [[nodiscard]] std::uint64_t rows() const noexcept { return shape.empty() ? 1 : shape[0]; }
+};
+
 /// @brief Numbers and texts by name. Floats and doubles keep every bit.
 struct ManifestScalars {
     std::map<std::string, double> numbers;       ///< finite
@@ -70,6 +82,7 @@ struct Manifest {
     std::string optimizer;                         ///< name of the optimizer's type; for people
     std::vector<std::vector<ManifestArray>> types; ///< the arrays of each parameter type
     std::vector<ManifestParameter> parameters;     ///< in order of registration
+    std::vector<ManifestExtraArray> arrays;        ///< of the caller
     std::vector<ManifestParameter> base;           ///< frozen ones that no file holds
     std::string base_name;                         ///< `SaveOptions::base`
     std::vector<ManifestFile> files;               ///< all data files

@@ -10,6 +10,7 @@
 #include "../../stage/detail/state/state_table.hpp"
 #include "../checkpoint_error.hpp"
 #include "plan_manifest.hpp"
+#include "safetensors_header.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -303,6 +304,38 @@ ZERO_COLD_INLINE void CheckpointReader::verify_items(std::size_t parameter, std:
     SafetensorsReader* reader = nullptr;
     TensorEntry const& entry = tensor(parameter, array, interval, reader);
     reader->verify(entry, offset, bytes);
+}
+
+ZERO_COLD_INLINE ExtraArray CheckpointReader::read_rows(ManifestExtraArray const& array,
+                                                        std::uint64_t begin, std::uint64_t end) {
+    std::lock_guard const lock(*_reading);
+    ExtraArray rows;
+    rows.dtype = array.dtype;
+    rows.is_by_rows = array.is_by_rows;
+    rows.shape = array.shape;
+    rows.shape[0] = end - begin;
+    rows.data.resize(static_cast<std::size_t>(detail::tensor_bytes({"", rows.dtype, rows.shape})));
+    auto const row = begin == end ? 0 : rows.data.size() / static_cast<std::size_t>(end - begin);
+    for (ManifestInterval const& interval : array.intervals) {
+        std::uint64_t const from = detail::larger(begin, interval.begin);
+        std::uint64_t const to = detail::smaller(end, interval.end);
+        if (from >= to) {
+            continue;
+        }
+        TensorEntry const expected = detail::entry_of(array, interval);
+        SafetensorsReader& file = opened(static_cast<std::size_t>(interval.file));
+        TensorEntry const* const found = file.find(expected.name);
+        if (found == nullptr || found->dtype != expected.dtype || found->shape != expected.shape) {
+            detail::throw_error<CheckpointError>(
+                {"zero: the checkpoint '", _checkpoint.string(), "' has no tensor '", expected.name,
+                 "' of the type and shape that the manifest names; load another one "
+                 "(LoadOptions::name)."});
+        }
+        file.read(*found, (from - interval.begin) * row,
+                  std::span(rows.data).subspan(static_cast<std::size_t>(from - begin) * row,
+                                               static_cast<std::size_t>(to - from) * row));
+    }
+    return rows;
 }
 
 ZERO_COLD_INLINE std::uint64_t CheckpointReader::bytes_read() const noexcept {

@@ -83,6 +83,11 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
                                     plan->lacks_states());
                 });
             }
+            for (ManifestExtraArray const& array : reader->manifest().arrays) {
+                Range const rows = rows_of_rank(
+                    array, access.rank(), static_cast<std::size_t>(access.communicator().size()));
+                report.arrays[array.name] = reader->read_rows(array, rows.begin, rows.end);
+            }
             on_caller([&] { staging = staging_buffer<StateAccess<Config>>(); });
             if (options.verify_first) {
                 plan->verify();

@@ -51,6 +51,15 @@ ZERO_COLD_INLINE void Manifest::require_valid_extras() const {
                                               "another name. ",
                                               error.what(), "."});
     }
+    for (ManifestExtraArray const& array : arrays) {
+        try {
+            (void)nlohmann::json(array.name).dump();
+        } catch (nlohmann::json::exception const& error) {
+            detail::throw_error<CheckpointError>({"zero: the name of an array of "
+                                                  "SaveOptions::arrays is not text in UTF-8. ",
+                                                  error.what(), "."});
+        }
+    }
     for (auto const& [name, content] : extras) {
         try {
             (void)nlohmann::json(name).dump();
@@ -157,6 +166,30 @@ ZERO_COLD_INLINE void write_array(JsonText& json, ManifestArray const& array) {
     json.end('}');
 }
 
+ZERO_COLD_INLINE void write_intervals(JsonText& json,
+                                      std::vector<ManifestInterval> const& intervals) {
+    json.begin('[');
+    for (ManifestInterval const& interval : intervals) {
+        json.item();
+        json.begin('[');
+        for (std::uint64_t const number : {interval.file, interval.begin, interval.end}) {
+            json.item();
+            json.value(number);
+        }
+        json.end(']');
+    }
+    json.end(']');
+}
+
+ZERO_COLD_INLINE void write_shape(JsonText& json, std::vector<std::uint64_t> const& shape) {
+    json.begin('[');
+    for (std::uint64_t const size : shape) {
+        json.item();
+        json.value(size);
+    }
+    json.end(']');
+}
+
 /// @param is_base it has a hash instead of intervals
 ZERO_COLD_INLINE void write_parameter(JsonText& json, ManifestParameter const& parameter,
                                       bool is_base = false) {
@@ -168,31 +201,30 @@ ZERO_COLD_INLINE void write_parameter(JsonText& json, ManifestParameter const& p
         json.value(checksum_text(parameter.hash));
     }
     json.key("intervals");
-    json.begin('[');
-    for (ManifestInterval const& interval :
-         is_base ? std::vector<ManifestInterval>() : parameter.intervals) {
-        json.item();
-        json.begin('[');
-        for (std::uint64_t const number : {interval.file, interval.begin, interval.end}) {
-            json.item();
-            json.value(number);
-        }
-        json.end(']');
-    }
-    json.end(']');
+    write_intervals(json, is_base ? std::vector<ManifestInterval>() : parameter.intervals);
     json.key("name");
     json.value(parameter.name);
     json.key("shape");
-    json.begin('[');
-    for (std::uint64_t const size : parameter.shape) {
-        json.item();
-        json.value(size);
-    }
-    json.end(']');
+    write_shape(json, parameter.shape);
     json.key("trainable");
     json.value(nlohmann::json(parameter.trainable));
     json.key("type");
     json.value(std::uint64_t{parameter.type});
+    json.end('}');
+}
+
+ZERO_COLD_INLINE void write_extra_array(JsonText& json, ManifestExtraArray const& array) {
+    json.begin('{');
+    json.key("dtype");
+    json.value(array.dtype);
+    json.key("intervals");
+    write_intervals(json, array.intervals);
+    json.key("is_by_rows");
+    json.value(nlohmann::json(array.is_by_rows));
+    json.key("name");
+    json.value(array.name);
+    json.key("shape");
+    write_shape(json, array.shape);
     json.end('}');
 }
 
@@ -219,6 +251,15 @@ ZERO_COLD_INLINE void write_json(Manifest const& manifest, FunctionRef<std::stri
     JsonText json(write);
     try {
         json.begin('{');
+        if (!manifest.arrays.empty()) {
+            json.key("arrays");
+            json.begin('[');
+            for (ManifestExtraArray const& array : manifest.arrays) {
+                json.item();
+                write_extra_array(json, array);
+            }
+            json.end(']');
+        }
         if (!manifest.base.empty()) {
             json.key("base");
             json.begin('[');

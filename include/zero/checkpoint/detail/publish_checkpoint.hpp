@@ -46,8 +46,9 @@ template <class Access, class Plan>
     for (std::size_t rank = 0; rank < selections.size(); ++rank) {
         if (selections[rank] != selections[0]) {
             throw_error<InvalidArgument>({"zero: ranks 0 and ", rank,
-                                          " would save other parameters; give the same "
-                                          "SaveOptions::only on every rank (rank ",
+                                          " would save other parameters or arrays; give the same "
+                                          "SaveOptions::only, and arrays of the same names, types "
+                                          "and sizes of rows, on every rank (rank ",
                                           access.rank(), ")."});
         }
     }
@@ -69,25 +70,19 @@ inline void keep_last(CheckpointDirectory const& directory, std::size_t count,
 
 /// @brief Writes the manifest and gives the checkpoint its name. Collective; call it when all ranks
 /// have written their files. `CheckpointDirectory` renames, makes durable and removes.
-/// @param checksums checksums of the files, by rank
-template <class Access>
-void publish_checkpoint(Access const& access, CheckpointDirectory const& directory,
-                        std::string const& name, Manifest& manifest,
+/// @param plan `SavePlan`, @param checksums checksums of the files, by rank
+template <class Access, class Plan>
+void publish_checkpoint(Access const& access, CheckpointDirectory const& directory, Plan& plan,
                         std::vector<std::uint64_t> const& checksums, SaveOptions const& options) {
     on_files(
         access, "publish the checkpoint",
         [&](OnCaller) {
             if (access.rank() == 0) {
-                std::size_t file = 0; // those that save have the order of their files
-                for (std::size_t rank = 0; rank < checksums.size(); ++rank) {
-                    if (access.saves(rank)) {
-                        manifest.files[file++].checksum = checksums[rank];
-                    }
-                }
-                write_manifest(directory.incomplete(name), manifest);
-                directory.publish(name);
+                plan.set_checksums(checksums);
+                write_manifest(directory.incomplete(plan.name), plan.manifest);
+                directory.publish(plan.name);
                 if (options.keep_last != 0) {
-                    keep_last(directory, options.keep_last, name);
+                    keep_last(directory, options.keep_last, plan.name);
                 }
             }
             return std::uint64_t{0};

@@ -9,6 +9,7 @@
 #include "file.hpp"
 #include "json_tree.hpp"
 #include "manifest_text.hpp"
+#include "safetensors_header.hpp"
 
 #include <cstdint>
 #include <istream>
@@ -82,6 +83,23 @@ ZERO_COLD_INLINE void check_manifest(Manifest const& manifest, std::string const
         }
     }
     names.clear();
+    for (ManifestExtraArray const& array : manifest.arrays) {
+        std::uint64_t end = 0;
+        bool is_valid = names.insert(array.name).second && !array.shape.empty()
+                        && tensor_bytes({"", array.dtype, array.shape})
+                               != std::numeric_limits<std::uint64_t>::max();
+        for (ManifestInterval const& interval : array.intervals) {
+            is_valid = is_valid && interval.begin == end && interval.begin <= interval.end
+                       && interval.file < manifest.files.size();
+            end = interval.end;
+        }
+        if (!is_valid || end != array.rows()) {
+            refuse_manifest(source, text({"the array '", array.name,
+                                          "' of the caller has no valid "
+                                          "type, shape or intervals"}));
+        }
+    }
+    names.clear();
     for (auto const* const parameters : {&manifest.parameters, &manifest.base}) {
         for (ManifestParameter const& parameter : *parameters) {
             if (!names.insert(parameter.name).second) {
@@ -128,6 +146,28 @@ ZERO_COLD_INLINE ManifestFile file_from(Json const& json, std::string const& sou
     return {json.at("name").get<std::string>(), checksum_member(json, "checksum", source)};
 }
 
+ZERO_COLD_INLINE std::vector<ManifestInterval> intervals_from(Json const& json,
+                                                              std::string const& source) {
+    std::vector<ManifestInterval> intervals;
+    for (Json const& interval : list(json.at("intervals"), source)) {
+        intervals.push_back({natural(interval.at(0), source), natural(interval.at(1), source),
+                             natural(interval.at(2), source)});
+    }
+    return intervals;
+}
+
+ZERO_COLD_INLINE ManifestExtraArray extra_array_from(Json const& json, std::string const& source) {
+    ManifestExtraArray array{json.at("name").get<std::string>(),
+                             json.at("dtype").get<std::string>(),
+                             {},
+                             json.at("is_by_rows").get<bool>(),
+                             intervals_from(json, source)};
+    for (Json const& size : list(json.at("shape"), source)) {
+        array.shape.push_back(natural(size, source));
+    }
+    return array;
+}
+
 /// @param json without the intervals that `ManifestParts` has taken
 ZERO_COLD_INLINE ManifestParameter parameter_from(Json const& json, std::string const& source) {
     ManifestParameter parameter;
@@ -138,11 +178,7 @@ ZERO_COLD_INLINE ManifestParameter parameter_from(Json const& json, std::string 
     parameter.type = static_cast<std::size_t>(natural(json.at("type"), source));
     parameter.group = natural(json.at("group"), source);
     json.at("trainable").get_to(parameter.trainable);
-    for (Json const& interval : list(json.at("intervals"), source)) {
-        parameter.intervals.push_back({natural(interval.at(0), source),
-                                       natural(interval.at(1), source),
-                                       natural(interval.at(2), source)});
-    }
+    parameter.intervals = intervals_from(json, source);
     return parameter;
 }
 
@@ -303,6 +339,11 @@ ZERO_COLD_INLINE void fill(Manifest& manifest, Json const& json, std::string con
     }
     for (Json const& malformed : list(json.at("files"), source)) {
         manifest.files.push_back(file_from(malformed, source));
+    }
+    if (json.contains("arrays")) {
+        for (Json const& array : list(json.at("arrays"), source)) {
+            manifest.arrays.push_back(extra_array_from(array, source));
+        }
     }
     if (json.contains("base")) {
         json.at("base_name").get_to(manifest.base_name);
