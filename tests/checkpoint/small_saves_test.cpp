@@ -84,11 +84,19 @@ struct Made {
     std::optional<Stage> engine;
 };
 
-SaveOptions const small{.only = {.trainable = true}, .base = "base of the test"};
+SaveOptions const& small() { // no constant: clang 14 fails to compile one
+    static SaveOptions const options = [] {
+        SaveOptions made;
+        made.only.trainable = true;
+        made.base = "base of the test";
+        return made;
+    }();
+    return options;
+}
 
 template <class Stage>
 void save(Stage& engine, std::filesystem::path const& folder, bool behind,
-          SaveOptions const& options = small) {
+          SaveOptions const& options = small()) {
     if (behind) {
         CheckpointSaver saver(engine, folder);
         saver.start(options);
@@ -317,7 +325,7 @@ TEST_CASE("Parameters that are saved and fit no checkpoint are refused on every 
         CHECK(own.type == "InvalidArgument");
         CHECK(own.message.find("set SaveOptions::only") != std::string::npos);
     }
-    for (SaveOptions const& of_rank_1 : {small, SaveOptions{}}) {
+    for (SaveOptions const& of_rank_1 : {small(), SaveOptions{}}) {
         for (Outcome const& own : save_fixed(folder.path(), some, of_rank_1)) {
             CHECK(own.type == "InvalidArgument");
             CHECK(own.message.find("ranks 0 and 1 would save other parameters")
@@ -325,7 +333,7 @@ TEST_CASE("Parameters that are saved and fit no checkpoint are refused on every 
         }
     }
     CHECK(CheckpointDirectory(folder.path()).complete().empty());
-    CHECK(save_fixed(folder.path(), {.only = {.trainable = true}, .base = "\xff"}, small)[0]
+    CHECK(save_fixed(folder.path(), {.only = {.trainable = true}, .base = "\xff"}, small())[0]
               .message.find("SaveOptions::base is not text in UTF-8")
           != std::string::npos);
     CHECK(save_fixed(folder.path(), some, some)[0].type == "returned");
@@ -343,7 +351,7 @@ TEST_CASE("Parameters that neither a small checkpoint nor its base has are refus
     CHECK(load_fixed(folder.path(), fixed(), {.may_differ = true}, &report).message.empty());
     CHECK(report.without_states == Names{"head"});
 
-    (void)save_fixed(folder.path(), small, small);
+    (void)save_fixed(folder.path(), small(), small());
     Model lacks = fixed();
     lacks.specs.erase(lacks.specs.begin() + 3);
     CHECK(load_fixed(folder.path(), lacks)
@@ -362,7 +370,7 @@ TEST_CASE("Parameters that neither a small checkpoint nor its base has are refus
 
 TEST_CASE("A parameter of the base that is trainable now needs an option, and begins anew") {
     TemporaryFolder const folder;
-    (void)save_fixed(folder.path(), small, small);
+    (void)save_fixed(folder.path(), small(), small());
     Model thawed = fixed();
     thawed.specs[4].trainable = true;
     CHECK(load_fixed(folder.path(), thawed).message.find("'1.adapter.a' is trainable and was")
@@ -399,7 +407,7 @@ TEST_CASE("The hash of a base does not depend on the type that holds its values"
                 };
             }
             Stage engine(communicator, parameters);
-            save_checkpoint(engine, folder.path(), small);
+            save_checkpoint(engine, folder.path(), small());
             return 0;
         });
         hashes.emplace_back();
