@@ -1,3 +1,4 @@
+#include <zero/checkpoint/detail/base_parameters.ipp>
 #include <zero/checkpoint/detail/checkpoint_directory.ipp>
 #include <zero/checkpoint/detail/checkpoint_reader.ipp>
 #include <zero/checkpoint/detail/consolidate.ipp>

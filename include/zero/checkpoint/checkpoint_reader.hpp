@@ -73,6 +73,9 @@ public:
     /// @brief Returns the index of a parameter, or nothing. O(log n).
     [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const;
 
+    /// @brief Returns a parameter of `Manifest::base`, or null. O(log n).
+    [[nodiscard]] ManifestParameter const* find_base(std::string_view name) const;
+
     /// @brief Returns the index of an array of a parameter's type, or nothing.
     [[nodiscard]] std::optional<std::size_t> find_array(std::size_t parameter,
                                                         std::string_view name) const;
@@ -90,6 +93,10 @@ public:
 
     /// @brief Reads elements of a parameter by name. @throws CheckpointError if there is none
     void read_parameter(std::string_view name, std::uint64_t begin, std::span<float> values);
+
+    /// @brief Reads rows [begin, end) of an array of the caller, and verifies them.
+    [[nodiscard]] ExtraArray read_rows(ManifestExtraArray const& array, std::uint64_t begin,
+                                       std::uint64_t end);
 
     /// @brief Reads stored items of one interval. @param offset offset of the first byte in the
     /// items of the interval
@@ -137,6 +144,7 @@ private:
     std::vector<std::string> _left_over;
     std::vector<std::string> _unmatched;
     std::vector<std::size_t> _by_name;                      ///< parameters, sorted by name
+    std::vector<std::size_t> _base_by_name;                 ///< those of the base
     std::vector<std::unique_ptr<SafetensorsReader>> _files; ///< null: not read yet
     std::vector<std::size_t> _open; ///< the files that are open, the last one used last
     std::unique_ptr<std::mutex> _reading = std::make_unique<std::mutex>(); ///< guards `_files`

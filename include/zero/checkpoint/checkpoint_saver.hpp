@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <optional>
@@ -78,8 +79,9 @@ public:
         _access.guard([&] { _access.wait_to_read(); });
         detail::SavePlan plan(_access, describe(*_stage), options);
         _options = options;
-        _lock = detail::begin_checkpoint(_access, _directory, plan.name, plan.manifest, options);
+        _lock = detail::begin_checkpoint(_access, _directory, plan, options);
         try {
+            plan.complete(_access, options.file_time_out);
             start(plan);
         } catch (...) { // another rank failed, and this one has started
             _write.give_up();
@@ -123,15 +125,13 @@ private:
     /// Starts to write a copy of the state. A copy of offloaded states would need the memory that
     /// is saved, so they are written here.
     void start(detail::SavePlan<Config> const& plan) {
-        auto const job = [&] {
-            return plan.job(_directory.incomplete(plan.name), _access.shard_rank());
-        };
+        auto const job = [&] { return plan.job(_directory.incomplete(plan.name), _options); };
         if constexpr (Config::Offload::is_any) {
             auto const write = [&](detail::OnCaller) {
                 auto const copy = [&](void* to, void const* from, std::size_t bytes) {
                     _access.copy(to, from, bytes);
                 };
-                if (_access.saves()) {
+                if (plan.writes()) {
                     auto const staging = detail::staging_buffer<Access>();
                     _write.start(job(), {staging.data(), copy});
                 }
@@ -141,7 +141,7 @@ private:
                              _options.file_time_out);
         } else {
             detail::on_every_rank(_access, "copy its state for the checkpoint", [&] {
-                if (_access.saves()) {
+                if (plan.writes()) {
                     _write.start(snapshot(job()), {});
                 }
                 return std::uint64_t{0};
@@ -162,7 +162,11 @@ private:
         }
         std::byte* to = _snapshot.data();
         for (detail::TensorSource& source : job.sources) {
-            _access.copy(to, source.data, source.bytes);
+            if (!source.is_on_host) {
+                _access.copy(to, source.data, source.bytes);
+            } else if (source.bytes != 0) {
+                std::memcpy(to, source.data, source.bytes);
+            }
             source.data = to;
             to += source.bytes;
         }
@@ -175,8 +179,7 @@ private:
         std::vector<std::uint64_t> const checksums = detail::on_files(
             _access, "write its file of the checkpoint",
             [&](detail::OnCaller) { return _write.wait(); }, _options.file_time_out);
-        detail::publish_checkpoint(_access, _directory, plan.name, plan.manifest, checksums,
-                                   _options);
+        detail::publish_checkpoint(_access, _directory, plan, checksums, _options);
         return plan.name;
     }
 

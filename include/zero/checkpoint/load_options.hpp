@@ -3,6 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/dtype.hpp"
 #include "../core/set_by_name.hpp"
+#include "tensor_entry.hpp"
 #include "tensor_rules.hpp"
 
 #include <condition_variable> // also declares durations, cheaper than <chrono>
@@ -54,6 +55,8 @@ struct LoadOptions {
 struct LoadReport {
     std::string name;                          ///< name of the checkpoint, or path of the file
     std::map<std::string, std::string> extras; ///< `SaveOptions::extras`
+    std::map<std::string, ExtraArray> arrays;  ///< `SaveOptions::arrays`, this rank's rows
+    std::string base;                          ///< `SaveOptions::base`
     std::vector<std::string>
         differences; ///< what `LoadOptions::may_differ`, `may_thaw` and `may_regroup` accepted.
                      ///< Also, without these options: the states of frozen parameters, which are
@@ -72,6 +75,14 @@ struct LoadReport {
                                              ///< data that is verified first counts twice
 };
 
+/// @brief The parameters that a checkpoint holds, with their master weights and states: all of
+/// them, or those that a member selects.
+struct SavedParameters {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
+    bool trainable = false;                    ///< those that are trainable
+    std::vector<std::string> names{};          ///< those of a name; `*` as in `TensorRule`
+};
+
 /// @brief Options of `save_checkpoint`. Pass the same on every rank.
 struct SaveOptions {
     [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
@@ -79,6 +90,14 @@ struct SaveOptions {
                         ///< "step-" and the step count. An existing one is replaced
     std::map<std::string, std::string> extras{}; ///< caller-owned texts in UTF-8, such as the
                                                  ///< position in the data; rank 0's are saved
+    /// Caller-owned arrays, by names in UTF-8. Their names, and types and sizes of rows, must be
+    /// equal on every rank.
+    std::map<std::string, ExtraArray> arrays{};
+    /// Leaves other parameters out: adapters are saved without what they adapt. Of frozen ones the
+    /// checkpoint has a hash of the values, which an engine that loads it must hold already. Ranks
+    /// compare it. Saving reads all of them.
+    SavedParameters only{};
+    std::string base{}; ///< with `only`: a name of the values that are left out, for messages
     /// Afterwards keep this number of checkpoints whose names differ from this one's in the number
     /// at the end only, this one included; 0: keep all. Those with larger numbers, left by a
     /// training that went back, are neither counted nor removed.

@@ -45,6 +45,8 @@ using HeldNames = std::map<std::string_view, bool>;
         all.composition = part.composition;
         all.optimizer = part.optimizer;
         all.extras = part.extras;
+        all.arrays = part.arrays;
+        all.base_name = part.base_name;
     }
     if (all.optimizer != part.optimizer) {
         throw_error<CheckpointError>({"zero: '", folder.string(), "' was saved with ",
@@ -54,21 +56,23 @@ using HeldNames = std::map<std::string_view, bool>;
     join_scalars(all.scalars.numbers, part.scalars.numbers, folder.string());
     join_scalars(all.scalars.counts, part.scalars.counts, folder.string());
     join_scalars(all.scalars.texts, part.scalars.texts, folder.string());
-    for (ManifestParameter& parameter : part.parameters) {
-        auto const found = held.find(parameter.name);
-        if (found == held.end()) {
-            continue;
+    for (auto const member : {&Manifest::parameters, &Manifest::base}) {
+        for (ManifestParameter& parameter : part.*member) {
+            auto const found = held.find(parameter.name);
+            if (found == held.end()) {
+                continue;
+            }
+            if (std::exchange(found->second, true)) {
+                throw_error<CheckpointError>({"zero: parameter '", parameter.name, "' is in '",
+                                              folder.string(),
+                                              "' and in a part before it; give each part once."});
+            }
+            parameter.type += all.types.size();
+            for (ManifestInterval& interval : parameter.intervals) {
+                interval.file += all.files.size();
+            }
+            (all.*member).push_back(std::move(parameter));
         }
-        if (std::exchange(found->second, true)) {
-            throw_error<CheckpointError>({"zero: parameter '", parameter.name, "' is in '",
-                                          folder.string(),
-                                          "' and in a part before it; give each part once."});
-        }
-        parameter.type += all.types.size();
-        for (ManifestInterval& interval : parameter.intervals) {
-            interval.file += all.files.size();
-        }
-        all.parameters.push_back(std::move(parameter));
     }
     for (ManifestFile const& file : part.files) {
         all.files.push_back(

@@ -38,6 +38,8 @@ struct ManifestParameter {
     std::uint64_t group = 0;                 ///< parameter group
     bool trainable = true;                   ///< false: it has the arrays with `has_frozen` only
     std::vector<ManifestInterval> intervals; ///< ascending, without gaps
+    std::uint64_t hash = 0; ///< of its values; of a parameter of `Manifest::base` alone, which has
+                            ///< no intervals in a file
 
     /// @brief Returns the product of the shape.
     [[nodiscard]] std::uint64_t elements() const noexcept;
@@ -48,6 +50,18 @@ struct ManifestFile {
     std::string name; ///< without folder
     std::uint64_t checksum =
         0; ///< checksum of its index, as `SafetensorsWriter::finish` returns it
+};
+
+/// @brief An array of the caller, and the files that hold it.
+struct ManifestExtraArray {
+    std::string name;                        ///< as the caller named it
+    std::string dtype;                       ///< type of an item, as safetensors names it
+    std::vector<std::uint64_t> shape;        ///< of the whole array
+    bool is_by_rows = false;                 ///< each rank has given rows
+    std::vector<ManifestInterval> intervals; ///< of rows, by rank; ascending, some may be empty
+
+    /// @brief Returns the number of rows.
+    [[nodiscard]] std::uint64_t rows() const noexcept { return shape.empty() ? 1 : shape[0]; }
 };
 
 /// @brief Numbers and texts by name. Floats and doubles keep every bit.
@@ -68,6 +82,9 @@ struct Manifest {
     std::string optimizer;                         ///< name of the optimizer's type; for people
     std::vector<std::vector<ManifestArray>> types; ///< the arrays of each parameter type
     std::vector<ManifestParameter> parameters;     ///< in order of registration
+    std::vector<ManifestExtraArray> arrays;        ///< of the caller
+    std::vector<ManifestParameter> base;           ///< frozen ones that no file holds
+    std::string base_name;                         ///< `SaveOptions::base`
     std::vector<ManifestFile> files;               ///< all data files
     ManifestScalars scalars;                       ///< scalars of the step, scaler and groups
     std::map<std::string, std::string> extras;     ///< caller-owned texts, in UTF-8

@@ -42,18 +42,18 @@ std::string save_checkpoint(Stage& stage, std::filesystem::path const& directory
     detail::SavePlan plan(access, describe(stage), options);
     std::string const& name = plan.name;
     CheckpointDirectory const checkpoints(directory);
-    auto const lock = detail::begin_checkpoint(access, checkpoints, name, plan.manifest, options);
+    auto const lock = detail::begin_checkpoint(access, checkpoints, plan, options);
+    plan.complete(access, options.file_time_out);
     Buffer<std::byte> staging;
     std::vector<std::uint64_t> const checksums = detail::on_files(
         access, "write its file of the checkpoint",
         [&](detail::OnCaller on_caller) {
-            return access.saves() ? detail::write_held(
-                       access, plan.job(checkpoints.incomplete(name), access.shard_rank()), staging,
-                       on_caller)
-                                  : std::uint64_t{0};
+            return plan.writes() ? detail::write_held(
+                       access, plan.job(checkpoints.incomplete(name), options), staging, on_caller)
+                                 : std::uint64_t{0};
         },
         options.file_time_out);
-    detail::publish_checkpoint(access, checkpoints, name, plan.manifest, checksums, options);
+    detail::publish_checkpoint(access, checkpoints, plan, checksums, options);
     return name;
 }
 

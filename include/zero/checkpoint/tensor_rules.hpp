@@ -99,6 +99,11 @@ struct ExportedTensor {
 [[nodiscard]] ExportedTensor exported_tensor(TensorRules const& rules,
                                              std::string const& parameter);
 
+/// @brief Matches a name with a pattern, and adds the texts of its `*`; on failure `texts` are as
+/// before.
+[[nodiscard]] bool matches(std::string_view pattern, std::string_view name,
+                           std::vector<std::string>& texts);
+
 /// @brief Returns problems as lines; a long list ends with the number of the others.
 [[nodiscard]] std::string listed(std::span<std::string const> problems);
 

@@ -10,6 +10,7 @@
 #include "../../stage/detail/state/state_table.hpp"
 #include "../checkpoint_error.hpp"
 #include "plan_manifest.hpp"
+#include "safetensors_header.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -20,6 +21,28 @@
 namespace ZERO_NAMESPACE {
 
 namespace detail {
+
+/// Returns the indices of parameters in the order of their names.
+ZERO_COLD_INLINE std::vector<std::size_t>
+sorted_by_name(std::vector<ManifestParameter> const& parameters) {
+    std::vector<std::size_t> sorted(parameters.size());
+    std::iota(sorted.begin(), sorted.end(), std::size_t{0});
+    std::sort(sorted.begin(), sorted.end(), [&](std::size_t a, std::size_t b) {
+        return parameters[a].name < parameters[b].name;
+    });
+    return sorted;
+}
+
+ZERO_COLD_INLINE std::optional<std::size_t>
+find_by_name(std::vector<ManifestParameter> const& parameters,
+             std::vector<std::size_t> const& sorted, std::string_view name) {
+    auto const found = std::lower_bound(sorted.begin(), sorted.end(), name,
+                                        [&](std::size_t index, std::string_view wanted) {
+                                            return parameters[index].name < wanted;
+                                        });
+    return found == sorted.end() || parameters[*found].name != name ? std::nullopt
+                                                                    : std::optional(*found);
+}
 
 /// Calls `visit(interval, begin, end)` for the parts of a range, cut at multiples of `state_chunk`
 /// elements in their interval.
@@ -55,12 +78,8 @@ ZERO_COLD_INLINE CheckpointReader::CheckpointReader(std::filesystem::path const&
 ZERO_COLD_INLINE CheckpointReader::CheckpointReader(std::filesystem::path checkpoint,
                                                     Manifest manifest)
     : _checkpoint(std::move(checkpoint)), _manifest(std::move(manifest)),
-      _by_name(_manifest.parameters.size()), _files(_manifest.files.size()) {
-    std::iota(_by_name.begin(), _by_name.end(), std::size_t{0});
-    std::sort(_by_name.begin(), _by_name.end(), [&](std::size_t a, std::size_t b) {
-        return _manifest.parameters[a].name < _manifest.parameters[b].name;
-    });
-}
+      _by_name(detail::sorted_by_name(_manifest.parameters)),
+      _base_by_name(detail::sorted_by_name(_manifest.base)), _files(_manifest.files.size()) {}
 
 ZERO_COLD_INLINE CheckpointReader CheckpointReader::of_file(std::filesystem::path const& file,
                                                             TensorRules const& rules) {
@@ -110,14 +129,12 @@ ZERO_COLD_INLINE CheckpointReader CheckpointReader::of_file(std::filesystem::pat
 }
 
 ZERO_COLD_INLINE std::optional<std::size_t> CheckpointReader::find(std::string_view name) const {
-    auto const found = std::lower_bound(_by_name.begin(), _by_name.end(), name,
-                                        [&](std::size_t index, std::string_view wanted) {
-                                            return _manifest.parameters[index].name < wanted;
-                                        });
-    if (found == _by_name.end() || _manifest.parameters[*found].name != name) {
-        return std::nullopt;
-    }
-    return *found;
+    return detail::find_by_name(_manifest.parameters, _by_name, name);
+}
+
+ZERO_COLD_INLINE ManifestParameter const* CheckpointReader::find_base(std::string_view name) const {
+    auto const found = detail::find_by_name(_manifest.base, _base_by_name, name);
+    return found ? &_manifest.base[*found] : nullptr;
 }
 
 ZERO_COLD_INLINE std::optional<std::size_t>
@@ -287,6 +304,38 @@ ZERO_COLD_INLINE void CheckpointReader::verify_items(std::size_t parameter, std:
     SafetensorsReader* reader = nullptr;
     TensorEntry const& entry = tensor(parameter, array, interval, reader);
     reader->verify(entry, offset, bytes);
+}
+
+ZERO_COLD_INLINE ExtraArray CheckpointReader::read_rows(ManifestExtraArray const& array,
+                                                        std::uint64_t begin, std::uint64_t end) {
+    std::lock_guard const lock(*_reading);
+    ExtraArray rows;
+    rows.dtype = array.dtype;
+    rows.is_by_rows = array.is_by_rows;
+    rows.shape = array.shape;
+    rows.shape[0] = end - begin;
+    rows.data.resize(static_cast<std::size_t>(detail::tensor_bytes({"", rows.dtype, rows.shape})));
+    auto const row = begin == end ? 0 : rows.data.size() / static_cast<std::size_t>(end - begin);
+    for (ManifestInterval const& interval : array.intervals) {
+        std::uint64_t const from = detail::larger(begin, interval.begin);
+        std::uint64_t const to = detail::smaller(end, interval.end);
+        if (from >= to) {
+            continue;
+        }
+        TensorEntry const expected = detail::entry_of(array, interval);
+        SafetensorsReader& file = opened(static_cast<std::size_t>(interval.file));
+        TensorEntry const* const found = file.find(expected.name);
+        if (found == nullptr || found->dtype != expected.dtype || found->shape != expected.shape) {
+            detail::throw_error<CheckpointError>(
+                {"zero: the checkpoint '", _checkpoint.string(), "' has no tensor '", expected.name,
+                 "' of the type and shape that the manifest names; load another one "
+                 "(LoadOptions::name)."});
+        }
+        file.read(*found, (from - interval.begin) * row,
+                  std::span(rows.data).subspan(static_cast<std::size_t>(from - begin) * row,
+                                               static_cast<std::size_t>(to - from) * row));
+    }
+    return rows;
 }
 
 ZERO_COLD_INLINE std::uint64_t CheckpointReader::bytes_read() const noexcept {

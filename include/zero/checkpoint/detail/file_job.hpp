@@ -25,6 +25,7 @@ namespace ZERO_NAMESPACE::detail {
 struct TensorSource {
     void const* data = nullptr;
     std::size_t bytes = 0;
+    bool is_on_host = false; ///< read without `Staging`
 };
 
 /// @brief One rank's data file: its tensors, and the memory to write them from.

@@ -20,7 +20,7 @@ ZERO_COLD_INLINE bool FileWrite::append_next(Staging const& staging) {
     }
     auto const* data = static_cast<std::byte const*>(_job.sources[_source].data) + _begin;
     std::size_t const bytes = smaller(piece_bytes, _job.sources[_source].bytes - _begin);
-    if (staging.buffer != nullptr) {
+    if (staging.buffer != nullptr && !_job.sources[_source].is_on_host) {
         staging.copy(staging.buffer, data, bytes);
         data = staging.buffer;
     }

@@ -58,8 +58,11 @@ ZERO_COLD_INLINE GroupSources::GroupSources(FlatLayout const& layout,
     std::vector<Pairs> frozen(groups);    // the same of frozen parameters
     std::map<std::uint64_t, Pairs> users; // by group of the checkpoint: group here, parameter
     for (auto const& spec : layout.parameters()) {
-        if (auto const index = checkpoint.find(stored_name(spec))) {
-            std::uint64_t const source = manifest.parameters[*index].group;
+        auto const index = checkpoint.find(stored_name(spec));
+        ManifestParameter const* const found =
+            index ? &manifest.parameters[*index] : checkpoint.find_base(stored_name(spec));
+        if (found != nullptr) {
+            std::uint64_t const source = found->group;
             if (spec.trainable) {
                 sources[spec.group].emplace(source, stored_name(spec));
                 users[source].emplace(spec.group, stored_name(spec));

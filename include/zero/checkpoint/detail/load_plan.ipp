@@ -30,10 +30,14 @@ ZERO_COLD_INLINE LoadPlan::LoadPlan(FlatLayout const& layout, StateTable const& 
                   " and not with ", optimizer}));
     }
     std::vector<char> is_used(checkpoint.manifest().parameters.size(), 0);
+    std::vector<char> is_held(checkpoint.manifest().base.size(), 0);
     for (std::size_t parameter = 0; parameter < layout.parameters().size(); ++parameter) {
         add(parameter, problems);
-        if (auto const stored = checkpoint.find(stored_name(layout.parameter(parameter)))) {
+        std::string const& name = stored_name(layout.parameter(parameter));
+        if (auto const stored = checkpoint.find(name)) {
             is_used[*stored] = 1;
+        } else if (auto const* const base = checkpoint.find_base(name)) {
+            is_held[static_cast<std::size_t>(base - checkpoint.manifest().base.data())] = 1;
         }
     }
     for (std::size_t stored = 0; stored < is_used.size(); ++stored) {
@@ -41,6 +45,14 @@ ZERO_COLD_INLINE LoadPlan::LoadPlan(FlatLayout const& layout, StateTable const& 
             auto const& left = checkpoint.manifest().parameters[stored];
             _left_over.push_back(
                 text({"the model has no parameter '", left.name, "' of the checkpoint, shape ",
+                      shape_text({left.shape.begin(), left.shape.end()})}));
+        }
+    }
+    for (std::size_t index = 0; index < is_held.size(); ++index) {
+        if (is_held[index] == 0) {
+            auto const& left = checkpoint.manifest().base[index];
+            _left_over.push_back(
+                text({"the model has no parameter '", left.name, "' of the base, shape ",
                       shape_text({left.shape.begin(), left.shape.end()})}));
         }
     }
@@ -80,16 +92,27 @@ ZERO_COLD_INLINE void LoadPlan::refuse(std::vector<std::string> problems) const 
 ZERO_COLD_INLINE void LoadPlan::add(std::size_t parameter, std::vector<std::string>& problems) {
     auto const& spec = _layout->parameter(parameter);
     auto const found = _checkpoint->find(stored_name(spec));
+    auto const* const base = _checkpoint->find_base(stored_name(spec));
     if (!found) {
-        if (!spec.tile.is_later()) {
+        bool const needs_states = spec.trainable && spec.elements != 0
+                                  && _table->find(spec.type, ArrayKind::state) != _names->size();
+        _lacks_states[parameter] = needs_states;
+        if (spec.tile.is_later()) {
+            return;
+        }
+        if (base == nullptr) {
             _differences.push_back(text({"the checkpoint has no parameter '", stored_name(spec),
                                          "', shape ", shape_text(stored_shape(spec))}));
+            return;
         }
-        _lacks_states[parameter] = spec.trainable && spec.elements != 0
-                                   && _table->find(spec.type, ArrayKind::state) != _names->size();
-        return;
+        if (needs_states && _options.scope == LoadScope::everything) {
+            (_options.may_thaw ? _accepted : _differences)
+                .push_back(text({"parameter '", stored_name(spec),
+                                 "' is trainable and was frozen, so that the checkpoint has "
+                                 "neither its values nor its states (LoadOptions::may_thaw)"}));
+        }
     }
-    auto const& stored = _checkpoint->manifest().parameters[*found];
+    auto const& stored = found ? _checkpoint->manifest().parameters[*found] : *base;
     std::vector<std::size_t> const shape(stored.shape.begin(), stored.shape.end());
     std::vector<std::size_t> const own = stored_shape(spec);
     bool const is_flat = shape.size() == 1 || own.size() == 1; // one of them has no shape
@@ -100,7 +123,7 @@ ZERO_COLD_INLINE void LoadPlan::add(std::size_t parameter, std::vector<std::stri
                   stored.elements(), ", shape ", shape_text(shape)}));
         return;
     }
-    if (spec.elements == 0) {
+    if (spec.elements == 0 || !found) { // values of the base are compared later
         return;
     }
     add_weights(parameter, *found, problems);

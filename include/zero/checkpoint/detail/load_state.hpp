@@ -13,6 +13,7 @@
 #include "../checkpoint_reader.hpp"
 #include "../load_options.hpp"
 #include "../manifest.hpp"
+#include "base_parameters.hpp"
 #include "load_plan.hpp"
 #include "loaded_scalars.hpp"
 #include "on_every_rank.hpp"
@@ -82,6 +83,11 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
                                     plan->lacks_states());
                 });
             }
+            for (ManifestExtraArray const& array : reader->manifest().arrays) {
+                Range const rows = rows_of_rank(
+                    array, access.rank(), static_cast<std::size_t>(access.communicator().size()));
+                report.arrays[array.name] = reader->read_rows(array, rows.begin, rows.end);
+            }
             on_caller([&] { staging = staging_buffer<StateAccess<Config>>(); });
             if (options.verify_first) {
                 plan->verify();
@@ -99,6 +105,8 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
                                           "every rank."});
         }
     }
+    std::vector<std::string> const other_base =
+        compare_base(access, table, *reader, source, options);
     access.guard([&] {
         on_files(
             access, "load its part of the checkpoint",
@@ -118,7 +126,9 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
     access.forget_writes();
     access.publish_written();
     report.extras = reader->manifest().extras;
+    report.base = reader->manifest().base_name;
     report.differences = plan->differences();
+    report.differences.insert(report.differences.end(), other_base.begin(), other_base.end());
     for (std::size_t parameter = 0; parameter < plan->lacks_states().size(); ++parameter) {
         if (plan->lacks_states()[parameter] != 0) {
             report.without_states.push_back(access.layout().parameter(parameter).name);

@@ -44,6 +44,22 @@ ZERO_COLD_INLINE std::string tensor_name(ManifestArray const& array,
 }
 
 ZERO_COLD_INLINE void Manifest::require_valid_extras() const {
+    try {
+        (void)nlohmann::json(base_name).dump();
+    } catch (nlohmann::json::exception const& error) {
+        detail::throw_error<CheckpointError>({"zero: SaveOptions::base is not text in UTF-8; give "
+                                              "another name. ",
+                                              error.what(), "."});
+    }
+    for (ManifestExtraArray const& array : arrays) {
+        try {
+            (void)nlohmann::json(array.name).dump();
+        } catch (nlohmann::json::exception const& error) {
+            detail::throw_error<CheckpointError>({"zero: the name of an array of "
+                                                  "SaveOptions::arrays is not text in UTF-8. ",
+                                                  error.what(), "."});
+        }
+    }
     for (auto const& [name, content] : extras) {
         try {
             (void)nlohmann::json(name).dump();
@@ -150,13 +166,10 @@ ZERO_COLD_INLINE void write_array(JsonText& json, ManifestArray const& array) {
     json.end('}');
 }
 
-ZERO_COLD_INLINE void write_parameter(JsonText& json, ManifestParameter const& parameter) {
-    json.begin('{');
-    json.key("group");
-    json.value(parameter.group);
-    json.key("intervals");
+ZERO_COLD_INLINE void write_intervals(JsonText& json,
+                                      std::vector<ManifestInterval> const& intervals) {
     json.begin('[');
-    for (ManifestInterval const& interval : parameter.intervals) {
+    for (ManifestInterval const& interval : intervals) {
         json.item();
         json.begin('[');
         for (std::uint64_t const number : {interval.file, interval.begin, interval.end}) {
@@ -166,19 +179,52 @@ ZERO_COLD_INLINE void write_parameter(JsonText& json, ManifestParameter const& p
         json.end(']');
     }
     json.end(']');
-    json.key("name");
-    json.value(parameter.name);
-    json.key("shape");
+}
+
+ZERO_COLD_INLINE void write_shape(JsonText& json, std::vector<std::uint64_t> const& shape) {
     json.begin('[');
-    for (std::uint64_t const size : parameter.shape) {
+    for (std::uint64_t const size : shape) {
         json.item();
         json.value(size);
     }
     json.end(']');
+}
+
+/// @param is_base it has a hash instead of intervals
+ZERO_COLD_INLINE void write_parameter(JsonText& json, ManifestParameter const& parameter,
+                                      bool is_base = false) {
+    json.begin('{');
+    json.key("group");
+    json.value(parameter.group);
+    if (is_base) {
+        json.key("hash");
+        json.value(checksum_text(parameter.hash));
+    }
+    json.key("intervals");
+    write_intervals(json, is_base ? std::vector<ManifestInterval>() : parameter.intervals);
+    json.key("name");
+    json.value(parameter.name);
+    json.key("shape");
+    write_shape(json, parameter.shape);
     json.key("trainable");
     json.value(nlohmann::json(parameter.trainable));
     json.key("type");
     json.value(std::uint64_t{parameter.type});
+    json.end('}');
+}
+
+ZERO_COLD_INLINE void write_extra_array(JsonText& json, ManifestExtraArray const& array) {
+    json.begin('{');
+    json.key("dtype");
+    json.value(array.dtype);
+    json.key("intervals");
+    write_intervals(json, array.intervals);
+    json.key("is_by_rows");
+    json.value(nlohmann::json(array.is_by_rows));
+    json.key("name");
+    json.value(array.name);
+    json.key("shape");
+    write_shape(json, array.shape);
     json.end('}');
 }
 
@@ -205,6 +251,26 @@ ZERO_COLD_INLINE void write_json(Manifest const& manifest, FunctionRef<std::stri
     JsonText json(write);
     try {
         json.begin('{');
+        if (!manifest.arrays.empty()) {
+            json.key("arrays");
+            json.begin('[');
+            for (ManifestExtraArray const& array : manifest.arrays) {
+                json.item();
+                write_extra_array(json, array);
+            }
+            json.end(']');
+        }
+        if (!manifest.base.empty()) {
+            json.key("base");
+            json.begin('[');
+            for (ManifestParameter const& parameter : manifest.base) {
+                json.item();
+                write_parameter(json, parameter, true);
+            }
+            json.end(']');
+            json.key("base_name");
+            json.value(manifest.base_name);
+        }
         json.key("composition");
         json.value(manifest.composition);
         json.key("extras");

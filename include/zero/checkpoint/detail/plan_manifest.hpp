@@ -2,14 +2,17 @@
 
 #include "../../core/detail/namespace.hpp"
 #include "../../core/dtype.hpp"
+#include "../../core/hash.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../layout/parameter_spec.hpp"
+#include "../../layout/piece.hpp"
 #include "../../stage/detail/state/state_table.hpp"
 #include "../manifest.hpp"
 #include "../tensor_entry.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -73,6 +76,20 @@ struct PlannedTensor {
 
 /// @brief Returns the entry of a planned tensor in its file.
 [[nodiscard]] TensorEntry entry_of(Manifest const& manifest, PlannedTensor const& tensor);
+
+/// @brief Adds arrays of the caller, each with the rows that this rank gives.
+/// @param hash gets what must be equal on every rank
+/// @return why one of them cannot be saved; empty if all can be
+[[nodiscard]] std::string
+add_extra_arrays(Manifest& manifest, std::map<std::string, ExtraArray> const& arrays, Hash& hash);
+
+/// @brief Returns the rows of an array that a rank loads.
+[[nodiscard]] Range rows_of_rank(ManifestExtraArray const& array, std::size_t rank,
+                                 std::size_t world);
+
+/// @brief Returns the entry of rows of an array of the caller.
+[[nodiscard]] TensorEntry entry_of(ManifestExtraArray const& array,
+                                   ManifestInterval const& interval);
 
 /// @brief Returns the size of an item in bytes, or 0 if the dtype is unknown.
 [[nodiscard]] std::uint64_t item_bytes_of(std::string const& dtype) noexcept;

@@ -2,9 +2,13 @@
 
 #include "plan_manifest.hpp"
 
-#include "../../layout/piece.hpp"
+#include "../../core/detail/light_std.hpp"
+#include "../../core/detail/text.hpp"
+#include "safetensors_header.hpp"
 
 #include <algorithm>
+#include <limits>
+#include <string_view>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -168,6 +172,63 @@ ZERO_COLD_INLINE std::vector<PlannedTensor> plan_file(Manifest const& manifest,
         }
     }
     return tensors;
+}
+
+ZERO_COLD_INLINE std::string
+add_extra_arrays(Manifest& manifest, std::map<std::string, ExtraArray> const& arrays, Hash& hash) {
+    for (auto const& [name, array] : arrays) {
+        ManifestExtraArray added{name, array.dtype, array.shape, array.is_by_rows, {}};
+        std::uint64_t const item = tensor_bytes({"", array.dtype, {}});
+        if (item == std::numeric_limits<std::uint64_t>::max()) {
+            return text({"the array '", name, "' of SaveOptions::arrays has type '", array.dtype,
+                         "'; give one of safetensors, such as F32, I64 or U8"});
+        }
+        if (added.shape.empty()) {
+            added.shape.push_back(array.data.size() / item);
+        }
+        if (std::uint64_t const bytes = tensor_bytes({"", added.dtype, added.shape});
+            bytes != array.data.size()) {
+            return text({"the array '", name, "' of SaveOptions::arrays has ", array.data.size(),
+                         " bytes, and one of its type and shape has ", bytes});
+        }
+        hash.add(std::string_view(name)).add(array.is_by_rows ? 1U : 0U);
+        if (array.is_by_rows) {
+            hash.add(std::string_view(array.dtype)).add(added.shape.size());
+            for (std::size_t axis = 1; axis < added.shape.size(); ++axis) {
+                hash.add(added.shape[axis]);
+            }
+        }
+        added.intervals.push_back({0, 0, added.rows()});
+        manifest.arrays.push_back(std::move(added));
+    }
+    return {};
+}
+
+ZERO_COLD_INLINE Range rows_of_rank(ManifestExtraArray const& array, std::size_t rank,
+                                    std::size_t world) {
+    auto const rows = static_cast<std::size_t>(array.rows());
+    if (!array.is_by_rows) {
+        return {0, rows};
+    }
+    if (array.intervals.size() == world) {
+        return {static_cast<std::size_t>(array.intervals[rank].begin),
+                static_cast<std::size_t>(array.intervals[rank].end)};
+    }
+    auto const cut = [&](std::size_t before) {
+        return rows / world * before + smaller(rows % world, before);
+    };
+    return {cut(rank), cut(rank + 1)};
+}
+
+ZERO_COLD_INLINE TensorEntry entry_of(ManifestExtraArray const& array,
+                                      ManifestInterval const& interval) {
+    ManifestParameter rows;
+    rows.name = array.name;
+    rows.shape = {array.rows()};
+    TensorEntry entry{tensor_name({"extras", array.dtype}, rows, interval), array.dtype,
+                      array.shape};
+    entry.shape[0] = interval.end - interval.begin;
+    return entry;
 }
 
 ZERO_COLD_INLINE TensorEntry entry_of(Manifest const& manifest, PlannedTensor const& tensor) {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../../core/error.hpp"
 #include "../checkpoint_directory.hpp"
 #include "../load_options.hpp"
 #include "../manifest.hpp"
@@ -17,24 +19,39 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Creates the folder in which a checkpoint is written. Collective.
+/// @param plan `SavePlan`
 /// @return keeps that folder from other saves; keep it until the checkpoint is published
-template <class Access>
-[[nodiscard]] FolderLock
-begin_checkpoint(Access const& access, CheckpointDirectory const& directory,
-                 std::string const& name, Manifest const& manifest, SaveOptions const& options) {
+/// @throws InvalidArgument on every rank if `SaveOptions::only` fits no parameters, or differs
+template <class Access, class Plan>
+[[nodiscard]] FolderLock begin_checkpoint(Access const& access,
+                                          CheckpointDirectory const& directory, Plan const& plan,
+                                          SaveOptions const& options) {
     FolderLock lock; // of rank 0
-    require_own_path(access, directory.path(name).parent_path());
-    on_files(
+    require_own_path(access, directory.path(plan.name).parent_path());
+    auto const selections = on_files(
         access, "begin the checkpoint",
         [&](OnCaller) {
-            if (access.rank() == 0) {
-                manifest.require_valid_extras();
-                directory.begin(name);
-                lock = FolderLock(directory.incomplete(name));
+            if (!plan.problem.empty()) {
+                throw_error<InvalidArgument>(
+                    {"zero: ", plan.problem, " (rank ", access.rank(), ")."});
             }
-            return std::uint64_t{0};
+            if (access.rank() == 0) {
+                plan.manifest.require_valid_extras();
+                directory.begin(plan.name);
+                lock = FolderLock(directory.incomplete(plan.name));
+            }
+            return plan.selection;
         },
         options.file_time_out);
+    for (std::size_t rank = 0; rank < selections.size(); ++rank) {
+        if (selections[rank] != selections[0]) {
+            throw_error<InvalidArgument>({"zero: ranks 0 and ", rank,
+                                          " would save other parameters or arrays; give the same "
+                                          "SaveOptions::only, and arrays of the same names, types "
+                                          "and sizes of rows, on every rank (rank ",
+                                          access.rank(), ")."});
+        }
+    }
     return lock;
 }
 
@@ -53,25 +70,19 @@ inline void keep_last(CheckpointDirectory const& directory, std::size_t count,
 
 /// @brief Writes the manifest and gives the checkpoint its name. Collective; call it when all ranks
 /// have written their files. `CheckpointDirectory` renames, makes durable and removes.
-/// @param checksums checksums of the files, by rank
-template <class Access>
-void publish_checkpoint(Access const& access, CheckpointDirectory const& directory,
-                        std::string const& name, Manifest& manifest,
+/// @param plan `SavePlan`, @param checksums checksums of the files, by rank
+template <class Access, class Plan>
+void publish_checkpoint(Access const& access, CheckpointDirectory const& directory, Plan& plan,
                         std::vector<std::uint64_t> const& checksums, SaveOptions const& options) {
     on_files(
         access, "publish the checkpoint",
         [&](OnCaller) {
             if (access.rank() == 0) {
-                std::size_t file = 0; // those that save have the order of their files
-                for (std::size_t rank = 0; rank < checksums.size(); ++rank) {
-                    if (access.saves(rank)) {
-                        manifest.files[file++].checksum = checksums[rank];
-                    }
-                }
-                write_manifest(directory.incomplete(name), manifest);
-                directory.publish(name);
+                plan.set_checksums(checksums);
+                write_manifest(directory.incomplete(plan.name), plan.manifest);
+                directory.publish(plan.name);
                 if (options.keep_last != 0) {
-                    keep_last(directory, options.keep_last, name);
+                    keep_last(directory, options.keep_last, plan.name);
                 }
             }
             return std::uint64_t{0};

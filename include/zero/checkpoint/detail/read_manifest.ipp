@@ -9,6 +9,7 @@
 #include "file.hpp"
 #include "json_tree.hpp"
 #include "manifest_text.hpp"
+#include "safetensors_header.hpp"
 
 #include <cstdint>
 #include <istream>
@@ -82,16 +83,36 @@ ZERO_COLD_INLINE void check_manifest(Manifest const& manifest, std::string const
         }
     }
     names.clear();
-    for (ManifestParameter const& parameter : manifest.parameters) {
-        if (!names.insert(parameter.name).second) {
-            refuse_manifest(source, text({"two parameters are named '", parameter.name, "'"}));
+    for (ManifestExtraArray const& array : manifest.arrays) {
+        std::uint64_t end = 0;
+        bool is_valid = names.insert(array.name).second && !array.shape.empty()
+                        && tensor_bytes({"", array.dtype, array.shape})
+                               != std::numeric_limits<std::uint64_t>::max();
+        for (ManifestInterval const& interval : array.intervals) {
+            is_valid = is_valid && interval.begin == end && interval.begin <= interval.end
+                       && interval.file < manifest.files.size();
+            end = interval.end;
         }
-        if (parameter.type >= manifest.types.size()) {
-            refuse_manifest(source, text({"parameter '", parameter.name, "' has an unknown type"}));
+        if (!is_valid || end != array.rows()) {
+            refuse_manifest(source, text({"the array '", array.name,
+                                          "' of the caller has no valid "
+                                          "type, shape or intervals"}));
         }
-        if (parameter.elements() == std::numeric_limits<std::uint64_t>::max()) {
-            refuse_manifest(source,
-                            text({"the shape of parameter '", parameter.name, "' overflows"}));
+    }
+    names.clear();
+    for (auto const* const parameters : {&manifest.parameters, &manifest.base}) {
+        for (ManifestParameter const& parameter : *parameters) {
+            if (!names.insert(parameter.name).second) {
+                refuse_manifest(source, text({"two parameters are named '", parameter.name, "'"}));
+            }
+            if (parameter.type >= manifest.types.size()) {
+                refuse_manifest(source,
+                                text({"parameter '", parameter.name, "' has an unknown type"}));
+            }
+            if (parameter.elements() == std::numeric_limits<std::uint64_t>::max()) {
+                refuse_manifest(source,
+                                text({"the shape of parameter '", parameter.name, "' overflows"}));
+            }
         }
     }
 }
@@ -112,12 +133,39 @@ ZERO_COLD_INLINE Json const& list(Json const& json, std::string const& source) {
     return json;
 }
 
-ZERO_COLD_INLINE ManifestFile file_from(Json const& json, std::string const& source) {
-    auto const checksum = checksum_from(json.at("checksum").get<std::string>());
+ZERO_COLD_INLINE std::uint64_t checksum_member(Json const& json, char const* name,
+                                               std::string const& source) {
+    auto const checksum = checksum_from(json.at(name).get<std::string>());
     if (!checksum.has_value()) {
-        refuse_manifest(source, "a checksum is not 16 hexadecimal digits");
+        refuse_manifest(source, text({"a ", name, " is not 16 hexadecimal digits"}));
     }
-    return {json.at("name").get<std::string>(), *checksum};
+    return *checksum;
+}
+
+ZERO_COLD_INLINE ManifestFile file_from(Json const& json, std::string const& source) {
+    return {json.at("name").get<std::string>(), checksum_member(json, "checksum", source)};
+}
+
+ZERO_COLD_INLINE std::vector<ManifestInterval> intervals_from(Json const& json,
+                                                              std::string const& source) {
+    std::vector<ManifestInterval> intervals;
+    for (Json const& interval : list(json.at("intervals"), source)) {
+        intervals.push_back({natural(interval.at(0), source), natural(interval.at(1), source),
+                             natural(interval.at(2), source)});
+    }
+    return intervals;
+}
+
+ZERO_COLD_INLINE ManifestExtraArray extra_array_from(Json const& json, std::string const& source) {
+    ManifestExtraArray array{json.at("name").get<std::string>(),
+                             json.at("dtype").get<std::string>(),
+                             {},
+                             json.at("is_by_rows").get<bool>(),
+                             intervals_from(json, source)};
+    for (Json const& size : list(json.at("shape"), source)) {
+        array.shape.push_back(natural(size, source));
+    }
+    return array;
 }
 
 /// @param json without the intervals that `ManifestParts` has taken
@@ -130,11 +178,14 @@ ZERO_COLD_INLINE ManifestParameter parameter_from(Json const& json, std::string 
     parameter.type = static_cast<std::size_t>(natural(json.at("type"), source));
     parameter.group = natural(json.at("group"), source);
     json.at("trainable").get_to(parameter.trainable);
-    for (Json const& interval : list(json.at("intervals"), source)) {
-        parameter.intervals.push_back({natural(interval.at(0), source),
-                                       natural(interval.at(1), source),
-                                       natural(interval.at(2), source)});
-    }
+    parameter.intervals = intervals_from(json, source);
+    return parameter;
+}
+
+ZERO_COLD_INLINE ManifestParameter base_from(Json const& json, std::string const& source) {
+    ManifestParameter parameter = parameter_from(json, source);
+    parameter.intervals.clear();
+    parameter.hash = checksum_member(json, "hash", source);
     return parameter;
 }
 
@@ -175,6 +226,9 @@ public:
         if (is_member(*open[0], "files", *open[1])) {
             return unless_malformed(
                 [&] { _manifest->files.push_back(file_from(value, *_source)); });
+        }
+        if (is_member(*open[0], "base", *open[1])) {
+            return unless_malformed([&] { _manifest->base.push_back(base_from(value, *_source)); });
         }
         return is_member(*open[0], "parameters", *open[1]) && take_parameter(value);
     }
@@ -285,6 +339,17 @@ ZERO_COLD_INLINE void fill(Manifest& manifest, Json const& json, std::string con
     }
     for (Json const& malformed : list(json.at("files"), source)) {
         manifest.files.push_back(file_from(malformed, source));
+    }
+    if (json.contains("arrays")) {
+        for (Json const& array : list(json.at("arrays"), source)) {
+            manifest.arrays.push_back(extra_array_from(array, source));
+        }
+    }
+    if (json.contains("base")) {
+        json.at("base_name").get_to(manifest.base_name);
+        for (Json const& malformed : list(json.at("base"), source)) {
+            manifest.base.push_back(base_from(malformed, source));
+        }
     }
     manifest.scalars = scalars_from(json.at("scalars"), source);
     json.at("extras").get_to(manifest.extras);

@@ -3,18 +3,23 @@
 #include "../../core/buffer.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../../core/hash.hpp"
 #include "../../core/type_name.hpp"
+#include "../../stage/detail/common/gather_on_host.hpp"
 #include "../../stage/detail/state/add_held_states.hpp"
 #include "../../stage/detail/state/state_access.hpp"
 #include "../../stage/detail/state/state_table.hpp"
 #include "../load_options.hpp"
 #include "../manifest.hpp"
+#include "base_parameters.hpp"
 #include "file_job.hpp"
 #include "load_plan.hpp"
 #include "on_every_rank.hpp"
 #include "plan_manifest.hpp"
 #include "scalar_fields.hpp"
 
+#include <algorithm>
+#include <condition_variable> // also declares durations, cheaper than <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -74,32 +79,142 @@ public:
                 _first.push_back(parameter);
             }
         }
-        for (std::size_t rank = 0; rank < access.layout().world(); ++rank) {
-            std::string number = std::to_string(rank);
-            number.insert(0, number.size() < 5 ? 5 - number.size() : 0, '0');
-            manifest.files.push_back({"data-" + number + ".safetensors", 0});
+        problem = keep_only(manifest, options, _first);
+        selection = options.only.trainable || !options.only.names.empty()
+                        ? names_hash(manifest.parameters)
+                        : 0;
+        for (std::size_t rank = 0; rank < world_of(access); ++rank) {
+            if (access.saves(rank)) { // in the order of `StateAccess::shard_rank`
+                add_file(access, rank);
+            }
         }
+        Hash hash;
+        std::string const other = add_extra_arrays(manifest, options.arrays, hash);
+        problem = problem.empty() ? other : problem;
+        selection = manifest.arrays.empty() ? selection : hash.add(selection).value();
         add_scalars(access);
         name = options.name.empty() ? checkpoint_name(manifest.scalars.counts.at("step_count"))
                                     : options.name;
     }
 
-    /// @brief Returns this rank's file. @param checkpoint the folder, @param rank the number of the
-    /// file: `StateAccess::shard_rank`
-    [[nodiscard]] FileJob job(std::filesystem::path const& checkpoint, std::size_t rank) const {
+    /// @brief Returns whether this rank writes a file.
+    [[nodiscard]] bool writes() const noexcept { return _file.has_value(); }
+
+    /// @brief Returns this rank's file. @param checkpoint the folder, @param options as they were
+    /// when this was made
+    [[nodiscard]] FileJob job(std::filesystem::path const& checkpoint,
+                              SaveOptions const& options) const {
         FileJob job;
-        job.file = checkpoint / manifest.files[rank].name;
-        for (PlannedTensor const& tensor : plan_file(manifest, rank)) {
+        job.file = checkpoint / manifest.files[*_file].name;
+        for (PlannedTensor const& tensor : plan_file(manifest, *_file)) {
             job.tensors.push_back(entry_of(manifest, tensor));
             add_sources(job.sources, tensor);
+        }
+        for (ManifestExtraArray const& array : manifest.arrays) {
+            for (ManifestInterval const& interval : array.intervals) {
+                if (interval.file == *_file && interval.begin != interval.end) {
+                    auto const& data = options.arrays.at(array.name).data;
+                    job.tensors.push_back(entry_of(array, interval));
+                    job.sources.push_back({data.data(), data.size(), true});
+                }
+            }
         }
         return job;
     }
 
+    /// @brief Completes the manifest with what other ranks hold: rows of arrays, and hashes of the
+    /// base. Collective if there are any.
+    void complete(StateAccess<Config> const& access, std::chrono::milliseconds file_time_out) {
+        gather_rows(access);
+        hash_base(access, file_time_out);
+    }
+
+    /// @brief Sets the checksums of the files. @param checksums by rank
+    void set_checksums(std::vector<std::uint64_t> const& checksums) {
+        for (std::size_t file = 0; file < _writers.size(); ++file) {
+            manifest.files[file].checksum = checksums[_writers[file]];
+        }
+    }
+
     Manifest manifest;
-    std::string name; ///< name of the checkpoint
+    std::string name;            ///< name of the checkpoint
+    std::string problem;         ///< why `SaveOptions::only` fits no checkpoint; empty: it fits
+    std::uint64_t selection = 0; ///< hash of parameters and arrays, which ranks compare
 
 private:
+    [[nodiscard]] static std::size_t world_of(StateAccess<Config> const& access) {
+        return static_cast<std::size_t>(access.communicator().size());
+    }
+
+    /// Adds a file that a rank writes.
+    void add_file(StateAccess<Config> const& access, std::size_t rank) {
+        std::size_t const file = manifest.files.size();
+        std::string number = std::to_string(file);
+        number.insert(0, number.size() < 5 ? 5 - number.size() : 0, '0');
+        manifest.files.push_back({"data-" + number + ".safetensors", 0});
+        _writers.push_back(rank);
+        if (rank == access.rank()) {
+            _file = file;
+        }
+    }
+
+    /// Replaces the rows of this rank by those of all. Ranks that save no state write them as well.
+    void gather_rows(StateAccess<Config> const& access) {
+        std::vector<std::uint64_t> own;
+        for (ManifestExtraArray const& array : manifest.arrays) {
+            if (array.is_by_rows) {
+                own.push_back(array.rows());
+            }
+        }
+        if (own.empty()) {
+            return;
+        }
+        std::vector<std::uint64_t> all;
+        access.guard([&] {
+            all = gather_on_host(access.communicator(), access.queue(), access.memory(), own,
+                                 "rows of arrays");
+        });
+        std::vector<std::size_t> files(world_of(access), 0);
+        for (std::size_t file = 0; file < _writers.size(); ++file) {
+            files[_writers[file]] = file;
+        }
+        for (std::size_t rank = 0; rank < files.size(); ++rank) {
+            auto const first = all.begin() + static_cast<std::ptrdiff_t>(rank * own.size());
+            if (!access.saves(rank)
+                && std::any_of(first, first + static_cast<std::ptrdiff_t>(own.size()),
+                               [](std::uint64_t rows) { return rows != 0; })) {
+                files[rank] = manifest.files.size();
+                add_file(access, rank);
+            }
+        }
+        std::size_t index = 0; // of arrays by rows
+        for (ManifestExtraArray& array : manifest.arrays) {
+            if (!array.is_by_rows) {
+                continue;
+            }
+            array.intervals.clear();
+            std::uint64_t end = 0;
+            for (std::size_t rank = 0; rank < files.size(); ++rank) {
+                std::uint64_t const begin = end;
+                end += all[rank * own.size() + index];
+                array.intervals.push_back({files[rank], begin, end});
+            }
+            array.shape[0] = end;
+            ++index;
+        }
+    }
+
+    /// Computes the hashes of the parameters that are left out. Collective if there are any.
+    void hash_base(StateAccess<Config> const& access, std::chrono::milliseconds file_time_out) {
+        if (manifest.base.empty()) {
+            return;
+        }
+        auto const hashes = value_hashes(access, _table, manifest.base, file_time_out);
+        for (std::size_t index = 0; index < hashes.size(); ++index) {
+            manifest.base[index].hash = hashes[index];
+        }
+    }
+
     /// Adds the memory of a tensor: a part of each slice that holds some of it. In stage 0 a slice
     /// may begin before it.
     void add_sources(std::vector<TensorSource>& sources, PlannedTensor const& tensor) const {
@@ -107,7 +222,7 @@ private:
         std::size_t const array = _arrays[parameter.type][tensor.array];
         auto begin = static_cast<std::size_t>(tensor.interval.begin);
         std::size_t own = _first[tensor.parameter]; // in the layout: the tile that holds it
-        while (own + 1 < _places.size() && _places[own + 1].parameter == tensor.parameter
+        while (own + 1 < _places.size() && _places[own + 1].parameter == _places[own].parameter
                && _places[own + 1].begin <= begin) {
             ++own;
         }
@@ -170,6 +285,8 @@ private:
     std::vector<StoredPlace> _places;              ///< place of each parameter of the layout
     std::vector<std::size_t>
         _first; ///< first parameter of the layout, by parameter of the manifest
+    std::vector<std::size_t> _writers; ///< the rank that writes each file
+    std::optional<std::size_t> _file;  ///< that of this rank
 };
 
 } // namespace ZERO_NAMESPACE::detail

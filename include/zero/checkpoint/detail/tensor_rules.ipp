@@ -30,7 +30,6 @@ ZERO_COLD_INLINE std::string listed(std::span<std::string const> problems) {
     return list;
 }
 
-/// Matches a name, and adds the texts of `*` to `texts`; on failure these are as before.
 ZERO_COLD_INLINE bool matches(std::string_view pattern, std::string_view name,
                               std::vector<std::string>& texts) {
     std::size_t const star = pattern.find('*');
