@@ -17,7 +17,7 @@ enum class BufferKind : std::uint8_t {
     optimizer_state,  ///< optimizer states, such as moments
     gradient_leases,  ///< gradients of the buckets in flight in a micro-step
     parameter_leases, ///< gathered units of stage 3; staging of scattered and adopted parameters
-    wire,             ///< one bucket in the communication type, where that type differs
+    wire,             ///< gradients as they are sent, where that is another type, or codes
     control,          ///< scalars of the step, reports, and tables in the backend's memory
     scratch,          ///< scratch space for the update of one whole parameter
     communicator,     ///< scratch space of a communicator, which allocates it itself

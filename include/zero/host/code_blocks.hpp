@@ -194,6 +194,97 @@ private:
     }
 };
 
+/// Decodes the ranges of all ranks block by block, adds them in rank order, and rounds the sums to
+/// `A`, or adds them if `adds`. With `streams` the results bypass the caches; `out` is then
+/// aligned.
+template <class C, StorageType A, bool streams, bool adds>
+struct DecodeSumLoop {
+    static_assert(!streams || !adds);
+
+    std::uint8_t const* in; ///< of rank 0
+    CodedPieces pieces;
+    A* out;
+    std::size_t n;
+
+    template <class F>
+    [[gnu::always_inline]] void operator()() const noexcept {
+        std::uint8_t const* from = in;
+        A* to = out;
+        std::size_t left = n;
+        for (; left >= coded_elements; left -= coded_elements) {
+            block<streams, F>(from, to);
+            from += C::bytes_per_block;
+            to += coded_elements;
+        }
+        if constexpr (streams) {
+            F::finish_streams();
+        }
+        if (left != 0) {
+            A rest[coded_elements] = {};
+            copy_elements(rest, static_cast<A const*>(to), left);
+            block<false, F>(from, rest);
+            copy_elements(to, rest, left);
+        }
+    }
+
+private:
+    template <class F>
+    static constexpr std::size_t packs = coded_elements / F::size;
+
+    template <bool past_caches, class F>
+    [[gnu::always_inline]] void block(std::uint8_t const* from, A* to) const noexcept {
+        F sums[packs<F>];
+        add_rank<true, F>(from, sums);
+        for (std::size_t rank = 1; rank < pieces.ranks; ++rank) {
+            add_rank<false, F>(from + rank * pieces.bytes, sums);
+        }
+        ZERO_HOST_UNROLL(4)
+        for (std::size_t i = 0; i < packs<F>; i += 2) {
+            A* const at = to + i * F::size;
+            if constexpr (adds) {
+                sums[i] = F::add(F::load(at), sums[i]);
+                sums[i + 1] = F::add(F::load(at + F::size), sums[i + 1]);
+            }
+            sums[i].with_canonical_nan().template store_with<past_caches, true>(
+                sums[i + 1].with_canonical_nan(), at);
+        }
+    }
+
+    /// Adds the values of a rank to eight packs, which stay in registers.
+    template <bool is_first, class F>
+    [[gnu::always_inline]] static void add_rank(std::uint8_t const* from,
+                                                F (&sums)[packs<F>]) noexcept {
+        auto const add = [&](std::size_t pack, F const& value) __attribute__((always_inline)) {
+            sums[pack] = is_first ? value : F::add(sums[pack], value);
+        };
+        if constexpr (!zero::detail::is_symmetric<C>) {
+            float values[coded_elements];
+            C::decode(from, values);
+            for (std::size_t i = 0; i < packs<F>; ++i) {
+                add(i, F::load(static_cast<float const*>(values) + i * F::size));
+            }
+        } else {
+            F const scale(C::scale_of(from));
+            prefetch_lines<F>(from, C::code_bytes);
+            if constexpr (C::code_bits == 8) {
+                ZERO_HOST_UNROLL(8)
+                for (std::size_t i = 0; i < packs<F>; ++i) {
+                    add(i, F::mul(F::load_codes(from + i * F::size), scale));
+                }
+            } else {
+                ZERO_HOST_UNROLL(4)
+                for (std::size_t i = 0; i < packs<F> / 2; ++i) {
+                    F low;
+                    F high;
+                    F::load_codes(from + i * F::size, low, high);
+                    add(i, F::mul(low, scale));
+                    add(packs<F> / 2 + i, F::mul(high, scale));
+                }
+            }
+        }
+    }
+};
+
 } // namespace ZERO_NAMESPACE::host::detail
 
 namespace ZERO_NAMESPACE::host {
@@ -216,6 +307,25 @@ void decode(T* out, std::uint8_t const* in, std::size_t n, std::size_t moved_byt
         detail::run(detail::DecodeLoop<C, T, true>{in, out, n});
     } else {
         detail::run(detail::DecodeLoop<C, T, false>{in, out, n});
+    }
+}
+
+/// @brief Adds the decoded elements of W ranks in float, in rank order, and rounds the sums once:
+/// `sums` = the sum, or, if `is_added`, `sums` plus the sum. NaNs are canonical. The same bits with
+/// every instruction set.
+/// @param codes of n elements from rank 0; those of rank r are at `codes + r * pieces.bytes`
+/// @param moved_bytes as for `decode`
+template <Codec C, StorageType A>
+void decode_sum(A* sums, std::uint8_t const* codes, CodedPieces pieces, std::size_t n,
+                bool is_added, std::size_t moved_bytes = 0) noexcept {
+    bool const is_aligned =
+        reinterpret_cast<std::uintptr_t>(sums) % detail::streamed_alignment == 0;
+    if (is_added) {
+        detail::run(detail::DecodeSumLoop<C, A, false, true>{codes, pieces, sums, n});
+    } else if (is_aligned && moved_bytes >= detail::streaming_copy_bytes) {
+        detail::run(detail::DecodeSumLoop<C, A, true, false>{codes, pieces, sums, n});
+    } else {
+        detail::run(detail::DecodeSumLoop<C, A, false, false>{codes, pieces, sums, n});
     }
 }
 
@@ -257,6 +367,33 @@ template <class C, StorageType T>
 void HostBackend::decode(Queue queue, std::span<CopySlice<T> const> slices,
                          std::uint8_t const* codes, T* bucket) {
     queue->enqueue([=] { host::decode<C>(slices, codes, bucket); });
+}
+
+template <class C, StorageType T>
+void HostBackend::encode(Queue queue, std::span<CodedSlice const> slices, T const* bucket,
+                         std::uint8_t* codes) {
+    queue->enqueue([=] {
+        for (CodedSlice const& slice : slices) {
+            host::encode<C>(codes + slice.block * C::bytes_per_block, bucket + slice.bucket_begin,
+                            slice.elements);
+        }
+    });
+}
+
+template <class C, StorageType A>
+void HostBackend::decode_sum(Queue queue, std::span<CodedSlice const> slices,
+                             std::uint8_t const* codes, CodedPieces pieces, A* sums,
+                             bool is_added) {
+    queue->enqueue([=] {
+        std::size_t moved = 0;
+        for (CodedSlice const& slice : slices) {
+            moved += slice.elements * (sizeof(A) + pieces.ranks);
+        }
+        for (CodedSlice const& slice : slices) {
+            host::decode_sum<C>(sums + slice.bucket_begin, codes + slice.block * C::bytes_per_block,
+                                pieces, slice.elements, is_added, moved);
+        }
+    });
 }
 
 } // namespace ZERO_NAMESPACE

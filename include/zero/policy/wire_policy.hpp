@@ -41,7 +41,8 @@ concept WireWeightsFit =
     std::same_as<typename P::WeightCodec, Plain> || Codec<typename P::WeightCodec>;
 
 template <class P>
-concept WireGradientsFit = std::same_as<typename P::GradientCodec, Plain>;
+concept WireGradientsFit =
+    std::same_as<typename P::GradientCodec, Plain> || Codec<typename P::GradientCodec>;
 
 template <class P>
 concept WireFeedbackFits = std::same_as<typename P::ErrorFeedback, NoFeedback>;
@@ -66,10 +67,9 @@ consteval bool diagnose_wire() {
         if constexpr (!detail::WireWeightsFit<P>) {
             return diagnose_codec<typename P::WeightCodec>();
         } else {
-            static_assert(detail::WireGradientsFit<P>,
-                          "zero: Wire encodes weights, and gradients travel in the communication "
-                          "type of zero::GradientReduction; leave the second argument of "
-                          "zero::Wire out.");
+            if constexpr (!detail::WireGradientsFit<P>) {
+                return diagnose_codec<typename P::GradientCodec>();
+            }
             static_assert(!detail::WireGradientsFit<P> || detail::WireFeedbackFits<P>,
                           "zero: Wire keeps the errors of encoded gradients, and it encodes none; "
                           "leave the third argument of zero::Wire out.");

@@ -13,6 +13,14 @@
 
 namespace ZERO_NAMESPACE::detail {
 
+/// @brief Whether the weights of a `TypeSet` travel in codes.
+template <class Types>
+inline constexpr bool has_weight_codec = requires { typename Types::WeightCodec; };
+
+/// @brief Whether its gradients do.
+template <class Types>
+inline constexpr bool has_gradient_codec = requires { typename Types::GradientCodec; };
+
 /// @brief The types that an engine is compiled for. Stage and partitioner are run-time values, so
 /// compositions that differ only in them share one instantiation.
 template <class CommunicatorPolicy, class LossScalerPolicy, class OptimizerPolicy,
@@ -48,7 +56,9 @@ struct EngineConfig {
 
     /// Whether any payload is float16. It may overflow unless it is divided before it is summed.
     static constexpr bool communicates_float16 =
-        (std::is_same_v<typename TypeSets::Communication, float16> || ...);
+        ((std::is_same_v<typename TypeSets::Communication, float16>
+          && !has_gradient_codec<TypeSets>)
+         || ...);
 
     /// Whether gradients are added as micro-batches of one tree.
     static constexpr bool adds_in_tree = (TypeSets::adds_in_tree || ...);
@@ -98,13 +108,19 @@ struct WithWeightCodec : Types {
     using WeightCodec = C;
 };
 
-/// @brief Whether the weights of a `TypeSet` travel in codes.
-template <class Types>
-inline constexpr bool has_weight_codec = requires { typename Types::WeightCodec; };
+/// @brief The same, with gradients that travel in the blocks of a codec.
+template <class Types, class C>
+struct WithGradientCodec : Types {
+    using GradientCodec = C;
+};
 
 /// @brief Whether weights travel in codes. All types of an engine have one codec.
 template <class Config>
 inline constexpr bool codes_weights = has_weight_codec<typename Config::template TypesAt<0>>;
+
+/// @brief Whether gradients do.
+template <class Config>
+inline constexpr bool codes_gradients = has_gradient_codec<typename Config::template TypesAt<0>>;
 
 /// @brief Whether the update of a step runs during the next one (`DelayedUpdate`).
 template <class Config>

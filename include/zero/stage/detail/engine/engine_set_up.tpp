@@ -236,6 +236,9 @@ template <class Config>
                 own[BufferKind::secondary_copies] =
                     detail::SecondaryCopyStore<Config, Types>::row(all, type);
             }
+            if constexpr (detail::has_gradient_codec<Types>) {
+                own[BufferKind::wire] = detail::EncodedGradients<Config, Types>::row(all, type);
+            }
             if constexpr (detail::has_weight_codec<Types>) {
                 own[BufferKind::weight_codes] =
                     detail::EncodedWeights<Config, Types>::row(all, type);

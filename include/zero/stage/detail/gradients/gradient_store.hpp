@@ -116,7 +116,9 @@ public:
     }
 
     /// @brief Bytes of the tables in the backend's memory.
-    [[nodiscard]] std::size_t table_bytes() const noexcept { return _copies.size_bytes(); }
+    [[nodiscard]] std::size_t table_bytes() const noexcept {
+        return _copies.size_bytes() + _sums.table_bytes();
+    }
 
     /// @brief The memory of a piece of an open bucket.
     [[nodiscard]] G* at(std::size_t bucket, Piece const& piece) const noexcept {

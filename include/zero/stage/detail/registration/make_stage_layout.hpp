@@ -106,6 +106,9 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
     } else {
         require_no_tree(options.reduction);
     }
+    if constexpr (codes_gradients<Engine>) {
+        require_no_predivide(options.reduction);
+    }
     check_unscaling(predivide_factor(options.reduction, world,
                                      Engine::communicates_float16 && !Engine::adds_in_tree),
                     Engine::LossScaler::initial(options.loss_scaler).scale);
@@ -127,7 +130,7 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
     auto const finish = [&](FlatLayout layout) {
         layout.name_units(options.unit_names);
         layout.name_backward_call(options.backward_call);
-        if constexpr (codes_weights<Engine>) {
+        if constexpr (codes_weights<Engine> || codes_gradients<Engine>) {
             require_whole_blocks(layout);
         }
         return layout;

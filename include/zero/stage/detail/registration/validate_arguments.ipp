@@ -363,6 +363,15 @@ ZERO_COLD_INLINE void require_aligned_blocks(std::span<AnyParameter const> param
     }
 }
 
+ZERO_COLD_INLINE void require_no_predivide(GradientReductionOptions const& reduction) {
+    if (reduction.predivide && *reduction.predivide != 1.0F) {
+        throw_error<InvalidArgument>(
+            {"zero: reduction.predivide is ", *reduction.predivide,
+             ", and zero::Wire adds decoded gradients in float, which needs no division; leave it "
+             "out."});
+    }
+}
+
 ZERO_COLD_INLINE void require_whole_blocks(FlatLayout const& layout) {
     for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
         for (Piece const& piece : layout.pieces(bucket)) {
