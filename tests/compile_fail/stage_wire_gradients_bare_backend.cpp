@@ -1,4 +1,5 @@
-// expect: zero::ZeroStage: zero::Wire needs a backend that encodes gradients; give it 'encode' of zero::CodedSlice and 'decode_sum' as zero::HostBackend has them.
+// expect: zero::ZeroStage: zero::Wire needs a backend that encodes gradients; give it 'encode' of zero::CodedSlice, 'decode_sum' and, for zero::ErrorFeedback, 'encode_with_feedback' as zero::HostBackend has them.
+
 #include "stage.hpp"
 
 #include <zero/stage/wire.hpp>

@@ -146,9 +146,10 @@ namespace {
 
 using Bytes = std::array<std::size_t, buffer_kinds>;
 
-/// Compares the plan with what is allocated. @return the row of codes on rank 0
+/// Compares the plan with what is allocated. @return a row on rank 0
 template <class Stage>
-std::size_t check_memory(typename Stage::Options const& given = {}) {
+std::size_t check_memory(typename Stage::Options const& given = {},
+                         BufferKind kind_of_row = BufferKind::wire) {
     struct Account {
         Bytes planned{}, allocated{}, after{};
     };
@@ -179,7 +180,7 @@ std::size_t check_memory(typename Stage::Options const& given = {}) {
         CHECK(own.planned == own.allocated);
         CHECK(own.after == own.allocated);
     }
-    return accounts[0].planned[static_cast<std::size_t>(BufferKind::wire)];
+    return accounts[0].planned[static_cast<std::size_t>(kind_of_row)];
 }
 
 } // namespace
@@ -196,6 +197,22 @@ TEST_CASE("The plan is what is allocated, with the codes of the largest bucket t
     CHECK((check_memory<ZeroStage<2, B, Wire<Plain, Int8Blocks>, BalancedPartitioner>>(
               {.reduction = {.wire_bytes = 500}}))
           <= 1000);
+}
+
+TEST_CASE("Errors of the whole model are planned and allocated on every rank") {
+    auto const errors = BufferKind::gradient_errors;
+    using B = Parameters<bfloat16>;
+    // each rank encodes 1003 elements, padded in five units of stage 3 to 320, 576, 192, 192 and
+    // nothing more than the tied first unit holds
+    std::size_t const floats =
+        check_memory<ZeroStage<3, B, Wire<Plain, Int8Blocks, ErrorFeedback<float>>>>({}, errors);
+    std::size_t const codes =
+        check_memory<ZeroStage<3, B, Wire<Plain, Int8Blocks, ErrorFeedback<Int8Blocks>>>>({},
+                                                                                          errors);
+    CHECK(floats % (3 * 256) == 0); // three equal extents of blocks in each bucket
+    CHECK(floats >= 1001 * sizeof(float));
+    CHECK(codes * 256 == floats * 66);
+    CHECK((check_memory<ZeroStage<2, B, Wire<Plain, Int8Blocks>>>({}, errors)) == 0);
 }
 
 namespace {

@@ -64,6 +64,15 @@ struct CodedSlice {
     std::size_t elements = 0;     ///< length of the piece
 };
 
+/// @brief What `ErrorFeedback` keeps of a bucket, and how.
+/// @tparam E float, or `std::uint8_t` for errors in codes
+template <class E>
+struct CodedErrors {
+    E* errors = nullptr;           ///< of the bucket, by element or by block
+    float const* factor = nullptr; ///< multiplies the old errors, in backend memory; null: 1
+    float beta = 0.0F;             ///< the part of an old error in the new one
+};
+
 /// @brief The codes of one extent from all ranks, one after another, as an exchange receives them.
 struct CodedPieces {
     std::size_t ranks = 0; ///< W

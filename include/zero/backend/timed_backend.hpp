@@ -250,6 +250,18 @@ struct TimedBackend : B {
     }
 
     /// @brief Records a span of the phase `copy`.
+    template <class C, class S, class Slices, class T, class E>
+    static void encode_with_feedback(Queue queue, Slices const& slices, T const* bucket,
+                                     std::uint8_t* codes, CodedErrors<E> const& errors)
+        requires requires {
+            B::template encode_with_feedback<C, S>(queue, slices, bucket, codes, errors);
+        }
+    {
+        Region const region(queue, TimelinePhase::copy, "encode gradients");
+        B::template encode_with_feedback<C, S>(queue, slices, bucket, codes, errors);
+    }
+
+    /// @brief Records a span of the phase `copy`.
     template <class C, class Slices, class A>
     static void decode_sum(Queue queue, Slices const& slices, std::uint8_t const* codes,
                            CodedPieces pieces, A* sums, bool is_added)

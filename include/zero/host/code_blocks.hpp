@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 namespace ZERO_NAMESPACE::host::detail {
 
@@ -194,6 +195,65 @@ private:
     }
 };
 
+/// Encodes a range plus what is kept of the last encodings, and keeps what this one loses. Groups
+/// of blocks pass through a buffer in the first-level cache. @tparam S float or a codec
+template <class C, class S, StorageType T, class E>
+struct FeedbackLoop {
+    T const* in;
+    std::size_t n;
+    std::uint8_t* out;
+    E* errors; ///< of the range
+    float factor;
+    float beta;
+
+    template <class F>
+    [[gnu::always_inline]] void operator()() const noexcept {
+        F const scale(factor);
+        F const kept(beta);
+        F const taken(ops::sub(1.0F, beta));
+        for (std::size_t begin = 0; begin < n; begin += most) {
+            std::size_t const count = n - begin < most ? n - begin : most;
+            std::size_t const block = begin / coded_elements;
+            T gradients[most] = {};
+            float old[most] = {};
+            float values[most];
+            float decoded[most] = {};
+            copy_elements(gradients, in + begin, count);
+            if constexpr (std::is_same_v<S, float>) {
+                copy_elements(old, static_cast<float const*>(errors) + begin, count);
+            } else {
+                DecodeLoop<S, float, false>{errors + block * S::bytes_per_block, old, count}
+                    .template operator()<F>();
+            }
+            for (std::size_t i = 0; i < most; i += F::size) {
+                F const error = F::mul(F::load(static_cast<float const*>(old) + i), scale);
+                error.store(old + i);
+                F::add(F::load(static_cast<T const*>(gradients) + i), error).store(values + i);
+            }
+            std::uint8_t* const codes = out + block * C::bytes_per_block;
+            EncodeLoop<C, float>{values, count, codes}.template operator()<F>();
+            DecodeLoop<C, float, false>{codes, decoded, count}.template operator()<F>();
+            for (std::size_t i = 0; i < most; i += F::size) {
+                F const lost = F::sub(F::load(static_cast<float const*>(values) + i),
+                                      F::load(static_cast<float const*>(decoded) + i));
+                F const error =
+                    F::fma(kept, F::load(static_cast<float const*>(old) + i), F::mul(taken, lost));
+                auto const is_finite = F::less_equal(F::sub(error, error), F(0.0F));
+                F::select(is_finite, error, F(0.0F)).store(old + i);
+            }
+            if constexpr (std::is_same_v<S, float>) {
+                copy_elements(errors + begin, static_cast<float const*>(old), count);
+            } else {
+                EncodeLoop<S, float>{old, count, errors + block * S::bytes_per_block}
+                    .template operator()<F>();
+            }
+        }
+    }
+
+private:
+    static constexpr std::size_t most = 8 * coded_elements;
+};
+
 /// Decodes the ranges of all ranks block by block, adds them in rank order, and rounds the sums to
 /// `A`, or adds them if `adds`. With `streams` the results bypass the caches; `out` is then
 /// aligned.
@@ -310,6 +370,17 @@ void decode(T* out, std::uint8_t const* in, std::size_t n, std::size_t moved_byt
     }
 }
 
+/// @brief Encodes v = n gradients + `factor` times the old errors, and replaces the errors e by
+/// beta e + (1 - beta) (v - decoded v), or by 0 where that is not finite. The same bytes with every
+/// instruction set.
+/// @tparam S `float`, or the codec of errors
+/// @param errors n floats, or the codes of n errors
+template <Codec C, class S, StorageType T, class E>
+void encode_with_feedback(std::uint8_t* out, T const* in, std::size_t n, E* errors, float factor,
+                          float beta) noexcept {
+    detail::run(detail::FeedbackLoop<C, S, T, E>{in, n, out, errors, factor, beta});
+}
+
 /// @brief Adds the decoded elements of W ranks in float, in rank order, and rounds the sums once:
 /// `sums` = the sum, or, if `is_added`, `sums` plus the sum. NaNs are canonical. The same bits with
 /// every instruction set.
@@ -376,6 +447,24 @@ void HostBackend::encode(Queue queue, std::span<CodedSlice const> slices, T cons
         for (CodedSlice const& slice : slices) {
             host::encode<C>(codes + slice.block * C::bytes_per_block, bucket + slice.bucket_begin,
                             slice.elements);
+        }
+    });
+}
+
+template <class C, class S, StorageType T, class E>
+void HostBackend::encode_with_feedback(Queue queue, std::span<CodedSlice const> slices,
+                                       T const* bucket, std::uint8_t* codes,
+                                       CodedErrors<E> const& errors) {
+    queue->enqueue([=] {
+        float const factor = errors.factor == nullptr ? 1.0F : *errors.factor;
+        for (CodedSlice const& slice : slices) {
+            std::size_t offset = slice.bucket_begin;
+            if constexpr (!std::is_same_v<S, float>) {
+                offset = offset / host::detail::coded_elements * S::bytes_per_block;
+            }
+            host::encode_with_feedback<C, S>(codes + slice.block * C::bytes_per_block,
+                                             bucket + slice.bucket_begin, slice.elements,
+                                             errors.errors + offset, factor, errors.beta);
         }
     });
 }

@@ -221,6 +221,13 @@ struct HostBackend {
     static void encode(Queue queue, std::span<CodedSlice const> slices, T const* bucket,
                        std::uint8_t* codes);
 
+    /// @brief The same with `ErrorFeedback<S>`: encodes gradients plus old errors, and replaces the
+    /// errors.
+    template <class C, class S, StorageType T, class E>
+    static void encode_with_feedback(Queue queue, std::span<CodedSlice const> slices,
+                                     T const* bucket, std::uint8_t* codes,
+                                     CodedErrors<E> const& errors);
+
     /// @brief Enqueues `host::decode_sum` of pieces of an extent. The table must stay valid until
     /// the command has run.
     /// @param sums of the extent, replaced, or added to if `is_added`

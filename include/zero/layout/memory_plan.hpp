@@ -213,6 +213,12 @@ MemoryRow plan_weight_codes(FlatLayout const& layout, std::size_t block_bytes,
 MemoryRow plan_gradient_codes(FlatLayout const& layout, std::size_t rank, std::size_t block_bytes,
                               std::size_t wire_bytes, std::size_t type = 0);
 
+/// @brief Returns the row `gradient_errors` of an engine with `ErrorFeedback`: all trainable
+/// elements on every rank, padding included.
+/// @param block_bytes bytes of 64 errors: 256 as floats, or `Codec::bytes_per_block`
+MemoryRow plan_gradient_errors(FlatLayout const& layout, std::size_t block_bytes,
+                               std::size_t type = 0);
+
 } // namespace ZERO_NAMESPACE
 
 #if !defined(ZERO_COMPILED)

@@ -1,11 +1,44 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
+#include "../core/set_by_name.hpp"
 #include "../ops/block_codecs.hpp"
 #include "wire_policy.hpp"
 
+#include <cstdint>
+
 namespace ZERO_NAMESPACE {
+
+/// @brief Options of `ErrorFeedback`. They must be equal on all ranks.
+struct ErrorFeedbackOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
+    float beta = 0.8F; ///< the part of the old error in the new one: from 0, which keeps all that
+                       ///< the encoding lost, to below 1
+    std::uint64_t reset_every = 1024; ///< steps after which errors are set to 0; positive
+};
+
+/// @brief For `Wire`: each rank keeps what the encoding of its gradients lost, and adds it to the
+/// gradients that it encodes next (LoCo, Xie et al., 2024).
+///
+/// With the old error e, a rank encodes v = gradient + e, and keeps beta e + (1 - beta) (v -
+/// decoded v). Errors are scaled with the loss scale. A block that is not finite leaves no error. A
+/// step that is skipped or cancelled sets all errors to 0, and so does every `reset_every`-th step.
+///
+/// Each rank has errors of the whole model, in the row `gradient errors` of the memory plan, in
+/// every stage. `rebuild_buckets` is refused.
+/// @tparam S `float`, 4 bytes an element, or a `Codec`, such as `Int8Blocks`: 66/64 bytes
+template <class S>
+struct ErrorFeedback {
+    using Storage = S;                    ///< how errors are kept
+    using Options = ErrorFeedbackOptions; ///< `StageOptions::feedback`
+
+    /// @brief Adds the options that ranks compare.
+    static void add_to(Hash& hash, Options const& options) noexcept {
+        hash.add(double{options.beta}).add(options.reset_every);
+    }
+};
 
 /// @brief A policy that selects how weights and gradients travel between ranks: as they are, or in
 /// blocks of 64 elements that a `Codec` makes smaller (qwZ and qgZ of ZeRO++, Wang et al., 2023).
@@ -23,14 +56,15 @@ namespace ZERO_NAMESPACE {
 /// with a NaN or an infinity decodes to NaN, so the step finds it. docs/wire.md
 /// @tparam Weights `Plain`, `Int8Blocks`, `Int4Blocks` or another `Codec`
 /// @tparam Gradients the same; the communicator is an `ExchangingCommunicator`
-/// @tparam Feedback `NoFeedback`
+/// @tparam Feedback `NoFeedback`, or `ErrorFeedback` beside a codec of gradients
 template <class Weights = Plain, class Gradients = Plain, class Feedback = NoFeedback>
 struct Wire {
     using policy_category = WireCategory;
     using WeightCodec = Weights;     ///< or `Plain`
     using GradientCodec = Gradients; ///< or `Plain`
-    using ErrorFeedback = Feedback;  ///< `NoFeedback`
+    using ErrorFeedback = Feedback;  ///< or `NoFeedback`
 };
-static_assert(WirePolicy<Wire<>> && WirePolicy<Wire<Int8Blocks>>);
+static_assert(WirePolicy<Wire<>> && WirePolicy<Wire<Int8Blocks>>
+              && WirePolicy<Wire<Plain, Int4Blocks, ErrorFeedback<float>>>);
 
 } // namespace ZERO_NAMESPACE

@@ -69,6 +69,9 @@ template <class Config>
         codec += ", gradients sent as "
                  + type_name<typename Config::template TypesAt<0>::GradientCodec>();
     }
+    if constexpr (keeps_errors<Config>) {
+        codec += " with " + type_name<typename Config::Feedback>();
+    }
     return codec;
 }
 

@@ -151,4 +151,15 @@ ZERO_COLD_INLINE MemoryRow plan_gradient_codes(FlatLayout const& layout, std::si
     return {(sent + received) / detail::block_elements * block_bytes, 0, false};
 }
 
+ZERO_COLD_INLINE MemoryRow plan_gradient_errors(FlatLayout const& layout, std::size_t block_bytes,
+                                                std::size_t type) {
+    MemoryRow row;
+    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+        if (layout.bucket(bucket).type == type) {
+            row.content_bytes += layout.elements(bucket) / detail::block_elements * block_bytes;
+        }
+    }
+    return row;
+}
+
 } // namespace ZERO_NAMESPACE

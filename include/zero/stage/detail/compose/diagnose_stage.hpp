@@ -198,8 +198,8 @@ consteval bool diagnose_stage() {
                       "communicator, or leave the second argument of zero::Wire out.");
         static_assert(conflict != Conflict::gradient_codes_without_backend,
                       "zero::ZeroStage: zero::Wire needs a backend that encodes gradients; give it "
-                      "'encode' of zero::CodedSlice and 'decode_sum' as zero::HostBackend has "
-                      "them.");
+                      "'encode' of zero::CodedSlice, 'decode_sum' and, for zero::ErrorFeedback, "
+                      "'encode_with_feedback' as zero::HostBackend has them.");
         return conflict == Conflict::none;
     }
 }

@@ -94,6 +94,24 @@ consteval bool sends_gradient_type(std::tuple<Types...> const* /*sets*/) {
     return (std::is_same_v<typename Types::Communication, typename Types::Gradient> && ...);
 }
 
+/// @brief Whether a backend keeps the errors of the gradients of a `TypeSet`, if it must.
+template <class B, class Types>
+consteval bool can_keep_errors() {
+    if constexpr (requires { typename Types::Feedback::Storage; }) {
+        using C = typename Types::GradientCodec;
+        using S = typename Types::Feedback::Storage;
+        using E = std::conditional_t<std::is_same_v<S, float>, float, std::uint8_t>;
+        using Slices = typename B::template SliceTable<CodedSlice>::Range;
+        return requires(typename B::Queue queue, Slices slices, std::uint8_t* codes,
+                        typename Types::Gradient const* gradients) {
+            B::template encode_with_feedback<C, S>(queue, slices, gradients, codes,
+                                                   CodedErrors<E>{});
+        };
+    } else {
+        return true;
+    }
+}
+
 /// @brief Whether a backend encodes the gradients of a `TypeSet`, and adds what it decodes.
 template <class B, class Types>
 consteval bool can_encode_gradients() {
@@ -107,7 +125,7 @@ consteval bool can_encode_gradients() {
             B::template encode<C>(queue, slices, gradients, codes);
             B::template encode<C>(queue, slices, accumulated, codes);
             B::template decode_sum<C>(queue, slices, received, CodedPieces{}, sums, true);
-        };
+        } && can_keep_errors<B, Types>();
     } else {
         return true;
     }

@@ -62,7 +62,8 @@ using coded_weights_t =
 template <class WireTypes, class Types>
 using type_set_t = std::conditional_t<
     std::is_same_v<typename WireTypes::GradientCodec, Plain>, coded_weights_t<WireTypes, Types>,
-    WithGradientCodec<coded_weights_t<WireTypes, Types>, typename WireTypes::GradientCodec>>;
+    WithGradientCodec<coded_weights_t<WireTypes, Types>, typename WireTypes::GradientCodec,
+                      typename WireTypes::ErrorFeedback>>;
 
 /// @brief Makes the `EngineConfig` of a stage from its policies. `StageConfig` uses it.
 template <class Communicator, class LossScaler, class Optimizer, class OptimizerState,

@@ -237,7 +237,9 @@ template <class Config>
                     detail::SecondaryCopyStore<Config, Types>::row(all, type);
             }
             if constexpr (detail::has_gradient_codec<Types>) {
-                own[BufferKind::wire] = detail::EncodedGradients<Config, Types>::row(all, type);
+                using Codes = detail::EncodedGradients<Config, Types>;
+                own[BufferKind::wire] = Codes::row(all, type);
+                own[BufferKind::gradient_errors] = Codes::Errors::row(_layout, type);
             }
             if constexpr (detail::has_weight_codec<Types>) {
                 own[BufferKind::weight_codes] =

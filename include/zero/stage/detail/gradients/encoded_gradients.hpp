@@ -11,18 +11,137 @@
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/memory_plan.hpp"
 #include "../../../layout/piece.hpp"
+#include "../../../layout/placement.hpp"
 #include "../../../layout/wire_chunk.hpp"
+#include "../../../ops/arithmetic.hpp"
 #include "../../../ops/codec.hpp"
+#include "../../../ops/host_device.hpp"
+#include "../../../policy/wire.hpp"
 #include "../common/bucket_scope.hpp"
 #include "../common/engine_config.hpp"
 #include "../common/engine_context.hpp"
+#include "../common/step_state.hpp"
+#include "../memory/placed_buffer.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
+
+/// @brief The errors of encoded gradients, as the queue sees them. Only its commands write it.
+struct ErrorState {
+    float scale = 1.0F;     ///< the loss scale that is in the errors
+    float factor = 1.0F;    ///< multiplies them in the first reduction of the step
+    bool is_cleared = true; ///< they count as 0 in the next step
+};
+
+/// @brief Begins a step: its gradients may have another loss scale.
+struct RescaleErrors {
+    ErrorState* state;
+    float const* loss_scale;
+    ZERO_HOST_DEVICE void operator()() const {
+        state->factor = state->is_cleared ? 0.0F : ops::div(*loss_scale, state->scale);
+        state->scale = *loss_scale;
+        state->is_cleared = false;
+    }
+};
+
+/// @brief Ends a step that was decided.
+template <class Config>
+struct EndErrors {
+    ErrorState* state;
+    StepState<Config> const* step;
+    std::uint64_t reset_every;
+    ZERO_HOST_DEVICE void operator()() const {
+        state->is_cleared = step->decision.skip || step->step_count % reset_every == 0;
+    }
+};
+
+/// @brief Keeps what the encoding of this rank's gradients lost, with `ErrorFeedback`. A member of
+/// EncodedGradients. The first reduction of a step reads the errors of the step before, scaled to
+/// its loss scale, and later ones those of the micro-step before.
+template <class Config, class Types, class Feedback>
+class GradientErrors {
+public:
+    using S = typename Feedback::Storage;
+    using E = std::conditional_t<std::is_same_v<S, float>, float, std::uint8_t>;
+    using Backend = typename Config::Backend;
+
+    [[gnu::cold]] explicit GradientErrors(TypeContext<Config> const& context)
+        : _queue(context.queue), _options(&context.options->feedback),
+          _offsets(*context.layout, context.layout->trainable_buckets(), context.type, 0,
+                   Placement::replicated),
+          _errors(*context.memory, row(*context.layout, context.type).bytes() / sizeof(E),
+                  BufferKind::gradient_errors),
+          _state(*context.memory, 1, BufferKind::control) {
+        Backend::fill(_queue, _errors.data(), _errors.size(), E{});
+        Backend::run(_queue, Assign<ErrorState>{_state.data(), ErrorState{}});
+    }
+
+    /// @brief Returns the row of the memory plan.
+    [[nodiscard]] static MemoryRow row(FlatLayout const& layout, std::size_t type) {
+        return plan_gradient_errors(layout, block_bytes, type);
+    }
+
+    void begin_step(float const* loss_scale) {
+        Backend::run(_queue, RescaleErrors{_state.data(), loss_scale});
+    }
+    void end_step(StepState<Config> const* step) {
+        Backend::run(_queue, EndErrors<Config>{_state.data(), step, _options->reset_every});
+    }
+    void clear() { Backend::run(_queue, Assign<bool>{&_state.data()->is_cleared, true}); }
+
+    template <class C, class Slices, class From>
+    void encode(std::size_t bucket, Slices const& slices, From const* source, std::uint8_t* codes,
+                bool is_first) {
+        std::size_t const begin = _offsets.at(bucket, 0) / coded_elements * block_bytes;
+        CodedErrors<E> const errors{_errors.data() + begin / sizeof(E),
+                                    is_first ? &_state.data()->factor : nullptr, _options->beta};
+        Backend::template encode_with_feedback<C, S>(_queue, slices, source, codes, errors);
+    }
+
+    [[nodiscard]] std::size_t control_bytes() const noexcept { return _state.size_bytes(); }
+
+private:
+    static constexpr std::size_t block_bytes = [] {
+        if constexpr (std::is_same_v<S, float>) {
+            return coded_elements * sizeof(float);
+        } else {
+            return S::bytes_per_block;
+        }
+    }();
+
+    typename Backend::Queue _queue;
+    ErrorFeedbackOptions const* _options;
+    PlacedOffsets _offsets;
+    Buffer<E> _errors;
+    Buffer<ErrorState> _state;
+};
+
+/// @brief Keeps nothing.
+template <class Config, class Types>
+class GradientErrors<Config, Types, NoFeedback> {
+public:
+    explicit GradientErrors(TypeContext<Config> const& context) noexcept : _queue(context.queue) {}
+
+    [[nodiscard]] static MemoryRow row(FlatLayout const& /*layout*/, std::size_t /*type*/) {
+        return {};
+    }
+
+    template <class C, class Slices, class From>
+    void encode(std::size_t /*bucket*/, Slices const& slices, From const* source,
+                std::uint8_t* codes, bool /*is_first*/) {
+        Config::Backend::template encode<C>(_queue, slices, source, codes);
+    }
+
+    [[nodiscard]] static constexpr std::size_t control_bytes() noexcept { return 0; }
+
+private:
+    typename Config::Backend::Queue _queue;
+};
 
 /// @brief Reduces buckets of gradients in codes: encodes the pieces of all ranks, exchanges the
 /// bytes, decodes the pieces of this rank's extent, its own as well, and adds them in float in rank
@@ -38,11 +157,13 @@ public:
     using A = typename Types::Accumulation;
     using C = typename Types::GradientCodec;
     using Backend = typename Config::Backend;
+    using Errors = GradientErrors<Config, Types, typename Types::Feedback>;
 
     [[gnu::cold]] explicit EncodedGradients(TypeContext<Config> const& context)
         : _layout(context.layout), _communicator(context.communicator), _queue(context.queue),
           _rank(context.shard_rank()), _capacity(capacity(context)), _cuts(_layout->world() + 1, 0),
-          _codes(*context.memory, row(context, context.type).bytes(), BufferKind::wire) {
+          _codes(*context.memory, row(context, context.type).bytes(), BufferKind::wire),
+          _errors(context) {
         List<CodedSlice> sent;
         List<CodedSlice> received;
         for (std::size_t bucket = 0; bucket < _layout->trainable_buckets(); ++bucket) {
@@ -88,8 +209,8 @@ public:
             }
             Chunk const& begin = _chunks[chunk];
             Chunk const& end = _chunks[chunk + 1];
-            Backend::template encode<C>(_queue, _sent.range(begin.sent, end.sent - begin.sent),
-                                        source, _codes.data());
+            auto const sent = _sent.range(begin.sent, end.sent - begin.sent);
+            _errors.template encode<C>(bucket, sent, source, _codes.data(), is_first);
             for (std::size_t gap = begin.gap; gap < end.gap; ++gap) {
                 Backend::fill(_queue, _codes.data() + _gaps[gap].begin, _gaps[gap].size(),
                               std::uint8_t{0});
@@ -110,8 +231,11 @@ public:
 
     /// @brief Bytes of the tables in the backend's memory.
     [[nodiscard]] std::size_t table_bytes() const noexcept {
-        return _sent.size_bytes() + _received.size_bytes();
+        return _sent.size_bytes() + _received.size_bytes() + _errors.control_bytes();
     }
+
+    /// @brief The errors that are kept.
+    [[nodiscard]] Errors& errors() noexcept { return _errors; }
 
 private:
     using Table = typename Backend::template SliceTable<CodedSlice>;
@@ -176,10 +300,11 @@ private:
     std::size_t _most_sent = 0;     ///< bytes of the largest chunk; what is received lies behind it
     std::vector<std::size_t> _cuts; ///< of the chunk that is sent, in bytes
     Buffer<std::uint8_t> _codes;    ///< what is sent, then what is received
-    Table _sent;                    ///< pieces of all extents, chunk by chunk
-    Table _received;                ///< pieces of this rank's extents
-    List<Range> _gaps;              ///< bytes of chunks that belong to no parameter
-    List<Chunk> _chunks;            ///< of all buckets, and the ends of the last
+    Errors _errors;
+    Table _sent;                           ///< pieces of all extents, chunk by chunk
+    Table _received;                       ///< pieces of this rank's extents
+    List<Range> _gaps;                     ///< bytes of chunks that belong to no parameter
+    List<Chunk> _chunks;                   ///< of all buckets, and the ends of the last
     std::vector<std::size_t> _first_chunk; ///< by bucket, and the number of all
 };
 

@@ -329,6 +329,9 @@ public:
         }
     }
 
+    /// @brief What the encoding of gradients lost, with `ErrorFeedback`.
+    [[nodiscard]] auto& errors() noexcept { return _wire.errors(); }
+
     /// @brief Bytes of the tables in the backend's memory.
     [[nodiscard]] std::size_t table_bytes() const noexcept {
         if constexpr (has_gradient_codec<Types>) {

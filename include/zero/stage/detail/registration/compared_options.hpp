@@ -144,8 +144,11 @@ template <class Config>
     }
     if constexpr (codes_gradients<Config>) {
         using C = typename Config::template TypesAt<0>::GradientCodec;
+        Hash wire;
+        wire.add(settings.codec).add(type_name<C>()).add(C::bytes_per_block);
+        wire.add(type_name<typename Config::Feedback>());
         settings.codec =
-            Hash().add(settings.codec).add(type_name<C>()).add(C::bytes_per_block).value();
+            wire.add(hash_of_options<typename Config::Feedback>(options.feedback)).value();
     }
     settings.initialisation = initialisation;
     auto hashes = settings.hashes();

@@ -109,6 +109,10 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
     if constexpr (codes_gradients<Engine>) {
         require_no_predivide(options.reduction);
     }
+    if constexpr (keeps_errors<Engine>) {
+        require_feedback(options.feedback.beta, options.feedback.reset_every,
+                         options.rebuild_buckets != nullptr);
+    }
     check_unscaling(predivide_factor(options.reduction, world,
                                      Engine::communicates_float16 && !Engine::adds_in_tree),
                     Engine::LossScaler::initial(options.loss_scaler).scale);
