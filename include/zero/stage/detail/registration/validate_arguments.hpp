@@ -97,12 +97,6 @@ namespace ZERO_NAMESPACE::detail {
 /// @brief Requires that a reduction without a tree names no micro-batches. @throws InvalidArgument
 [[gnu::cold]] void require_no_tree(GradientReductionOptions const& reduction);
 
-/// @brief Requires that gradients which travel in codes are not divided before.
-[[gnu::cold]] void require_no_predivide(GradientReductionOptions const& reduction);
-
-/// @brief Requires options of `ErrorFeedback` in their ranges, and buckets that stay.
-[[gnu::cold]] void require_feedback(float beta, std::uint64_t reset_every, bool rebuilds);
-
 /// @brief Requires that the blocks of 64 elements that `Wire` encodes belong to one parameter each.
 /// Only a layout of an adopted block may have others.
 /// @throws InvalidArgument naming the parameter

@@ -363,33 +363,6 @@ ZERO_COLD_INLINE void require_aligned_blocks(std::span<AnyParameter const> param
     }
 }
 
-ZERO_COLD_INLINE void require_no_predivide(GradientReductionOptions const& reduction) {
-    if (reduction.predivide && *reduction.predivide != 1.0F) {
-        throw_error<InvalidArgument>(
-            {"zero: reduction.predivide is ", *reduction.predivide,
-             ", and zero::Wire adds decoded gradients in float, which needs no division; leave it "
-             "out."});
-    }
-}
-
-ZERO_COLD_INLINE void require_feedback(float beta, std::uint64_t reset_every, bool rebuilds) {
-    if (!(beta >= 0.0F && beta < 1.0F)) {
-        throw_error<InvalidArgument>({"zero: feedback.beta is ", beta,
-                                      "; it is the part of the old error in the new one, from 0 to "
-                                      "below 1."});
-    }
-    if (reset_every == 0) {
-        throw_error<InvalidArgument>(
-            {"zero: feedback.reset_every is 0; give the number of steps after which errors are set "
-             "to 0, such as 1024."});
-    }
-    if (rebuilds) {
-        throw_error<InvalidArgument>(
-            {"zero: rebuild_buckets moves states to other buckets, and ErrorFeedback keeps errors "
-             "by bucket; leave one of them out."});
-    }
-}
-
 ZERO_COLD_INLINE void require_whole_blocks(FlatLayout const& layout) {
     for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
         for (Piece const& piece : layout.pieces(bucket)) {
