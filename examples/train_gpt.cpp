@@ -224,6 +224,12 @@ Summary train(Settings settings, Text const& text, HostCommunicator* process) {
     if (settings.delayed && settings.offload != "file") {
         throw std::invalid_argument("--delayed needs --offload file");
     }
+    if (settings.wire_gradients != "plain" && settings.wire == "plain") {
+        throw std::invalid_argument("--wire-gradients needs --wire int8");
+    }
+    if (settings.feedback != "none" && settings.wire_gradients == "plain") {
+        throw std::invalid_argument("--feedback needs --wire-gradients int4");
+    }
     using Flat = zero::Timed<HostCommunicator>;
     if (settings.wire != "plain") {
         if (settings.offload != "none" || settings.dtype != "bfloat16"
@@ -239,6 +245,22 @@ Summary train(Settings settings, Text const& text, HostCommunicator* process) {
                         .template operator()<(N == 0 ? 1 : N), P, Partitioner>();
                 });
         };
+        if (settings.wire_gradients == "int4") {
+            auto const in_four_bits = [&]<class F>(F) {
+                return with_chosen_types<zero::bfloat16>(
+                    settings, [&]<int N, class P, class Partitioner>() {
+                        using Wire = zero::Wire<zero::Int8Blocks, zero::Int4Blocks, F>;
+                        return train_with.template operator()<Flat, Wire>()
+                            .template operator()<(N == 0 ? 1 : N), P, Partitioner>();
+                    });
+            };
+            if (settings.wire != "int8" || settings.inner_ranks != 1) {
+                throw std::invalid_argument(
+                    "--wire-gradients needs --wire int8 and no --inner-ranks");
+            }
+            return settings.feedback == "float" ? in_four_bits(zero::ErrorFeedback<float>{})
+                                                : in_four_bits(zero::NoFeedback{});
+        }
         return settings.wire == "int8" ? in_codes(zero::Int8Blocks{})
                                        : in_codes(zero::Int4Blocks{});
     }

@@ -189,6 +189,14 @@ int run_program(int argc, char** argv, char const* name, char const* description
                    "bits (stages 1 to 3, with --dtype bfloat16)")
         ->check(CLI::IsMember({"plain", "int8", "int4"}))
         ->capture_default_str();
+    app.add_option("--wire-gradients", settings.wire_gradients,
+                   "how gradients travel: as they are, or in codes of 4 bits (with --wire int8)")
+        ->check(CLI::IsMember({"plain", "int4"}))
+        ->capture_default_str();
+    app.add_option("--feedback", settings.feedback,
+                   "how what their encoding loses is kept (with --wire-gradients int4)")
+        ->check(CLI::IsMember({"none", "float"}))
+        ->capture_default_str();
     app.add_option("--schedule", settings.schedule,
                    "when gradients are reduced (default: that of the stage)")
         ->check(CLI::IsMember({"boundary", "every-micro-step"}));

@@ -36,6 +36,8 @@ struct Settings {
                            ///< hold replicas; 0: all ranks
     std::size_t secondary = 0;  ///< ranks that share a copy of what stage 3 gathers; 0: none
     std::string wire = "plain"; ///< how weights travel between ranks: plain, int8, int4
+    std::string wire_gradients = "plain"; ///< how gradients do: plain, int4
+    std::string feedback = "none";        ///< their errors are kept: none, float
     std::size_t steps = 1000;
     std::size_t layers = 2;
     std::size_t width = 64;

@@ -16,7 +16,7 @@ inline std::string formula_text(zero::Traffic const& formula, zero::CollectiveKi
     case zero::CollectiveKind::all_gather: return std::to_string(formula.all_gather);
     case zero::CollectiveKind::all_reduce: return std::to_string(formula.all_reduce);
     case zero::CollectiveKind::broadcast:
-    case zero::CollectiveKind::exchange:
+    case zero::CollectiveKind::exchange: return "in codes";
     case zero::CollectiveKind::integers: break;
     }
     return "control";

@@ -307,6 +307,9 @@ std::uint64_t train_rank(Engine& engine, Device device, Communicator& communicat
                                  * (settings.wire == "int8" ? zero::Int8Blocks::bytes_per_block
                                                             : zero::Int4Blocks::bytes_per_block);
     }
+    if (settings.wire_gradients != "plain") { // these are exchanged
+        own.formula.reduce_scatter = 0;
+    }
     trainer.validate(own, settings.verify == 0 ? 16 : 1);
     std::uint64_t hash = 0xcbf29ce484222325U;
     engine.for_each_full_parameter([&](std::size_t, auto values) {

@@ -85,6 +85,7 @@ struct Policies {
     bool in_tree = false;        ///< zero::TreeReduction adds gradients
     std::size_t secondary = 0;   ///< ranks that share a copy of what stage 3 gathers; 0: none
     std::size_t block_bytes = 0; ///< of 64 weights in codes; 0: they travel as they are
+    std::size_t gradient_block_bytes = 0; ///< the same of gradients
 
     std::optional<zero::ReductionSchedule> schedule{}; ///< default: that of the stage
     zero::SizeCappedBucketerOptions bucketer{};        ///< stages 0 to 2
@@ -169,8 +170,8 @@ inline std::size_t largest_unit(std::vector<zero::ParameterSpec> const& model, s
 inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ranks,
                    std::size_t accumulate_bytes, int stage, std::size_t micro_steps = 1,
                    Policies const& policies = {}) {
-    auto const& [file, on_host, delays_update, in_tree, secondary, block_bytes, chosen, bucketer,
-                 gather, one_micro_step] = policies;
+    auto const& [file, on_host, delays_update, in_tree, secondary, block_bytes,
+                 gradient_block_bytes, chosen, bucketer, gather, one_micro_step] = policies;
     zero::LayoutOptions const options = layout_options(stage, ranks, gather);
     using Even = zero::ContiguousPartitioner;
     auto const layout =
@@ -218,7 +219,8 @@ inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ra
         .gather = gather,
         .in_tree = in_tree,
         .secondary_ranks = secondary,
-        .weight_block_bytes = stage == 0 ? 0 : block_bytes};
+        .weight_block_bytes = stage == 0 ? 0 : block_bytes,
+        .gradient_block_bytes = stage == 0 ? 0 : gradient_block_bytes};
     auto const step =
         zero::count_step_communication(layout, 0, stage, schedule, micro_steps, acquired, calls);
     zero::MemoryPlan all = with_states_in_file(memory, layout, row, 0, file,
@@ -238,6 +240,10 @@ inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ra
     if (stage == 3 && secondary != 0) {
         all[zero::BufferKind::secondary_copies] =
             zero::plan_secondary_copies(layout, 0, secondary, sizes.parameter);
+    }
+    if (stage != 0 && gradient_block_bytes != 0) {
+        all[zero::BufferKind::wire] = zero::plan_gradient_codes(
+            layout, 0, gradient_block_bytes, zero::GradientReductionOptions{}.wire_bytes);
     }
     if (stage != 0 && block_bytes != 0) {
         all[zero::BufferKind::weight_codes] = zero::plan_weight_codes(layout, block_bytes);

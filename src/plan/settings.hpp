@@ -53,6 +53,10 @@ With Wire<Int8Blocks> or Wire<Int4Blocks>, what stages 1 to 3 read, and their co
 
   --wire int8|int4
 
+With a codec of gradients as the second argument, what their reductions send:
+
+  --wire-gradients int8|int4
+
 With Offload<To<FileTier, ...>> of optimizer states and master weights, and in stage 3 of
 parameters, the bytes of the file of a rank, and of staging memory; with DelayedUpdate parameters
 stay in memory:
@@ -78,9 +82,10 @@ struct Settings {
     double accumulate_bytes = 0; ///< per gradient; 0: 4, a float, with a memory, otherwise 2
     double micro_steps = 1;
 
-    double in_tree = 0;          ///< 1: TreeReduction
-    double secondary = 0;        ///< ranks that share a secondary copy; 0: there are none
-    std::size_t block_bytes = 0; ///< of 64 weights in codes; 0: they travel as they are
+    double in_tree = 0;                   ///< 1: TreeReduction
+    double secondary = 0;                 ///< ranks that share a secondary copy; 0: there are none
+    std::size_t block_bytes = 0;          ///< of 64 weights in codes; 0: they travel as they are
+    std::size_t gradient_block_bytes = 0; ///< the same of gradients
 
     double offload_ratio = 0; ///< part of the states in a file
     double offload_chunk_bytes = 32 << 20;
@@ -186,20 +191,20 @@ inline void read_number(Settings& settings, std::string const& name, char const*
         settings.*option.member = value;
         return;
     }
-    std::string known =
-        "'" + name
-        + "': give --model, --algorithm or --wire with a name, --memory or --link with a number of "
-          "bytes, --json alone, or a number with";
+    std::string known = "'" + name
+                        + "': give --model, --algorithm, --wire or --wire-gradients with a name, "
+                          "--memory or --link with a number of "
+                          "bytes, --json alone, or a number with";
     for (NumberOption const& option : number_options) known += std::string(" ") + option.name;
     throw zero::InvalidArgument(known);
 }
 
-/// Returns the bytes of 64 weights in codes.
+/// Returns the bytes of 64 elements in codes.
 /// @throws zero::InvalidArgument
-inline std::size_t block_bytes_of(std::string const& codec) {
+inline std::size_t block_bytes_of(std::string const& option, std::string const& codec) {
     if (codec == "int8") return zero::Int8Blocks::bytes_per_block;
     if (codec == "int4") return zero::Int4Blocks::bytes_per_block;
-    throw zero::InvalidArgument("--wire " + codec + ": int8 or int4");
+    throw zero::InvalidArgument(option + " " + codec + ": int8 or int4");
 }
 
 /// @throws zero::InvalidArgument naming the argument and the remedy
@@ -232,7 +237,9 @@ inline Settings read_settings(int count, char** arguments) {
         else if (name == "--link")
             settings.bandwidth = read_bytes(name, arguments[index + 1], true);
         else if (name == "--wire")
-            settings.block_bytes = block_bytes_of(arguments[index + 1]);
+            settings.block_bytes = block_bytes_of(name, arguments[index + 1]);
+        else if (name == "--wire-gradients")
+            settings.gradient_block_bytes = block_bytes_of(name, arguments[index + 1]);
         else
             read_number(settings, name, arguments[index + 1]);
     }

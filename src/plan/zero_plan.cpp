@@ -222,7 +222,8 @@ int main(int count, char** arguments) try {
         .delays_update = settings.delayed != 0,
         .in_tree = settings.in_tree != 0,
         .secondary = static_cast<std::size_t>(settings.secondary),
-        .block_bytes = settings.block_bytes};
+        .block_bytes = settings.block_bytes,
+        .gradient_block_bytes = settings.gradient_block_bytes};
     auto const of_stage = [&](int stage) {
         return planner::plan(model.parameters, ranks,
                              static_cast<std::size_t>(settings.accumulate_bytes), stage,

@@ -1,5 +1,5 @@
 // compiles
-// The other cases of weights in codes differ from this one in a few types only.
+// The other cases of weights and gradients in codes differ from this one in a few types only.
 #include "stage.hpp"
 
 #include <zero/stage/wire.hpp>
@@ -7,9 +7,12 @@
 using Third = zero::ZeroStage<3, zero::Wire<zero::Int8Blocks>>;
 using Second = zero::ZeroStage<2, zero::Wire<zero::Int4Blocks, zero::Plain, zero::NoFeedback>,
                                zero::Parameters<zero::bfloat16>>;
+using Gradients =
+    zero::ZeroStage<1, zero::Wire<zero::Plain, zero::Int8Blocks>, zero::GradientReduction<>>;
 
 template class zero::Engine<zero::detail::config_of_t<Third>>;
 template class zero::Engine<zero::detail::config_of_t<Second>>;
+template class zero::Engine<zero::detail::config_of_t<Gradients>>;
 
 int main() {
     train<Third>(zero::LoopbackCommunicator::make_group(1).front());

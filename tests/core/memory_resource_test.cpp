@@ -123,10 +123,10 @@ TEST_CASE("Each kind of buffer has its own name") {
         names.emplace_back(name_of(static_cast<BufferKind>(kind)));
     }
     CHECK(names
-          == std::vector<std::string>{"parameters", "gradients", "master weights",
-                                      "optimizer state", "gradient leases", "parameter leases",
-                                      "wire", "control", "scratch", "communicator", "commands",
-                                      "staging", "held sums", "secondary copies", "weight codes"});
+          == std::vector<std::string>{
+              "parameters", "gradients", "master weights", "optimizer state", "gradient leases",
+              "parameter leases", "wire", "control", "scratch", "communicator", "commands",
+              "staging", "held sums", "secondary copies", "weight codes", "gradient errors"});
 }
 
 } // namespace zero::test::memory_resource_test

@@ -111,6 +111,14 @@ TEST_CASE("Runs of train_gpt with weights in codes print one hash in stages 1 to
     CHECK(smaller != expected);
     CHECK(smaller != plain);
     CHECK(train_gpt(common + "--stage 3 --wire int4").after(label) == smaller);
+    std::string const both = common + "--wire int8 --wire-gradients int4 ";
+    auto const gradients = train_gpt(both + "--stage 3").after(label);
+    CHECK(gradients != expected);
+    CHECK(train_gpt(both + "--stage 1 --bucket-bytes 10000").after(label) == gradients);
+    CHECK(train_gpt(both + "--stage 2 --feedback float").after(label) != gradients);
+    auto const alone = train_gpt("--world 2 --steps 4 --stage 2 --wire-gradients int4");
+    CHECK(alone.status != 0);
+    CHECK(alone.contains("--wire-gradients needs --wire int8"));
     auto const refused = train_gpt("--world 2 --steps 4 --stage 2 --wire int8");
     CHECK(refused.status != 0);
     CHECK(refused.contains("--wire needs --dtype bfloat16, a stage of 1 to 3"));

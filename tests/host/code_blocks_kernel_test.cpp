@@ -7,11 +7,13 @@
 #include "support/catch.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <random>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 namespace zero::test::code_blocks_kernel_test {
@@ -103,6 +105,95 @@ int wrong_ranges() {
     return wrong;
 }
 
+/// Adds the ranks' values one by one.
+template <class C, class A>
+int wrong_sums() {
+    int wrong = 0;
+    for (auto const set : instruction_sets) {
+        WithInstructionSet const scope(set);
+        for (std::size_t n = 0; scope.is_supported() && n <= 200; ++n) {
+            std::size_t const world = n % 5 + 1;
+            std::size_t const bytes = (n + 63) / 64 * C::bytes_per_block;
+            std::vector<std::uint8_t> codes;
+            std::vector<float> sum(n);
+            for (std::size_t rank = 0; rank < world; ++rank) {
+                auto const own =
+                    expected_bytes<C>(inputs<float>(n, static_cast<std::uint32_t>(n * 8 + rank)));
+                auto const values = expected_values<C, float>(own, n);
+                for (std::size_t i = 0; i < n; ++i) {
+                    sum[i] = rank == 0 ? values[i] : sum[i] + values[i];
+                }
+                codes.insert(codes.end(), own.begin(), own.end());
+            }
+            std::size_t const offset = n % 3;
+            for (std::size_t const moved : {std::size_t{0}, std::size_t{1} << 30U}) {
+                for (bool const is_added : {false, true}) {
+                    std::vector<A> to(n + offset + 40, from_float<A>(0.375F));
+                    auto all = to;
+                    for (std::size_t i = 0; i < n; ++i) {
+                        float const before = to_float(to[offset + i]);
+                        all[offset + i] =
+                            from_float<A>(canonical(is_added ? before + sum[i] : sum[i]));
+                    }
+                    host::decode_sum<C>(to.data() + offset,
+                                        static_cast<std::uint8_t const*>(codes.data()),
+                                        CodedPieces{world, bytes}, n, is_added, moved);
+                    wrong += same_bits(to, all) ? 0 : 1;
+                }
+            }
+        }
+    }
+    return wrong;
+}
+
+/// Encodes with errors, element by element.
+template <class C, class S, class T>
+int wrong_errors(float factor, float beta) {
+    int wrong = 0;
+    for (auto const set : instruction_sets) {
+        WithInstructionSet const scope(set);
+        for (std::size_t n = 0; scope.is_supported() && n <= 1200; n += n < 140 ? 1 : 53) {
+            auto const in = inputs<T>(n, static_cast<std::uint32_t>(n));
+            std::vector<float> old(n);
+            for (std::size_t i = 0; i < n; ++i) {
+                old[i] = static_cast<float>(i % 7) * 0.01F - 0.03F;
+            }
+            std::vector<std::uint8_t> stored = expected_bytes<Int8Blocks>(old);
+            if constexpr (!std::is_same_v<S, float>) {
+                stored = expected_bytes<S>(old);
+                old = expected_values<S, float>(stored, n);
+            }
+            std::vector<float> floats = old;
+            std::vector<float> values(n);
+            for (std::size_t i = 0; i < n; ++i) {
+                old[i] *= factor;
+                values[i] = to_float(in[i]) + old[i];
+            }
+            auto const bytes = expected_bytes<C>(values);
+            auto const decoded = expected_values<C, float>(bytes, n);
+            for (std::size_t i = 0; i < n; ++i) {
+                float const lost = (1.0F - beta) * (values[i] - decoded[i]);
+                float const error = std::fma(beta, old[i], lost);
+                old[i] = std::isfinite(error) ? error : 0.0F;
+            }
+            std::vector<std::uint8_t> out(bytes.size() + 40, 0xa5);
+            auto expected = bytes;
+            expected.resize(out.size(), 0xa5);
+            if constexpr (std::is_same_v<S, float>) {
+                host::encode_with_feedback<C, S>(out.data(), in.data(), n, floats.data(), factor,
+                                                 beta);
+                wrong += same_bits(floats, old) ? 0 : 1;
+            } else {
+                host::encode_with_feedback<C, S>(out.data(), in.data(), n, stored.data(), factor,
+                                                 beta);
+                wrong += stored == expected_bytes<S>(old) ? 0 : 1;
+            }
+            wrong += out == expected ? 0 : 1;
+        }
+    }
+    return wrong;
+}
+
 template <class C>
 int wrong_types() {
     return wrong_ranges<C, float>() + wrong_ranges<C, bfloat16>() + wrong_ranges<C, float16>();
@@ -114,6 +205,21 @@ TEST_CASE("The loops of codecs give the bytes and values of the codec's function
     CHECK(wrong_types<Int8Blocks>() == 0);
     CHECK(wrong_types<Int4Blocks>() == 0);
     CHECK(wrong_types<Unknown<Int8Blocks>>() == 0);
+}
+
+TEST_CASE("Decoded elements of all ranks are added in rank order and rounded once") {
+    CHECK(wrong_sums<Int8Blocks, float>() == 0);
+    CHECK(wrong_sums<Int8Blocks, bfloat16>() == 0);
+    CHECK(wrong_sums<Int4Blocks, float>() == 0);
+    CHECK(wrong_sums<Int4Blocks, float16>() == 0);
+    CHECK(wrong_sums<Unknown<Int4Blocks>, float>() == 0);
+}
+
+TEST_CASE("Errors are added before the encoding, and replaced by what it lost") {
+    CHECK((wrong_errors<Int4Blocks, float, bfloat16>(1.0F, 0.0F)) == 0);
+    CHECK((wrong_errors<Int8Blocks, float, float>(0.5F, 0.75F)) == 0);
+    CHECK((wrong_errors<Int8Blocks, Int8Blocks, float16>(2.0F, 0.8F)) == 0);
+    CHECK((wrong_errors<Unknown<Int4Blocks>, Int4Blocks, float>(0.0F, 0.8F)) == 0);
 }
 
 TEST_CASE("All blocks have the same bytes with every instruction set") {

@@ -370,4 +370,24 @@ TEST_CASE("The planner's bytes of weights in codes are those of an engine") {
           == planner::plan(model, 4, 4, 0).memory.engine_bytes());
 }
 
+TEST_CASE("The planner's bytes of gradients in codes are those of an engine") {
+    auto const model = planner::gpt2(2, 64);
+    auto const check = [&]<int N>() {
+        INFO("stage " << N);
+        using Stage = ZeroStage<N, AdamW, Parameters<bfloat16>, Wire<Plain, Int4Blocks>>;
+        auto const plans = on_ranks<MemoryPlan>(4, [&](LoopbackCommunicator& communicator) {
+            auto const parameters = registration_of(model);
+            return Stage(communicator, parameters).memory_plan();
+        });
+        auto const column = planner::plan(model, 4, 4, N, 1, {.gradient_block_bytes = 34});
+        CHECK((column.memory[BufferKind::wire] == plans[0][BufferKind::wire]));
+        CHECK(plans[0][BufferKind::wire].content_bytes > 0);
+        CHECK(column.read_bytes() < planner::plan(model, 4, 4, N).read_bytes());
+    };
+    check.operator()<1>();
+    check.operator()<3>();
+    CHECK(planner::plan(model, 4, 4, 0, 1, {.gradient_block_bytes = 34}).memory.engine_bytes()
+          == planner::plan(model, 4, 4, 0).memory.engine_bytes());
+}
+
 } // namespace zero::test::engine_test

@@ -80,6 +80,7 @@ struct BareConfig {
     using Optimizer = None<2>;
     using MasterWeights = None<3>;
     using Offload = None<4>;
+    using Feedback = NoFeedback;
 };
 
 /// The members of StageOptions that belong to no policy. All reduction policies have the same

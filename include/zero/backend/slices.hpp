@@ -57,6 +57,28 @@ struct CopySlice {
     std::size_t elements = 0;     ///< length of the piece
 };
 
+/// @brief A piece of a bucket that travels in codes.
+struct CodedSlice {
+    std::size_t bucket_begin = 0; ///< offset of the piece in the bucket, in elements
+    std::size_t block = 0;        ///< number of its first block of codes
+    std::size_t elements = 0;     ///< length of the piece
+};
+
+/// @brief What `ErrorFeedback` keeps of a bucket, and how.
+/// @tparam E float, or `std::uint8_t` for errors in codes
+template <class E>
+struct CodedErrors {
+    E* errors = nullptr;           ///< of the bucket, by element or by block
+    float const* factor = nullptr; ///< multiplies the old errors, in backend memory; null: 1
+    float beta = 0.0F;             ///< the part of an old error in the new one
+};
+
+/// @brief The codes of one extent from all ranks, one after another, as an exchange receives them.
+struct CodedPieces {
+    std::size_t ranks = 0; ///< W
+    std::size_t bytes = 0; ///< of the codes from each rank
+};
+
 /// @brief Non-owning pointers to the optimizer states of a slice, one array per state.
 template <std::size_t States, class S>
 struct StatePointers {

@@ -240,6 +240,37 @@ struct TimedBackend : B {
         B::template decode<C>(queue, slices, codes, bucket);
     }
 
+    /// @brief Records a span of the phase `copy`.
+    template <class C, class Slices, class T>
+    static void encode(Queue queue, Slices const& slices, T const* bucket, std::uint8_t* codes)
+        requires requires { B::template encode<C>(queue, slices, bucket, codes); }
+    {
+        Region const region(queue, TimelinePhase::copy, "encode gradients");
+        B::template encode<C>(queue, slices, bucket, codes);
+    }
+
+    /// @brief Records a span of the phase `copy`.
+    template <class C, class S, class Slices, class T, class E>
+    static void encode_with_feedback(Queue queue, Slices const& slices, T const* bucket,
+                                     std::uint8_t* codes, CodedErrors<E> const& errors)
+        requires requires {
+            B::template encode_with_feedback<C, S>(queue, slices, bucket, codes, errors);
+        }
+    {
+        Region const region(queue, TimelinePhase::copy, "encode gradients");
+        B::template encode_with_feedback<C, S>(queue, slices, bucket, codes, errors);
+    }
+
+    /// @brief Records a span of the phase `copy`.
+    template <class C, class Slices, class A>
+    static void decode_sum(Queue queue, Slices const& slices, std::uint8_t const* codes,
+                           CodedPieces pieces, A* sums, bool is_added)
+        requires requires { B::template decode_sum<C>(queue, slices, codes, pieces, sums, true); }
+    {
+        Region const region(queue, TimelinePhase::copy, "decode and add");
+        B::template decode_sum<C>(queue, slices, codes, pieces, sums, is_added);
+    }
+
 private:
     using Region = detail::TimedRegion<B>;
     static constexpr bool is_on_host = !requires { requires B::is_device; };

@@ -17,7 +17,7 @@ enum class BufferKind : std::uint8_t {
     optimizer_state,  ///< optimizer states, such as moments
     gradient_leases,  ///< gradients of the buckets in flight in a micro-step
     parameter_leases, ///< gathered units of stage 3; staging of scattered and adopted parameters
-    wire,             ///< one bucket in the communication type, where that type differs
+    wire,             ///< gradients as they are sent, where that is another type, or codes
     control,          ///< scalars of the step, reports, and tables in the backend's memory
     scratch,          ///< scratch space for the update of one whole parameter
     communicator,     ///< scratch space of a communicator, which allocates it itself
@@ -26,18 +26,20 @@ enum class BufferKind : std::uint8_t {
     staging,          ///< memory through which offloaded states pass, and what the host updates
     held_sums,        ///< sums that `TreeReduction` holds beside the accumulation buffer
     secondary_copies, ///< this rank's parts of gathered units, with `Groups<C, Secondary>`
-    weight_codes      ///< the largest bucket of weights in codes, with `Wire`
+    weight_codes,     ///< the largest bucket of weights in codes, with `Wire`
+    gradient_errors   ///< what the encoding of this rank's gradients lost, with `ErrorFeedback`
 };
 
 /// @brief Number of enumerators of `BufferKind`.
-inline constexpr std::size_t buffer_kinds = 15;
+inline constexpr std::size_t buffer_kinds = 16;
 
 /// @brief The name of a kind, for reports and messages.
 constexpr char const* name_of(BufferKind kind) noexcept {
     constexpr std::array<char const*, buffer_kinds> names{
-        "parameters",       "gradients", "master weights", "optimizer state",  "gradient leases",
-        "parameter leases", "wire",      "control",        "scratch",          "communicator",
-        "commands",         "staging",   "held sums",      "secondary copies", "weight codes"};
+        "parameters",      "gradients",        "master weights", "optimizer state",
+        "gradient leases", "parameter leases", "wire",           "control",
+        "scratch",         "communicator",     "commands",       "staging",
+        "held sums",       "secondary copies", "weight codes",   "gradient errors"};
     return names[static_cast<std::size_t>(kind)];
 }
 

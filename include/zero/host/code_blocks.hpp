@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 namespace ZERO_NAMESPACE::host::detail {
 
@@ -194,6 +195,156 @@ private:
     }
 };
 
+/// Encodes a range plus what is kept of the last encodings, and keeps what this one loses. Groups
+/// of blocks pass through a buffer in the first-level cache. @tparam S float or a codec
+template <class C, class S, StorageType T, class E>
+struct FeedbackLoop {
+    T const* in;
+    std::size_t n;
+    std::uint8_t* out;
+    E* errors; ///< of the range
+    float factor;
+    float beta;
+
+    template <class F>
+    [[gnu::always_inline]] void operator()() const noexcept {
+        F const scale(factor);
+        F const kept(beta);
+        F const taken(ops::sub(1.0F, beta));
+        for (std::size_t begin = 0; begin < n; begin += most) {
+            std::size_t const count = n - begin < most ? n - begin : most;
+            std::size_t const block = begin / coded_elements;
+            T gradients[most] = {};
+            float old[most] = {};
+            float values[most];
+            float decoded[most] = {};
+            copy_elements(gradients, in + begin, count);
+            if constexpr (std::is_same_v<S, float>) {
+                copy_elements(old, static_cast<float const*>(errors) + begin, count);
+            } else {
+                DecodeLoop<S, float, false>{errors + block * S::bytes_per_block, old, count}
+                    .template operator()<F>();
+            }
+            for (std::size_t i = 0; i < most; i += F::size) {
+                F const error = F::mul(F::load(static_cast<float const*>(old) + i), scale);
+                error.store(old + i);
+                F::add(F::load(static_cast<T const*>(gradients) + i), error).store(values + i);
+            }
+            std::uint8_t* const codes = out + block * C::bytes_per_block;
+            EncodeLoop<C, float>{values, count, codes}.template operator()<F>();
+            DecodeLoop<C, float, false>{codes, decoded, count}.template operator()<F>();
+            for (std::size_t i = 0; i < most; i += F::size) {
+                F const lost = F::sub(F::load(static_cast<float const*>(values) + i),
+                                      F::load(static_cast<float const*>(decoded) + i));
+                F const error =
+                    F::fma(kept, F::load(static_cast<float const*>(old) + i), F::mul(taken, lost));
+                auto const is_finite = F::less_equal(F::sub(error, error), F(0.0F));
+                F::select(is_finite, error, F(0.0F)).store(old + i);
+            }
+            if constexpr (std::is_same_v<S, float>) {
+                copy_elements(errors + begin, static_cast<float const*>(old), count);
+            } else {
+                EncodeLoop<S, float>{old, count, errors + block * S::bytes_per_block}
+                    .template operator()<F>();
+            }
+        }
+    }
+
+private:
+    static constexpr std::size_t most = 8 * coded_elements;
+};
+
+/// Decodes the ranges of all ranks block by block, adds them in rank order, and rounds the sums to
+/// `A`, or adds them if `adds`. With `streams` the results bypass the caches; `out` is then
+/// aligned.
+template <class C, StorageType A, bool streams, bool adds>
+struct DecodeSumLoop {
+    static_assert(!streams || !adds);
+
+    std::uint8_t const* in; ///< of rank 0
+    CodedPieces pieces;
+    A* out;
+    std::size_t n;
+
+    template <class F>
+    [[gnu::always_inline]] void operator()() const noexcept {
+        std::uint8_t const* from = in;
+        A* to = out;
+        std::size_t left = n;
+        for (; left >= coded_elements; left -= coded_elements) {
+            block<streams, F>(from, to);
+            from += C::bytes_per_block;
+            to += coded_elements;
+        }
+        if constexpr (streams) {
+            F::finish_streams();
+        }
+        if (left != 0) {
+            A rest[coded_elements] = {};
+            copy_elements(rest, static_cast<A const*>(to), left);
+            block<false, F>(from, rest);
+            copy_elements(to, rest, left);
+        }
+    }
+
+private:
+    template <class F>
+    static constexpr std::size_t packs = coded_elements / F::size;
+
+    template <bool past_caches, class F>
+    [[gnu::always_inline]] void block(std::uint8_t const* from, A* to) const noexcept {
+        F sums[packs<F>];
+        add_rank<true, F>(from, sums);
+        for (std::size_t rank = 1; rank < pieces.ranks; ++rank) {
+            add_rank<false, F>(from + rank * pieces.bytes, sums);
+        }
+        ZERO_HOST_UNROLL(4)
+        for (std::size_t i = 0; i < packs<F>; i += 2) {
+            A* const at = to + i * F::size;
+            if constexpr (adds) {
+                sums[i] = F::add(F::load(at), sums[i]);
+                sums[i + 1] = F::add(F::load(at + F::size), sums[i + 1]);
+            }
+            sums[i].with_canonical_nan().template store_with<past_caches, true>(
+                sums[i + 1].with_canonical_nan(), at);
+        }
+    }
+
+    /// Adds the values of a rank to eight packs, which stay in registers.
+    template <bool is_first, class F>
+    [[gnu::always_inline]] static void add_rank(std::uint8_t const* from,
+                                                F (&sums)[packs<F>]) noexcept {
+        auto const add = [&](std::size_t pack, F const& value) __attribute__((always_inline)) {
+            sums[pack] = is_first ? value : F::add(sums[pack], value);
+        };
+        if constexpr (!zero::detail::is_symmetric<C>) {
+            float values[coded_elements];
+            C::decode(from, values);
+            for (std::size_t i = 0; i < packs<F>; ++i) {
+                add(i, F::load(static_cast<float const*>(values) + i * F::size));
+            }
+        } else {
+            F const scale(C::scale_of(from));
+            prefetch_lines<F>(from, C::code_bytes);
+            if constexpr (C::code_bits == 8) {
+                ZERO_HOST_UNROLL(8)
+                for (std::size_t i = 0; i < packs<F>; ++i) {
+                    add(i, F::mul(F::load_codes(from + i * F::size), scale));
+                }
+            } else {
+                ZERO_HOST_UNROLL(4)
+                for (std::size_t i = 0; i < packs<F> / 2; ++i) {
+                    F low;
+                    F high;
+                    F::load_codes(from + i * F::size, low, high);
+                    add(i, F::mul(low, scale));
+                    add(packs<F> / 2 + i, F::mul(high, scale));
+                }
+            }
+        }
+    }
+};
+
 } // namespace ZERO_NAMESPACE::host::detail
 
 namespace ZERO_NAMESPACE::host {
@@ -216,6 +367,36 @@ void decode(T* out, std::uint8_t const* in, std::size_t n, std::size_t moved_byt
         detail::run(detail::DecodeLoop<C, T, true>{in, out, n});
     } else {
         detail::run(detail::DecodeLoop<C, T, false>{in, out, n});
+    }
+}
+
+/// @brief Encodes v = n gradients + `factor` times the old errors, and replaces the errors e by
+/// beta e + (1 - beta) (v - decoded v), or by 0 where that is not finite. The same bytes with every
+/// instruction set.
+/// @tparam S `float`, or the codec of errors
+/// @param errors n floats, or the codes of n errors
+template <Codec C, class S, StorageType T, class E>
+void encode_with_feedback(std::uint8_t* out, T const* in, std::size_t n, E* errors, float factor,
+                          float beta) noexcept {
+    detail::run(detail::FeedbackLoop<C, S, T, E>{in, n, out, errors, factor, beta});
+}
+
+/// @brief Adds the decoded elements of W ranks in float, in rank order, and rounds the sums once:
+/// `sums` = the sum, or, if `is_added`, `sums` plus the sum. NaNs are canonical. The same bits with
+/// every instruction set.
+/// @param codes of n elements from rank 0; those of rank r are at `codes + r * pieces.bytes`
+/// @param moved_bytes as for `decode`
+template <Codec C, StorageType A>
+void decode_sum(A* sums, std::uint8_t const* codes, CodedPieces pieces, std::size_t n,
+                bool is_added, std::size_t moved_bytes = 0) noexcept {
+    bool const is_aligned =
+        reinterpret_cast<std::uintptr_t>(sums) % detail::streamed_alignment == 0;
+    if (is_added) {
+        detail::run(detail::DecodeSumLoop<C, A, false, true>{codes, pieces, sums, n});
+    } else if (is_aligned && moved_bytes >= detail::streaming_copy_bytes) {
+        detail::run(detail::DecodeSumLoop<C, A, true, false>{codes, pieces, sums, n});
+    } else {
+        detail::run(detail::DecodeSumLoop<C, A, false, false>{codes, pieces, sums, n});
     }
 }
 
@@ -257,6 +438,51 @@ template <class C, StorageType T>
 void HostBackend::decode(Queue queue, std::span<CopySlice<T> const> slices,
                          std::uint8_t const* codes, T* bucket) {
     queue->enqueue([=] { host::decode<C>(slices, codes, bucket); });
+}
+
+template <class C, StorageType T>
+void HostBackend::encode(Queue queue, std::span<CodedSlice const> slices, T const* bucket,
+                         std::uint8_t* codes) {
+    queue->enqueue([=] {
+        for (CodedSlice const& slice : slices) {
+            host::encode<C>(codes + slice.block * C::bytes_per_block, bucket + slice.bucket_begin,
+                            slice.elements);
+        }
+    });
+}
+
+template <class C, class S, StorageType T, class E>
+void HostBackend::encode_with_feedback(Queue queue, std::span<CodedSlice const> slices,
+                                       T const* bucket, std::uint8_t* codes,
+                                       CodedErrors<E> const& errors) {
+    queue->enqueue([=] {
+        float const factor = errors.factor == nullptr ? 1.0F : *errors.factor;
+        for (CodedSlice const& slice : slices) {
+            std::size_t offset = slice.bucket_begin;
+            if constexpr (!std::is_same_v<S, float>) {
+                offset = offset / host::detail::coded_elements * S::bytes_per_block;
+            }
+            host::encode_with_feedback<C, S>(codes + slice.block * C::bytes_per_block,
+                                             bucket + slice.bucket_begin, slice.elements,
+                                             errors.errors + offset, factor, errors.beta);
+        }
+    });
+}
+
+template <class C, StorageType A>
+void HostBackend::decode_sum(Queue queue, std::span<CodedSlice const> slices,
+                             std::uint8_t const* codes, CodedPieces pieces, A* sums,
+                             bool is_added) {
+    queue->enqueue([=] {
+        std::size_t moved = 0;
+        for (CodedSlice const& slice : slices) {
+            moved += slice.elements * (sizeof(A) + pieces.ranks);
+        }
+        for (CodedSlice const& slice : slices) {
+            host::decode_sum<C>(sums + slice.bucket_begin, codes + slice.block * C::bytes_per_block,
+                                pieces, slice.elements, is_added, moved);
+        }
+    });
 }
 
 } // namespace ZERO_NAMESPACE

@@ -215,6 +215,26 @@ struct HostBackend {
     static void decode(Queue queue, std::span<CopySlice<T> const> slices, std::uint8_t const* codes,
                        T* bucket);
 
+    /// @brief Enqueues `host::encode` of pieces of a bucket, to their places among the codes. The
+    /// table must stay valid until the command has run.
+    template <class C, StorageType T>
+    static void encode(Queue queue, std::span<CodedSlice const> slices, T const* bucket,
+                       std::uint8_t* codes);
+
+    /// @brief The same with `ErrorFeedback<S>`: encodes gradients plus old errors, and replaces the
+    /// errors.
+    template <class C, class S, StorageType T, class E>
+    static void encode_with_feedback(Queue queue, std::span<CodedSlice const> slices,
+                                     T const* bucket, std::uint8_t* codes,
+                                     CodedErrors<E> const& errors);
+
+    /// @brief Enqueues `host::decode_sum` of pieces of an extent. The table must stay valid until
+    /// the command has run.
+    /// @param sums of the extent, replaced, or added to if `is_added`
+    template <class C, StorageType A>
+    static void decode_sum(Queue queue, std::span<CodedSlice const> slices,
+                           std::uint8_t const* codes, CodedPieces pieces, A* sums, bool is_added);
+
 private:
     static void require_arithmetic(bool is_kept_in_unit);
 };

@@ -99,6 +99,11 @@ struct StepCommunicationOptions {
     /// @brief `Codec::bytes_per_block` of the weights of `Wire`; 0: they travel in their type, as
     /// frozen ones and secondary copies always do
     std::size_t weight_block_bytes = 0;
+
+    std::size_t gradient_block_bytes = 0; ///< the same of the gradients, in stages 1 to 3
+
+    /// @brief With them: `GradientReductionOptions::wire_bytes`; `wire_elements` is not used then
+    std::size_t gradient_wire_bytes = std::size_t{25} << 20U;
 };
 
 /// @brief Counts the collectives of one optimizer step and the bytes that a rank reads in them:

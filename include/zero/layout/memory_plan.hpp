@@ -205,6 +205,20 @@ MemoryRow plan_secondary_copies(FlatLayout const& layout, std::size_t part, std:
 MemoryRow plan_weight_codes(FlatLayout const& layout, std::size_t block_bytes,
                             std::size_t type = 0);
 
+/// @brief Returns the row `wire` of an engine of stages 1 to 3 with a codec of gradients: the
+/// largest codes that an exchange sends, and the largest that it receives.
+/// @param block_bytes `Codec::bytes_per_block`
+/// @param wire_bytes `GradientReductionOptions::wire_bytes`: the capacity of either
+/// @throws InvalidArgument if there is no such rank
+MemoryRow plan_gradient_codes(FlatLayout const& layout, std::size_t rank, std::size_t block_bytes,
+                              std::size_t wire_bytes, std::size_t type = 0);
+
+/// @brief Returns the row `gradient_errors` of an engine with `ErrorFeedback`: all trainable
+/// elements on every rank, padding included.
+/// @param block_bytes bytes of 64 errors: 256 as floats, or `Codec::bytes_per_block`
+MemoryRow plan_gradient_errors(FlatLayout const& layout, std::size_t block_bytes,
+                               std::size_t type = 0);
+
 } // namespace ZERO_NAMESPACE
 
 #if !defined(ZERO_COMPILED)

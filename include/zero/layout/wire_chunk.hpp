@@ -62,4 +62,34 @@ constexpr std::size_t wire_chunks(Cuts cuts, std::size_t capacity) noexcept {
     return stride == 0 ? 0 : (longest + stride - 1) / stride;
 }
 
+/// @brief Returns the most elements of each rank's extent that one exchange sends. A rank receives
+/// one piece from each, so with W pieces as large as the largest extent within `capacity` elements,
+/// these are all; otherwise as `wire_stride`. O(W), or O(1) if the cuts are even.
+constexpr std::size_t exchange_stride(Cuts cuts, std::size_t capacity) noexcept {
+    std::size_t const ranks = cuts.size() - 1;
+    std::size_t longest = cuts.is_even() ? cuts[1] : 0;
+    for (std::size_t rank = 0; !cuts.is_even() && rank < ranks; ++rank) {
+        longest = detail::larger(longest, cuts[rank + 1] - cuts[rank]);
+    }
+    std::size_t const fits = capacity / ranks / granularity * granularity;
+    return detail::smaller(longest, detail::larger(fits, std::size_t{granularity}));
+}
+
+/// @brief Returns the number of exchanges that send a bucket: 0 if it is empty.
+constexpr std::size_t exchange_chunks(Cuts cuts, std::size_t capacity) noexcept {
+    std::size_t const stride = exchange_stride(cuts, capacity);
+    std::size_t chunks = 0;
+    for (std::size_t rank = 0; stride != 0 && rank + 1 < cuts.size(); ++rank) {
+        chunks = detail::larger(chunks, (cuts[rank + 1] - cuts[rank] + stride - 1) / stride);
+    }
+    return chunks;
+}
+
+/// @brief Returns the capacity of the buffer for codes in elements.
+/// @param bytes `GradientReductionOptions::wire_bytes`
+/// @param block_bytes `Codec::bytes_per_block`
+constexpr std::size_t coded_capacity(std::size_t bytes, std::size_t block_bytes) noexcept {
+    return bytes / block_bytes * granularity;
+}
+
 } // namespace ZERO_NAMESPACE

@@ -1,31 +1,70 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/hash.hpp"
 #include "../core/policy_category.hpp"
+#include "../core/set_by_name.hpp"
 #include "../ops/block_codecs.hpp"
 #include "wire_policy.hpp"
 
+#include <cstdint>
+
 namespace ZERO_NAMESPACE {
 
-/// @brief A policy that selects how weights travel between ranks: as they are, or in blocks of 64
-/// elements that a `Codec` makes smaller (qwZ of ZeRO++, Wang et al., 2023).
+/// @brief Options of `ErrorFeedback`. They must be equal on all ranks.
+struct ErrorFeedbackOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
+    float beta = 0.8F; ///< the part of the old error in the new one: from 0, which keeps all that
+                       ///< the encoding lost, to below 1
+    std::uint64_t reset_every = 1024; ///< steps after which errors are set to 0; positive
+};
+
+/// @brief For `Wire`: each rank keeps what the encoding of its gradients lost, and adds it to the
+/// gradients that it encodes next (LoCo, Xie et al., 2024).
 ///
-/// Every gather of trainable parameters is encoded: of units in stage 3, and of updated parameters
-/// in stages 1 and 2. What a pass reads is decode(encode(p)), where p is the master weight, rounded
-/// to the parameter type. The owner reads it as well, so all ranks read the same bits, which do not
-/// depend on stage, partitioner or bucket size. p keeps every bit where it is the master itself:
-/// master weights, or the shards of stage 3. Frozen parameters, initial values, states, sums and
-/// hashes travel as they are. docs/wire.md
+/// With the old error e, a rank encodes v = gradient + e, and keeps beta e + (1 - beta) (v -
+/// decoded v). Errors are scaled with the loss scale. A block that is not finite leaves no error. A
+/// step that is skipped or cancelled sets all errors to 0, and so does every `reset_every`-th step.
+///
+/// Each rank has errors of the whole model, in the row `gradient errors` of the memory plan, in
+/// every stage. `rebuild_buckets` is refused.
+/// @tparam S `float`, 4 bytes an element, or a `Codec`, such as `Int8Blocks`: 66/64 bytes
+template <class S>
+struct ErrorFeedback {
+    using Storage = S;                    ///< how errors are kept
+    using Options = ErrorFeedbackOptions; ///< `StageOptions::feedback`
+
+    /// @brief Adds the options that ranks compare.
+    static void add_to(Hash& hash, Options const& options) noexcept {
+        hash.add(double{options.beta}).add(options.reset_every);
+    }
+};
+
+/// @brief A policy that selects how weights and gradients travel between ranks: as they are, or in
+/// blocks of 64 elements that a `Codec` makes smaller (qwZ and qgZ of ZeRO++, Wang et al., 2023).
+///
+/// *Weights.* Every gather of trainable parameters is encoded: of units in stage 3, and of updated
+/// parameters in stages 1 and 2. What a pass reads is decode(encode(p)), where p is the master
+/// weight, rounded to the parameter type. The owner reads it as well, so all ranks read the same
+/// bits, which do not depend on stage, partitioner or bucket size. p keeps every bit where it is
+/// the master itself: master weights, or the shards of stage 3. Frozen parameters, initial values,
+/// states, sums and hashes travel as they are.
+///
+/// *Gradients.* A reduction is an exchange of codes. A rank encodes the pieces of all ranks,
+/// decodes what it receives for its own extent, adds in float in rank order, and rounds once, to
+/// the accumulation type. The result does not depend on stage, partitioner or bucket size. A block
+/// with a NaN or an infinity decodes to NaN, so the step finds it. docs/wire.md
 /// @tparam Weights `Plain`, `Int8Blocks`, `Int4Blocks` or another `Codec`
-/// @tparam Gradients `Plain`
-/// @tparam Feedback `NoFeedback`
+/// @tparam Gradients the same; the communicator is an `ExchangingCommunicator`
+/// @tparam Feedback `NoFeedback`, or `ErrorFeedback` beside a codec of gradients
 template <class Weights = Plain, class Gradients = Plain, class Feedback = NoFeedback>
 struct Wire {
     using policy_category = WireCategory;
     using WeightCodec = Weights;     ///< or `Plain`
-    using GradientCodec = Gradients; ///< `Plain`
-    using ErrorFeedback = Feedback;  ///< `NoFeedback`
+    using GradientCodec = Gradients; ///< or `Plain`
+    using ErrorFeedback = Feedback;  ///< or `NoFeedback`
 };
-static_assert(WirePolicy<Wire<>> && WirePolicy<Wire<Int8Blocks>>);
+static_assert(WirePolicy<Wire<>> && WirePolicy<Wire<Int8Blocks>>
+              && WirePolicy<Wire<Plain, Int4Blocks, ErrorFeedback<float>>>);
 
 } // namespace ZERO_NAMESPACE

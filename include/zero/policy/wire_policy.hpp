@@ -13,7 +13,9 @@ namespace ZERO_NAMESPACE {
 struct Plain {};
 
 /// @brief For `Wire`: the error of an encoding is not kept.
-struct NoFeedback {};
+struct NoFeedback {
+    struct Options {}; ///< there are none
+};
 
 /// @brief The policy of a stage that names none: all values travel as they are.
 struct PlainWire {
@@ -41,10 +43,21 @@ concept WireWeightsFit =
     std::same_as<typename P::WeightCodec, Plain> || Codec<typename P::WeightCodec>;
 
 template <class P>
-concept WireGradientsFit = std::same_as<typename P::GradientCodec, Plain>;
+concept WireGradientsFit =
+    std::same_as<typename P::GradientCodec, Plain> || Codec<typename P::GradientCodec>;
 
+/// Whether errors are kept as floats or in codes, or not at all.
 template <class P>
-concept WireFeedbackFits = std::same_as<typename P::ErrorFeedback, NoFeedback>;
+concept WireFeedbackFits = std::same_as<typename P::ErrorFeedback, NoFeedback> || requires {
+    typename P::ErrorFeedback::Options;
+    requires std::same_as<typename P::ErrorFeedback::Storage, float>
+                 || Codec<typename P::ErrorFeedback::Storage>;
+};
+
+/// Whether there are errors to keep.
+template <class P>
+concept WireFeedbackIsUsed = std::same_as<typename P::ErrorFeedback, NoFeedback>
+                             || !std::same_as<typename P::GradientCodec, Plain>;
 
 } // namespace ZERO_NAMESPACE::detail
 
@@ -54,7 +67,8 @@ namespace ZERO_NAMESPACE {
 template <class P>
 concept WirePolicy =
     std::same_as<typename P::policy_category, WireCategory> && detail::WireHasTypes<P>
-    && detail::WireWeightsFit<P> && detail::WireGradientsFit<P> && detail::WireFeedbackFits<P>;
+    && detail::WireWeightsFit<P> && detail::WireGradientsFit<P> && detail::WireFeedbackFits<P>
+    && detail::WireFeedbackIsUsed<P>;
 
 /// @brief Reports each reason why `P` is not a `WirePolicy` as one error.
 template <class P>
@@ -66,13 +80,16 @@ consteval bool diagnose_wire() {
         if constexpr (!detail::WireWeightsFit<P>) {
             return diagnose_codec<typename P::WeightCodec>();
         } else {
-            static_assert(detail::WireGradientsFit<P>,
-                          "zero: Wire encodes weights, and gradients travel in the communication "
-                          "type of zero::GradientReduction; leave the second argument of "
-                          "zero::Wire out.");
-            static_assert(!detail::WireGradientsFit<P> || detail::WireFeedbackFits<P>,
+            if constexpr (!detail::WireGradientsFit<P>) {
+                return diagnose_codec<typename P::GradientCodec>();
+            }
+            static_assert(!detail::WireGradientsFit<P> || detail::WireFeedbackIsUsed<P>,
                           "zero: Wire keeps the errors of encoded gradients, and it encodes none; "
                           "leave the third argument of zero::Wire out.");
+            static_assert(!detail::WireGradientsFit<P> || !detail::WireFeedbackIsUsed<P>
+                              || detail::WireFeedbackFits<P>,
+                          "zero: the third argument of zero::Wire is zero::ErrorFeedback<float>, "
+                          "zero::ErrorFeedback of a codec, or zero::NoFeedback.");
         }
     }
     return WirePolicy<P>;

@@ -28,11 +28,12 @@ template <class Types>
                                    ? "none, rounded stochastically"
                                : Types::has_master ? name_of(dtype_of<typename Types::Master>())
                                                    : "none";
-    return text({name_of(dtype_of<typename Types::Parameter>()), " parameters (gradients ",
-                 name_of(dtype_of<typename Types::Gradient>()), ", sent as ",
-                 name_of(dtype_of<typename Types::Communication>()), ", accumulated in ",
-                 name_of(dtype_of<typename Types::Accumulation>()), ", master weights ", master,
-                 ")"});
+    return text(
+        {name_of(dtype_of<typename Types::Parameter>()), " parameters (gradients ",
+         name_of(dtype_of<typename Types::Gradient>()), ", sent as ",
+         has_gradient_codec<Types> ? "codes" : name_of(dtype_of<typename Types::Communication>()),
+         ", accumulated in ", name_of(dtype_of<typename Types::Accumulation>()),
+         ", master weights ", master, ")"});
 }
 
 /// @brief Returns ", master weights and optimizer state in FileTier", or an empty text.
@@ -56,13 +57,20 @@ template <class Config>
     return kinds;
 }
 
-/// @brief Returns ", weights sent as Int8Blocks", or an empty text.
+/// @brief Returns ", weights sent as Int8Blocks, gradients sent as Int4Blocks", or less.
 template <class Config>
 [[gnu::cold]] std::string describe_codec() {
     std::string codec;
     if constexpr (codes_weights<Config>) {
         codec =
             ", weights sent as " + type_name<typename Config::template TypesAt<0>::WeightCodec>();
+    }
+    if constexpr (codes_gradients<Config>) {
+        codec += ", gradients sent as "
+                 + type_name<typename Config::template TypesAt<0>::GradientCodec>();
+    }
+    if constexpr (keeps_errors<Config>) {
+        codec += " with " + type_name<typename Config::Feedback>();
     }
     return codec;
 }

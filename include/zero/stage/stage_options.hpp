@@ -210,6 +210,8 @@ struct StageOptions {
     typename Config::MasterWeights::Options master_weights{}; ///< the seed of StochasticRounding
     [[no_unique_address]]
     typename Config::Offload::Options offload{}; ///< where the states lie that `Offload` moves
+    [[no_unique_address]]
+    typename Config::Feedback::Options feedback{}; ///< of the `ErrorFeedback` of `Wire`
 
     typename Backend::Queue compute_queue =
         Backend::default_compute_queue(); ///< where the model runs; it must outlive the engine

@@ -230,7 +230,10 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
     for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
         Cuts const cuts = layout.cuts(bucket);
         std::size_t const is_sent = cuts.back() == 0 ? 0 : 1;
-        sent += options.wire_elements == 0 ? is_sent : wire_chunks(cuts, options.wire_elements);
+        sent += options.gradient_block_bytes != 0 ? exchange_chunks(
+                    cuts, coded_capacity(options.gradient_wire_bytes, options.gradient_block_bytes))
+                : options.wire_elements == 0 ? is_sent
+                                             : wire_chunks(cuts, options.wire_elements);
         buckets += is_sent;
     }
     Traffic const traffic = step_traffic_of_rank(layout, rank, stage, schedule, micro_steps,
@@ -244,7 +247,10 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
     };
     std::uint64_t const reductions = schedule == ReductionSchedule::boundary ? 1 : micro_steps;
     std::uint64_t const reduced = traffic.reduce_scatter + traffic.all_reduce;
-    step.reductions = {reductions * sent, sizes.communication * reduced,
+    step.reductions = {reductions * sent,
+                       options.gradient_block_bytes == 0
+                           ? sizes.communication * reduced
+                           : reduced / granularity * options.gradient_block_bytes,
                        options.in_tree ? sizeof(float) * reduced : 0};
     if (stage == 0) {
         bool const is_all_reduce = reductions == 1 && !options.in_tree;

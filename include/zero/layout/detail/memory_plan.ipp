@@ -128,4 +128,38 @@ ZERO_COLD_INLINE MemoryRow plan_weight_codes(FlatLayout const& layout, std::size
     return row;
 }
 
+ZERO_COLD_INLINE MemoryRow plan_gradient_codes(FlatLayout const& layout, std::size_t rank,
+                                               std::size_t block_bytes, std::size_t wire_bytes,
+                                               std::size_t type) {
+    detail::require_rank(layout, rank);
+    std::size_t const capacity = coded_capacity(wire_bytes, block_bytes);
+    std::size_t sent = 0;
+    std::size_t received = 0;
+    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+        if (layout.bucket(bucket).type == type) { // the first chunk is the largest
+            Cuts const cuts = layout.cuts(bucket);
+            std::size_t const stride = exchange_stride(cuts, capacity);
+            std::size_t chunk = 0;
+            for (std::size_t other = 0; other < layout.world(); ++other) {
+                chunk += wire_part(cuts[other], cuts[other + 1], stride, 0).size();
+            }
+            sent = detail::larger(sent, chunk);
+            received = detail::larger(
+                received, layout.world() * wire_part(cuts[rank], cuts[rank + 1], stride, 0).size());
+        }
+    }
+    return {(sent + received) / detail::block_elements * block_bytes, 0, false};
+}
+
+ZERO_COLD_INLINE MemoryRow plan_gradient_errors(FlatLayout const& layout, std::size_t block_bytes,
+                                                std::size_t type) {
+    MemoryRow row;
+    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+        if (layout.bucket(bucket).type == type) {
+            row.content_bytes += layout.elements(bucket) / detail::block_elements * block_bytes;
+        }
+    }
+    return row;
+}
+
 } // namespace ZERO_NAMESPACE

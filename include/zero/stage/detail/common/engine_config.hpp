@@ -7,6 +7,7 @@
 #include "../../../layout/partitioner.hpp"
 #include "../../../policy/master_weights_policy.hpp"
 #include "../../../policy/optimizer_state_policy.hpp"
+#include "../../../policy/wire_policy.hpp"
 
 #include <cstddef>
 #include <tuple>
@@ -29,6 +30,25 @@ template <class PartitionerOptionsType, class BucketerOptionsType>
 struct LayoutOptionsOf<WithPartitionerOptions<PartitionerOptionsType, BucketerOptionsType>> {
     using Partitioner = PartitionerOptionsType;
     using Bucketer = BucketerOptionsType;
+};
+
+/// @brief Whether the weights of a `TypeSet` travel in codes.
+template <class Types>
+inline constexpr bool has_weight_codec = requires { typename Types::WeightCodec; };
+
+/// @brief Whether its gradients do.
+template <class Types>
+inline constexpr bool has_gradient_codec = requires { typename Types::GradientCodec; };
+
+/// @brief What is kept of the errors of encoded gradients.
+template <class Types>
+struct FeedbackOf {
+    using type = NoFeedback;
+};
+template <class Types>
+    requires has_gradient_codec<Types>
+struct FeedbackOf<Types> {
+    using type = typename Types::Feedback;
 };
 
 /// @brief The types that an engine is compiled for. Stage and partitioner are run-time values, so
@@ -54,6 +74,7 @@ struct EngineConfig {
     template <std::size_t Type>
     using TypesAt = std::tuple_element_t<Type, std::tuple<TypeSets...>>;
     using TypeSetTuple = std::tuple<TypeSets...>;
+    using Feedback = typename FeedbackOf<TypesAt<0>>::type;
     using Parameter = typename TypesAt<0>::Parameter;
     using Gradient = typename TypesAt<0>::Gradient;
 
@@ -67,7 +88,9 @@ struct EngineConfig {
 
     /// Whether any payload is float16. It may overflow unless it is divided before it is summed.
     static constexpr bool communicates_float16 =
-        (std::is_same_v<typename TypeSets::Communication, float16> || ...);
+        ((std::is_same_v<typename TypeSets::Communication, float16>
+          && !has_gradient_codec<TypeSets>)
+         || ...);
 
     /// Whether gradients are added as micro-batches of one tree.
     static constexpr bool adds_in_tree = (TypeSets::adds_in_tree || ...);
@@ -117,13 +140,24 @@ struct WithWeightCodec : Types {
     using WeightCodec = C;
 };
 
-/// @brief Whether the weights of a `TypeSet` travel in codes.
-template <class Types>
-inline constexpr bool has_weight_codec = requires { typename Types::WeightCodec; };
+/// @brief The same, with gradients that travel in the blocks of a codec.
+template <class Types, class C, class F>
+struct WithGradientCodec : Types {
+    using GradientCodec = C;
+    using Feedback = F;
+};
 
 /// @brief Whether weights travel in codes. All types of an engine have one codec.
 template <class Config>
 inline constexpr bool codes_weights = has_weight_codec<typename Config::template TypesAt<0>>;
+
+/// @brief Whether gradients do.
+template <class Config>
+inline constexpr bool codes_gradients = has_gradient_codec<typename Config::template TypesAt<0>>;
+
+/// @brief Whether ranks keep the errors of encoded gradients.
+template <class Config>
+inline constexpr bool keeps_errors = !std::is_same_v<typename Config::Feedback, NoFeedback>;
 
 /// @brief Whether the update of a step runs during the next one (`DelayedUpdate`).
 template <class Config>

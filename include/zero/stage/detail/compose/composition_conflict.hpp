@@ -75,7 +75,19 @@ enum class Conflict {
     /// Parameters are read from the tier into the lease that is decoded.
     codes_of_offloaded,
     /// The backend cannot encode.
-    codes_without_backend
+    codes_without_backend,
+    /// Gradients travel in codes, and in stage 0 every rank needs all sums.
+    gradient_codes_without_shards,
+    /// Gradients travel in codes, and in a communication type of their own.
+    gradient_codes_beside_type,
+    /// Gradients travel in codes, and are added in a tree.
+    gradient_codes_in_tree,
+    /// Gradients travel in codes, and are added in two levels.
+    gradient_codes_over_groups,
+    /// Gradients travel in codes, and the communicator only moves what it adds.
+    gradient_codes_without_exchange,
+    /// The backend cannot encode gradients.
+    gradient_codes_without_backend
 };
 
 } // namespace ZERO_NAMESPACE::detail
@@ -117,6 +129,10 @@ struct Composition {
     bool codes_weights = false;                     ///< a Wire with a codec
     bool all_have_copies = true;                    ///< every type has copied master weights
     bool can_encode = true;                         ///< the backend can, with these types
+    bool codes_gradients = false;                   ///< a Wire with a codec of gradients
+    bool sends_gradient_type = true;                ///< no communication type is another one
+    bool can_exchange = true;                       ///< the communicator is an exchanging one
+    bool can_encode_gradients = true;               ///< the backend can, with these types
     Conflict master = Conflict::none;               ///< the result of `master_conflict_of_all`
 };
 
@@ -207,6 +223,24 @@ constexpr Conflict conflict_of(Composition const& composition) noexcept {
     }
     if (composition.codes_weights && !composition.can_encode) {
         return Conflict::codes_without_backend;
+    }
+    if (composition.codes_gradients && composition.stage == 0) {
+        return Conflict::gradient_codes_without_shards;
+    }
+    if (composition.codes_gradients && composition.adds_in_tree) {
+        return Conflict::gradient_codes_in_tree;
+    }
+    if (composition.codes_gradients && !composition.sends_gradient_type) {
+        return Conflict::gradient_codes_beside_type;
+    }
+    if (composition.codes_gradients && composition.has_groups) {
+        return Conflict::gradient_codes_over_groups;
+    }
+    if (composition.codes_gradients && !composition.can_exchange) {
+        return Conflict::gradient_codes_without_exchange;
+    }
+    if (composition.codes_gradients && !composition.can_encode_gradients) {
+        return Conflict::gradient_codes_without_backend;
     }
     return composition.master;
 }

@@ -175,6 +175,31 @@ consteval bool diagnose_stage() {
         static_assert(conflict != Conflict::codes_without_backend,
                       "zero::ZeroStage: zero::Wire needs a backend that encodes; give it 'encode' "
                       "and 'decode' as zero::HostBackend has them.");
+        static_assert(conflict != Conflict::gradient_codes_without_shards,
+                      "zero::ZeroStage: zero::Wire encodes the gradients that each rank adds for "
+                      "its share, and in stage 0 every rank gets all sums; use stage 1, 2 or 3, or "
+                      "leave the second argument of zero::Wire out.");
+        static_assert(conflict != Conflict::gradient_codes_in_tree,
+                      "zero::ZeroStage: TreeReduction sends the gradient of each micro-batch as it "
+                      "is, so that no bit depends on the number of ranks, and zero::Wire rounds "
+                      "it; use zero::GradientReduction, or leave the second argument of zero::Wire "
+                      "out.");
+        static_assert(conflict != Conflict::gradient_codes_beside_type,
+                      "zero::ZeroStage: zero::Wire sends gradients in codes, so the communication "
+                      "type of zero::GradientReduction would never be used; leave that type or the "
+                      "second argument of zero::Wire out.");
+        static_assert(conflict != Conflict::gradient_codes_over_groups,
+                      "zero::ZeroStage: zero::Wire encodes gradients for one level of ranks, and "
+                      "zero::Hybrid adds them again between replicas; use the communicator without "
+                      "zero::Hybrid, or leave the second argument of zero::Wire out.");
+        static_assert(conflict != Conflict::gradient_codes_without_exchange,
+                      "zero::ZeroStage: encoded gradients are exchanged and then added, and this "
+                      "communicator has no 'exchange' (zero::Hierarchical has none); use a flat "
+                      "communicator, or leave the second argument of zero::Wire out.");
+        static_assert(conflict != Conflict::gradient_codes_without_backend,
+                      "zero::ZeroStage: zero::Wire needs a backend that encodes gradients; give it "
+                      "'encode' of zero::CodedSlice, 'decode_sum' and, for zero::ErrorFeedback, "
+                      "'encode_with_feedback' as zero::HostBackend has them.");
         return conflict == Conflict::none;
     }
 }

@@ -88,6 +88,53 @@ consteval bool can_encode(std::tuple<Types...> const* /*sets*/) {
     return (can_encode<B, Types>() && ...);
 }
 
+/// @brief Whether every communication type is that of the gradients.
+template <class... Types>
+consteval bool sends_gradient_type(std::tuple<Types...> const* /*sets*/) {
+    return (std::is_same_v<typename Types::Communication, typename Types::Gradient> && ...);
+}
+
+/// @brief Whether a backend keeps the errors of the gradients of a `TypeSet`, if it must.
+template <class B, class Types>
+consteval bool can_keep_errors() {
+    if constexpr (requires { typename Types::Feedback::Storage; }) {
+        using C = typename Types::GradientCodec;
+        using S = typename Types::Feedback::Storage;
+        using E = std::conditional_t<std::is_same_v<S, float>, float, std::uint8_t>;
+        using Slices = typename B::template SliceTable<CodedSlice>::Range;
+        return requires(typename B::Queue queue, Slices slices, std::uint8_t* codes,
+                        typename Types::Gradient const* gradients) {
+            B::template encode_with_feedback<C, S>(queue, slices, gradients, codes,
+                                                   CodedErrors<E>{});
+        };
+    } else {
+        return true;
+    }
+}
+
+/// @brief Whether a backend encodes the gradients of a `TypeSet`, and adds what it decodes.
+template <class B, class Types>
+consteval bool can_encode_gradients() {
+    if constexpr (has_gradient_codec<Types>) {
+        using C = typename Types::GradientCodec;
+        using Slices = typename B::template SliceTable<CodedSlice>::Range;
+        return requires(typename B::Queue queue, Slices slices, std::uint8_t* codes,
+                        std::uint8_t const* received, typename Types::Gradient const* gradients,
+                        typename Types::Accumulation const* accumulated,
+                        typename Types::Accumulation* sums) {
+            B::template encode<C>(queue, slices, gradients, codes);
+            B::template encode<C>(queue, slices, accumulated, codes);
+            B::template decode_sum<C>(queue, slices, received, CodedPieces{}, sums, true);
+        } && can_keep_errors<B, Types>();
+    } else {
+        return true;
+    }
+}
+template <class B, class... Types>
+consteval bool can_encode_gradients(std::tuple<Types...> const* /*sets*/) {
+    return (can_encode_gradients<B, Types>() && ...);
+}
+
 /// @brief Whether `HostMemory` holds states.
 template <class Offload>
 inline constexpr bool is_on_host = requires { Offload::keeps(BufferKind{}); };
@@ -181,6 +228,10 @@ consteval Conflict conflict_in() {
         .codes_weights = codes_weights<typename Config::EngineConfig>,
         .all_have_copies = all_have_copies(sets),
         .can_encode = can_encode<Device>(sets),
+        .codes_gradients = codes_gradients<typename Config::EngineConfig>,
+        .sends_gradient_type = sends_gradient_type(sets),
+        .can_exchange = ExchangingCommunicator<ShardOf<typename Config::Communicator>>,
+        .can_encode_gradients = can_encode_gradients<Device>(sets),
         .master = Config::master_conflict,
     } // namespace ZERO_NAMESPACE::detail
     );

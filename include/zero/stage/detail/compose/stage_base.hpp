@@ -75,7 +75,10 @@ consteval bool conflicts_in_storage() {
         return conflict == Conflict::whole_tensor_storage || conflict == Conflict::split_of_other
                || conflict == Conflict::offload_from_device
                || conflict == Conflict::tree_over_communicator
-               || conflict == Conflict::codes_without_backend;
+               || conflict == Conflict::codes_without_backend
+               || conflict == Conflict::gradient_codes_in_tree
+               || conflict == Conflict::gradient_codes_without_exchange
+               || conflict == Conflict::gradient_codes_without_backend;
     }
     return false;
 }

@@ -54,8 +54,16 @@ using reduced_type_set_t = std::conditional_t<adds_in_tree<Reduction>,
 
 /// @brief The same with the codec of weights, if there is one.
 template <class WireTypes, class Types>
-using type_set_t = std::conditional_t<std::is_same_v<typename WireTypes::WeightCodec, Plain>, Types,
-                                      WithWeightCodec<Types, typename WireTypes::WeightCodec>>;
+using coded_weights_t =
+    std::conditional_t<std::is_same_v<typename WireTypes::WeightCodec, Plain>, Types,
+                       WithWeightCodec<Types, typename WireTypes::WeightCodec>>;
+
+/// @brief The same with both codecs of a `Wire`.
+template <class WireTypes, class Types>
+using type_set_t = std::conditional_t<
+    std::is_same_v<typename WireTypes::GradientCodec, Plain>, coded_weights_t<WireTypes, Types>,
+    WithGradientCodec<coded_weights_t<WireTypes, Types>, typename WireTypes::GradientCodec,
+                      typename WireTypes::ErrorFeedback>>;
 
 /// @brief The options of a layout, as `EngineConfig` takes them.
 template <class Partitioner, class Bucketer>

@@ -236,6 +236,11 @@ template <class Config>
                 own[BufferKind::secondary_copies] =
                     detail::SecondaryCopyStore<Config, Types>::row(all, type);
             }
+            if constexpr (detail::has_gradient_codec<Types>) {
+                using Codes = detail::EncodedGradients<Config, Types>;
+                own[BufferKind::wire] = Codes::row(all, type);
+                own[BufferKind::gradient_errors] = Codes::Errors::row(_layout, type);
+            }
             if constexpr (detail::has_weight_codec<Types>) {
                 own[BufferKind::weight_codes] =
                     detail::EncodedWeights<Config, Types>::row(all, type);

@@ -41,6 +41,10 @@ void Engine<Config>::begin_step() {
     try {
         _control.skips().answer(_control.serial());
         _control.capture(_compute);
+        if constexpr (detail::keeps_errors<Config>) {
+            _gradients.each_errors(
+                [&](auto& errors) { errors.begin_step(_control.captured_scale()); });
+        }
     } catch (TooManySkips const&) { // on every rank: the engine remains usable
         throw;
     } catch (...) {
@@ -380,6 +384,11 @@ template <class Config>
 template <class Config>
 auto Engine<Config>::end_step() -> StepTicket<Engine> {
     _protocol.end_step();
+    if constexpr (detail::keeps_errors<Config>) {
+        _control.with_figures([&](auto const* state, auto const&...) {
+            _gradients.each_errors([&](auto& errors) { errors.end_step(state); });
+        });
+    }
     Event const done = Backend::record(_queue);
     remember(done);
     _gradients.end_step(_compute, done);

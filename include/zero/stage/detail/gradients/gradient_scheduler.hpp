@@ -334,8 +334,17 @@ public:
         _writers.forget_events();
     }
 
+    /// @brief Calls `visit` with the errors of each parameter type, with `ErrorFeedback`.
+    template <class Visit>
+    void each_errors(Visit const& visit) {
+        _stores.each([&](auto& store) { visit(store.errors()); });
+    }
+
     /// @brief Cancels the micro-step: closes every lease.
     void cancel(Queue writer) {
+        if constexpr (keeps_errors<Config>) {
+            each_errors([](auto& errors) { errors.clear(); });
+        }
         _writers.join_all(writer, Fence::gradient_lease_reuse);
         Event const written = Backend::record(_queue);
         for (std::size_t bucket = 0; bucket < _layout->trainable_buckets(); ++bucket) {

@@ -115,8 +115,13 @@ public:
         return at(position.bucket, _layout->piece(position));
     }
 
+    /// @brief What the encoding of gradients lost, with `ErrorFeedback`.
+    [[nodiscard]] auto& errors() noexcept { return _sums.errors(); }
+
     /// @brief Bytes of the tables in the backend's memory.
-    [[nodiscard]] std::size_t table_bytes() const noexcept { return _copies.size_bytes(); }
+    [[nodiscard]] std::size_t table_bytes() const noexcept {
+        return _copies.size_bytes() + _sums.table_bytes();
+    }
 
     /// @brief The memory of a piece of an open bucket.
     [[nodiscard]] G* at(std::size_t bucket, Piece const& piece) const noexcept {

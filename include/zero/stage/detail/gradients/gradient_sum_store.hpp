@@ -33,9 +33,10 @@ namespace ZERO_NAMESPACE::detail {
 template <class Types>
 constexpr bool has_wire(ReductionSchedule schedule) noexcept {
     using C = typename Types::Communication;
-    return !std::is_same_v<typename Types::Gradient, C>
-           || (schedule == ReductionSchedule::boundary
-               && !std::is_same_v<typename Types::Accumulation, C>);
+    return !has_gradient_codec<Types>
+           && (!std::is_same_v<typename Types::Gradient, C>
+               || (schedule == ReductionSchedule::boundary
+                   && !std::is_same_v<typename Types::Accumulation, C>));
 }
 
 /// @brief Owns the buffer in which gradients are converted to the communication type, and sends
@@ -93,6 +94,15 @@ private:
     Buffer<C> _buffer;
     std::vector<std::size_t> _cuts; ///< cuts of the current chunk
 };
+
+template <class Config, class Types>
+class EncodedGradients; // stage/wire.hpp includes it
+
+/// @brief How the buckets of a parameter type are sent: in a communication type or in codes.
+template <class Config, class Types>
+using GradientWireOf =
+    std::conditional_t<has_gradient_codec<Types>, EncodedGradients<Config, Types>,
+                       GradientWire<Config, Types>>;
 
 /// @brief Returns the tree of an engine's steps, with `TreeReduction`.
 template <class Config>
@@ -287,6 +297,15 @@ public:
         }
     }
 
+    /// @brief The same in codes, into this rank's extent.
+    template <class From>
+        requires(has_gradient_codec<Types>)
+    void reduce(std::size_t bucket, From* source, bool is_first, bool /*is_whole*/) {
+        Range const own = _layout->extent(bucket, _rank);
+        A* const sums = own.is_empty() ? nullptr : at(bucket, own.begin);
+        _wire.reduce(bucket, static_cast<From const*>(source), sums, is_first);
+    }
+
     /// @brief Sums `source` over the ranks as a subtree of micro-batches, and adds the sums that
     /// are held, into this rank's extent. Collective.
     template <class From>
@@ -307,6 +326,18 @@ public:
                 [&](C* wire, auto chunk, auto const& first) { send(wire, chunk, first(_rank)); });
         } else {
             send(source, cuts, cuts[_rank]);
+        }
+    }
+
+    /// @brief What the encoding of gradients lost, with `ErrorFeedback`.
+    [[nodiscard]] auto& errors() noexcept { return _wire.errors(); }
+
+    /// @brief Bytes of the tables in the backend's memory.
+    [[nodiscard]] std::size_t table_bytes() const noexcept {
+        if constexpr (has_gradient_codec<Types>) {
+            return _wire.table_bytes();
+        } else {
+            return 0;
         }
     }
 
@@ -401,7 +432,7 @@ private:
     [[no_unique_address]] std::conditional_t<Types::adds_in_tree, HeldSumStore<Config, Types>,
                                              NoHeldSums>
         _held;
-    GradientWire<Config, Types> _wire;
+    GradientWireOf<Config, Types> _wire;
     [[no_unique_address]] ReplicaSumsOf<Config, Types> _replicas;
     CutList _cuts; ///< cuts of the bucket that is sent
     Drain<Backend> _drain;

@@ -21,7 +21,7 @@ public:
         return of(std::initializer_list<BufferKind>{
             BufferKind::parameters, BufferKind::gradients, BufferKind::master_weights,
             BufferKind::optimizer_state, BufferKind::gradient_leases, BufferKind::parameter_leases,
-            BufferKind::held_sums, BufferKind::secondary_copies});
+            BufferKind::held_sums, BufferKind::secondary_copies, BufferKind::gradient_errors});
     }
 
     /// @brief Returns the kinds of a list or vector.

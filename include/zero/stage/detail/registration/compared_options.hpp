@@ -64,7 +64,7 @@ struct ComparedSettings {
     std::uint64_t optimizer = 0;
     std::uint64_t groups = 0;
     std::uint64_t communicator = 0;
-    std::uint64_t codec = 0;          ///< of weights; 0: none
+    std::uint64_t codec = 0;          ///< of weights and gradients; 0: none
     std::uint64_t initialisation = 0; ///< which parameters every rank may initialise
 
     /// @brief Returns one hash per option name.
@@ -141,6 +141,14 @@ template <class Config>
     if constexpr (codes_weights<Config>) {
         using C = typename Config::template TypesAt<0>::WeightCodec;
         settings.codec = Hash().add(type_name<C>()).add(C::bytes_per_block).value();
+    }
+    if constexpr (codes_gradients<Config>) {
+        using C = typename Config::template TypesAt<0>::GradientCodec;
+        Hash wire;
+        wire.add(settings.codec).add(type_name<C>()).add(C::bytes_per_block);
+        wire.add(type_name<typename Config::Feedback>());
+        settings.codec =
+            wire.add(hash_of_options<typename Config::Feedback>(options.feedback)).value();
     }
     settings.initialisation = initialisation;
     auto hashes = settings.hashes();

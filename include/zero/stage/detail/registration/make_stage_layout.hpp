@@ -4,7 +4,9 @@
 #include "../../../core/convert.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
+#include "../../../core/detail/throw_error.hpp"
 #include "../../../core/dtype.hpp"
+#include "../../../core/error.hpp"
 #include "../../../core/type_name.hpp"
 #include "../../../layout/contiguous_partitioner.hpp"
 #include "../../../layout/flat_layout.hpp"
@@ -19,6 +21,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -91,6 +94,35 @@ template <class Engine>
     }(std::make_index_sequence<Engine::types>());
 }
 
+/// @brief Requires that gradients which travel in codes are not divided before.
+[[gnu::cold]] inline void require_no_predivide(GradientReductionOptions const& reduction) {
+    if (reduction.predivide && *reduction.predivide != 1.0F) {
+        throw_error<InvalidArgument>(
+            {"zero: reduction.predivide is ", *reduction.predivide,
+             ", and zero::Wire adds decoded gradients in float, which needs no division; leave it "
+             "out."});
+    }
+}
+
+/// @brief Requires options of `ErrorFeedback` in their ranges, and buckets that stay.
+[[gnu::cold]] inline void require_feedback(float beta, std::uint64_t reset_every, bool rebuilds) {
+    if (!(beta >= 0.0F && beta < 1.0F)) {
+        throw_error<InvalidArgument>({"zero: feedback.beta is ", beta,
+                                      "; it is the part of the old error in the new one, from 0 to "
+                                      "below 1."});
+    }
+    if (reset_every == 0) {
+        throw_error<InvalidArgument>(
+            {"zero: feedback.reset_every is 0; give the number of steps after which errors are set "
+             "to 0, such as 1024."});
+    }
+    if (rebuilds) {
+        throw_error<InvalidArgument>(
+            {"zero: rebuild_buckets moves states to other buckets, and ErrorFeedback keeps errors "
+             "by bucket; leave one of them out."});
+    }
+}
+
 /// @brief Checks all arguments of a stage and makes its layout. Allocates no backend memory and
 /// sends nothing.
 /// @param unit_order the order in which units finish their backward pass; empty: by
@@ -105,6 +137,13 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
         validate_tree(options.reduction, world);
     } else {
         require_no_tree(options.reduction);
+    }
+    if constexpr (codes_gradients<Engine>) {
+        require_no_predivide(options.reduction);
+    }
+    if constexpr (keeps_errors<Engine>) {
+        require_feedback(options.feedback.beta, options.feedback.reset_every,
+                         options.rebuild_buckets != nullptr);
     }
     check_unscaling(predivide_factor(options.reduction, world,
                                      Engine::communicates_float16 && !Engine::adds_in_tree),
@@ -127,7 +166,7 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
     auto const finish = [&](FlatLayout layout) {
         layout.name_units(options.unit_names);
         layout.name_backward_call(options.backward_call);
-        if constexpr (codes_weights<Engine>) {
+        if constexpr (codes_weights<Engine> || codes_gradients<Engine>) {
             require_whole_blocks(layout);
         }
         return layout;
