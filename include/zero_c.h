@@ -64,7 +64,8 @@ ZERO_C_API void zero_set_error_handler(zero_error_handler handler);
 ZERO_C_API void zero_exit_on_error(zero_status status, char const* message);
 
 /* Fails with a message of the program's own, and returns ZERO_FAILED. A rank whose body returns it
- * ends its group with this cause: `return zero_fail("the loss is not finite");`. null: no text. */
+ * ends its group with this cause, also from an update: `return zero_fail("no such file");`. null:
+ * no text. */
 ZERO_C_API zero_status zero_fail(char const* message);
 
 /* The name of a status: "ZERO_OK", ... */
@@ -144,11 +145,11 @@ typedef struct zero_parameter {
 /* Hyper-parameters of a parameter group. AdamW reads the betas and epsilon, Sgd momentum and
  * nesterov, both the rest. Copy options.group after zero_options_init(), then change members. */
 typedef struct zero_group {
-    double learning_rate_factor; /* multiplies the learning rate of a step */
-    double weight_decay;
-    double beta1, beta2, epsilon;
-    double momentum;
-    int nesterov;
+    double learning_rate_factor;  /* multiplies the learning rate of a step; 1 */
+    double weight_decay;          /* 0.01 */
+    double beta1, beta2, epsilon; /* 0.9, 0.999, 1e-8 */
+    double momentum;              /* 0.9 */
+    int nesterov;                 /* 0 */
     int is_unclipped; /* not 0: options.clip_norm neither counts the group's gradients in the norm
                          nor scales them; 0. zero_report.gradient_norm counts them */
     uint64_t reserved[4]; /* 0. A later version puts members here, so that the size of a group in
@@ -293,7 +294,7 @@ typedef struct zero_slice {
 } zero_slice;
 
 /* Updates a slice. Called on the thread of the step, slice after slice. A value other than 0 breaks
- * the engine, since weights may have been written. */
+ * the engine, since weights may have been written; that of zero_fail() carries its message. */
 typedef int (*zero_update)(zero_slice const* slice, void* user);
 
 /* The same as zero_step() with an update function of the program. Waits. A skipped step does not

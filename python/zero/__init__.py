@@ -5,11 +5,16 @@ gradients and optimizer states. docs/guides/python.md shows a program.
 """
 
 import collections
+import copy
 import ctypes
 import difflib
+import inspect
+import operator
 import re
+import signal
 import threading
 import types
+import warnings
 import weakref
 
 import numpy as np
@@ -85,9 +90,19 @@ for _status, _class in enumerate(_ERRORS[1:], 1):
 _is_interrupted = threading.Event()  # by Ctrl-C, while ranks are threads
 
 
+# What messages call functions that Python has no method for.
+_NAMES_HERE = {"gradients_ready()": "the end of the block of open(gradients=True)",
+               "gradients()": "open(gradients=True)", "gradient()": "open(gradients=True)",
+               "acquire()": "open()", "release()": "the end of the block of open()",
+               "mpi::Options::time_out": "time_out"}
+
+
 def _last_error():
     text = _c.C.zero_last_error().decode(errors="replace")
-    return re.sub(r"\b(?:zero_(?=\w+\(\))|options\.)", "", text)
+    text = re.sub(r"\b(?:zero_(?=\w+\(\))|options\.)", "", text)
+    for name, name_here in _NAMES_HERE.items():
+        text = re.sub(r"(?<!\w)" + re.escape(name), name_here, text)
+    return text
 
 
 def _check(status):
@@ -97,10 +112,28 @@ def _check(status):
         raise _ERRORS[status](_last_error())
 
 
+def _whole(value, what):
+    """A number from 0, for a type of C that would wrap others."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if not 0 <= number < 1 << 63:
+        raise InvalidArgument(f"zero: {what} is {value!r}, and must be a whole number from 0")
+    return number
+
+
+class _Unique:
+    """An object that stands for one of the library's, and cannot be copied."""
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError(f"zero: {type(self).__name__} cannot be copied or pickled")
+
+
 # ---- Ranks ----
 
 
-class Communicator:
+class Communicator(_Unique):
     """One rank of a group. It belongs to the body that got it."""
 
     def __init__(self, handle):
@@ -117,16 +150,32 @@ class Communicator:
         """The number of ranks."""
         return _c.C.zero_world(self._handle)
 
+    def __repr__(self):
+        return f"<rank {self.rank} of {self.world}>"
+
     def sum(self, values):
-        """The sums of numbers over the ranks, added in float in the order of ranks: a float for a
+        """The sums of numbers over the ranks, added in float32 in the order of ranks: a float for a
         number, otherwise an array. Collective."""
+        values = np.asarray(values)
+        if values.dtype.kind not in "biuf":
+            raise InvalidArgument(f"zero: sum() takes numbers, not {values.dtype}")
         sums = np.array(values, dtype=np.float32, order="C")
+        if values.dtype.kind in "iu" and (sums.astype(values.dtype) != values).any():
+            raise InvalidArgument("zero: sum() adds in float32, which has no integer like "
+                                  f"{values.max()}; divide it first")
         _check(_c.C.zero_sum(self._handle, _floats(sums), sums.size))
         return sums if sums.ndim else float(sums)
 
-    def _end(self):
+    def _end(self, is_failed):
         for engine in list(self._engines):
-            engine._destroy()
+            if engine._has_views():  # the memory stays for good, rather than break under an array
+                engine._handle, engine._is_closed = None, True
+                if not is_failed:
+                    warnings.warn(f"zero: an array of the memory of {engine!r} is kept after its "
+                                  "rank has ended. It shows whatever lay there last; copy the "
+                                  "arrays that you keep.", RuntimeWarning, stacklevel=2)
+            else:
+                engine._destroy()
         self._handle = None
 
 
@@ -140,18 +189,20 @@ def _run(start, body):
         rank = communicator.rank
         try:
             results[rank] = body(communicator)
+            if inspect.isgenerator(results[rank]) or inspect.iscoroutine(results[rank]):
+                raise TypeError("zero: the body is a generator or a coroutine, which did not run")
             return 0
         except BaseException as failure:  # none may leave a callback
             failures[rank] = failure
             if isinstance(failure, Error):
                 text = str(failure)
             else:
-                text = f"rank {rank}: {type(failure).__name__}: {failure}"
+                text = f"{type(failure).__name__}: {failure}"
             if isinstance(failure, Aborted):
                 return failure.status  # after a call of this thread that failed so
             return _c.C.zero_fail(text.encode())
         finally:
-            communicator._end()
+            communicator._end(rank in failures)
 
     status = start(_c.Body(run_rank))
     causes = sorted(failures.items(), key=lambda item: (isinstance(item[1], Aborted), item[0]))
@@ -161,31 +212,47 @@ def _run(start, body):
     return results
 
 
+def _checked(body, time_out):
+    if not callable(body):
+        raise InvalidArgument(f"zero: the body is {body!r}, and must be a function of one rank")
+    return float(time_out)
+
+
 def run_ranks(world, body, time_out=0.0):
     """Runs body(communicator) as `world` ranks, each in a thread; returns the list of results.
 
     time_out: seconds that a rank waits for its peers in one call; 0: 30 minutes.
     An exception of one rank ends the others with Aborted, and is raised here. Ctrl-C ends all.
     """
-    outcome = {}
+    world, time_out = _whole(world, "the number of ranks"), _checked(body, time_out)
+    outcome, is_done = {}, threading.Event()
 
     def start(callback):
         def call():
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             outcome["status"] = _c.C.zero_run_ranks(world, time_out, callback, None)
             outcome["text"] = _last_error()
+            is_done.set()
 
-        thread = threading.Thread(target=call)
-        thread.start()
-        try:
-            thread.join()
-        except KeyboardInterrupt:
-            _is_interrupted.set()
-            thread.join()
-            _is_interrupted.clear()
-            raise
+        # Ctrl-C comes before the thread is started, or while this one waits for it.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        threading.Thread(target=call).start()
+        interrupt = None
+        while True:
+            try:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+                while not is_done.wait(0.2):  # again, for a signal that another thread took
+                    pass
+                break
+            except KeyboardInterrupt as caught:  # the next call of each rank raises it
+                interrupt = caught
+                _is_interrupted.set()
+        _is_interrupted.clear()
+        if interrupt is not None:
+            raise interrupt
         if outcome["status"]:  # the text belongs to that thread
-            return _c.C.zero_fail(outcome["text"].encode()) and outcome["status"]
-        return 0
+            _c.C.zero_fail(outcome["text"].encode())
+        return outcome["status"]
 
     results = _run(start, body)
     return [results[rank] for rank in range(world)]
@@ -194,6 +261,7 @@ def run_ranks(world, body, time_out=0.0):
 def run_mpi(body, time_out=0.0):
     """Runs body(communicator) as one of the processes that mpirun or srun started; returns its
     result. Once a process, unless the program has begun MPI itself (import mpi4py.MPI does)."""
+    time_out = _checked(body, time_out)
     results = _run(lambda callback: _c.C.zero_run_mpi(time_out, callback, None), body)
     return next(iter(results.values()))
 
@@ -202,6 +270,8 @@ def run_mpi(body, time_out=0.0):
 
 
 def _dtype(name):
+    if not isinstance(name, str):
+        name = np.dtype(name).name
     if name not in _c.DTYPES:
         raise InvalidArgument(f"zero: dtype {name!r} is none of {', '.join(_c.DTYPES)}")
     if name == "bfloat16":
@@ -218,14 +288,14 @@ def _floats(array):
     return array.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
 
 
-def _memory_of(array, what, parameter_dtype, elements, is_written=False):
+def _memory_of(array, what, parameter_dtype, shape, is_written=False):
     """The address of a caller's array. It must be one block of the engine's type."""
     if not isinstance(array, np.ndarray) or array.dtype != parameter_dtype:
         raise InvalidArgument(f"zero: {what} is not an array of {parameter_dtype}; make one with "
                               f"numpy.asarray(..., dtype={str(parameter_dtype)!r})")
-    if array.size != elements:
-        raise InvalidArgument(f"zero: {what} has {array.size} elements, and its parameter "
-                              f"{elements}")
+    if array.shape != shape:
+        raise InvalidArgument(f"zero: {what} has the shape {array.shape}, and its parameter "
+                              f"{shape}")
     if not array.flags.c_contiguous or (is_written and not array.flags.writeable):
         raise InvalidArgument(f"zero: {what} is not contiguous and writeable; pass a copy")
     return array.ctypes.data
@@ -241,31 +311,48 @@ class Parameter:
     gradient: its gradient in an array of the program; None: in the engine's memory.
     """
 
-    def __init__(self, name, shape, unit=0, *, units=None, group=0, frozen=False, data=None,
+    def __init__(self, name, shape, unit=None, *, units=None, group=0, frozen=False, data=None,
                  gradient=None):
-        self.name, self.shape = name, (shape,) if isinstance(shape, int) else tuple(shape)
-        self.units = [unit] if units is None else list(units)
-        self.group, self.frozen, self.data, self.gradient = group, frozen, data, gradient
+        if not isinstance(name, str) or "\0" in name:
+            raise InvalidArgument(f"zero: the name of a parameter is a text, not {name!r}")
+        if unit is not None and units is not None:
+            raise InvalidArgument(f"zero: '{name}' has 'unit' and 'units'; give one of the two")
+        self.name = name
+        try:
+            extents = tuple(shape)
+        except TypeError:
+            extents = (shape,)
+        self.shape = tuple(_whole(extent, f"an extent of '{name}'") for extent in extents)
+        self.units = [_whole(each, f"a unit of '{name}'")
+                      for each in (units if units is not None else [unit or 0])]
+        self.group = _whole(group, f"the group of '{name}'")
+        self.frozen, self.data, self.gradient = bool(frozen), data, gradient
         self.elements = 1
         for extent in self.shape:
-            self.elements *= extent
+            self.elements = _whole(self.elements * extent, f"the size of '{name}'")
+
+    def __repr__(self):
+        return f"<parameter '{self.name}' {self.shape}>"
 
 
 class _Model:
     """The parameters and options in the form of zero_c.h, and what they point to."""
 
     def __init__(self, parameters, options):
-        self.parameters = list(parameters)
+        self.parameters = [copy.copy(p) for p in parameters] # nobody changes them
+        for p in self.parameters:
+            if not isinstance(p, Parameter):
+                raise InvalidArgument(f"zero: the model is a list of zero.Parameter, and has {p!r}")
         self.options = self._translate(dict(options))
         self.list = (_c.Parameter * max(1, len(self.parameters)))()
         for number, (p, c) in enumerate(zip(self.parameters, self.list)):
             units = (ctypes.c_size_t * len(p.units))(*p.units)
             data = gradient = None
             if p.data is not None:
-                data = _memory_of(p.data, f"the data of '{p.name}'", self.dtype, p.elements)
+                data = _memory_of(p.data, f"the data of '{p.name}'", self.dtype, p.shape)
             if p.gradient is not None:
                 gradient = _memory_of(p.gradient, f"the gradient of '{p.name}'", self.dtype,
-                                      p.elements, is_written=True)
+                                      p.shape, is_written=True)
             self.list[number] = _c.Parameter(p.name.encode(), p.elements, 0, units, len(p.units),
                                              p.group, p.frozen, data, gradient)
 
@@ -278,12 +365,13 @@ class _Model:
                              ("schedule", _c.SCHEDULES)):
             if name in given:
                 value = given.pop(name)
+                value = value.lower() if isinstance(value, str) else value
                 if value not in values:
                     raise InvalidArgument(f"zero: {name} {value!r} is none of {', '.join(values)}")
                 setattr(options, name, values.index(value))
         self.block = given.pop("block", None)
         if self.block is not None:
-            options.block = _memory_of(self.block, "block", self.dtype, self.block.size, True)
+            options.block = _memory_of(self.block, "block", self.dtype, (self.block.size,), True)
             options.block_elements = self.block.size
         groups = given.pop("groups", None)
         _set_members(options.group, {name: given.pop(name) for name in list(given)
@@ -298,29 +386,41 @@ class _Model:
         return options
 
 
-_GROUP_MEMBERS = [name for name, _ in _c.Group._fields_ if name != "reserved"]
-_OPTIONS = [name for name, _ in _c.Options._fields_
-            if name not in ("size", "group", "group_count", "block_elements")]
+_GROUP_MEMBERS = {name: kind for name, kind in _c.Group._fields_ if name != "reserved"}
+_OPTIONS = {name: kind for name, kind in _c.Options._fields_
+            if name not in ("size", "group", "group_count", "block_elements", "groups", "block")}
+_OTHER_NAMES = {"lr": "the rate is an argument of step()",
+                "learning_rate": "the rate is an argument of step()",
+                "gradient_clipping": "is 'clip_norm' meant?",
+                "max_grad_norm": "is 'clip_norm' meant?", "betas": "set beta1 and beta2"}
 
 
 def _set_members(structure, changes):
-    known = _GROUP_MEMBERS if isinstance(structure, _c.Group) else _OPTIONS + _GROUP_MEMBERS
+    is_group = isinstance(structure, _c.Group)
+    known = _GROUP_MEMBERS if is_group else {**_OPTIONS, **_GROUP_MEMBERS}
     for name, value in changes.items():
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            raise TypeError(f"zero: there is no option '{name}'"
-                            + (f"; is '{near[0]}' meant?" if near else f"; there are {known}"))
-        try:
-            setattr(structure, name, value)
-        except TypeError as error:
-            raise TypeError(f"zero: the option '{name}' does not take {value!r}") from error
+            hint = _OTHER_NAMES.get(name) or (f"is '{near[0]}' meant?" if near
+                                              else "there are " + ", ".join(known))
+            raise TypeError(f"zero: there is no option '{name}'; {hint}")
+        if known[name] in (ctypes.c_float, ctypes.c_double):
+            try:
+                setattr(structure, name, float(value))
+            except (TypeError, ValueError) as error:
+                raise TypeError(f"zero: the option '{name}' does not take {value!r}") from error
+        else:
+            number = _whole(value, f"the option '{name}'")
+            setattr(structure, name, number)
+            if getattr(structure, name) != number:
+                raise InvalidArgument(f"zero: the option '{name}' does not take {value!r}")
 
 
 def plan(parameters, world, **options):
     """The bytes of rank 0 of `world` ranks, before anything is allocated."""
     model, memory = _Model(parameters, options), _c.Memory()
-    _check(_c.C.zero_plan(model.list, len(model.parameters), ctypes.byref(model.options), world,
-                          ctypes.byref(memory)))
+    _check(_c.C.zero_plan(model.list, len(model.parameters), ctypes.byref(model.options),
+                          _whole(world, "the number of ranks"), ctypes.byref(memory)))
     return _members(memory)
 
 
@@ -332,28 +432,74 @@ def _members(structure):
 # ---- Engine ----
 
 
+class _Arrays(dict):
+    """Arrays by the names of their parameters. An assignment copies into the array."""
+
+    def __init__(self, reason):
+        super().__init__()
+        self.reason = reason  # why others are missing
+
+    def __missing__(self, name):
+        raise KeyError(f"zero: there is no '{name}' here: {self.reason}")
+
+    def __setitem__(self, name, values):
+        _assign(self[name], values)
+
+
+def _assign(array, values):
+    """Writes values into an array; `array += x` has done so already."""
+    if values is array:
+        return
+    if np.shape(values) != array.shape:
+        raise ValueError(f"zero: values of the shape {np.shape(values)} for an array of the shape "
+                         f"{array.shape}")
+    array[...] = values
+
+
 class Unit:
     """A unit that is in use. Its arrays are views of the engine's memory until the unit is closed;
     an array that is kept longer shows another unit's numbers."""
 
-    def __init__(self, weights, gradients):
-        self.weights, self.gradients = weights, gradients
+    def __init__(self, number, has_gradients):
+        self._number = number
+        self._weights = _Arrays(f"unit {number} does not have it")
+        self._gradients = _Arrays(
+            f"unit {number} does not have it, or it is frozen" if has_gradients
+            else f"open unit {number} with gradients=True")
+
+    weights = property(lambda self: self._weights, doc="Read-only arrays by name.")
+    gradients = property(lambda self: self._gradients, doc="Arrays by name.")
+
+    def __repr__(self):
+        return f"<unit {self._number}: {', '.join(self._weights)}>"
+
+    def _close(self):
+        for arrays in (self._weights, self._gradients):
+            arrays.clear()
+            arrays.reason = f"the block of unit {self._number} has ended"
 
 
 class Slice:
-    """A slice of one parameter that this rank updates: views that are valid inside the call."""
+    """A slice of one parameter that this rank updates: parameter (its name), begin (its first
+    element), weights, gradients and states (float32 views inside the call), learning_rate, group.
+    """
 
-    def __init__(self, model, c):
+    def __init__(self, engine, c):
         def view(pointer):
-            return np.ctypeslib.as_array(pointer, (c.elements,)) if pointer else None
+            address = ctypes.cast(pointer, ctypes.c_void_p).value
+            return engine._view(address, (c.elements,), np.dtype(np.float32), True)
 
-        self.parameter, self.begin, self.group = model.parameters[c.parameter].name, c.begin, c.group
-        self.weights, self.gradients = view(c.weights), view(c.gradients)
-        self.states = [view(state) for state in c.states if state]
-        self.learning_rate = c.learning_rate
+        self.parameter = engine._model.parameters[c.parameter].name
+        self.begin, self.group, self.learning_rate = c.begin, c.group, c.learning_rate
+        self._weights, self._gradients = view(c.weights), view(c.gradients)
+        self.states = tuple(view(state) for state in c.states if state)
+
+    weights = property(lambda self: self._weights,
+                       lambda self, values: _assign(self._weights, values))
+    gradients = property(lambda self: self._gradients)
 
 
-class Engine:
+class Engine(_Unique):
     """A rank's share of a model, its gradients and its optimizer states. Collective.
 
     Options are those of zero_options and zero_group in zero_c.h by name: stage, dtype ("float32",
@@ -362,14 +508,18 @@ class Engine:
     """
 
     def __init__(self, communicator, parameters, **options):
-        self._handle = None
+        if not isinstance(communicator, Communicator):
+            raise InvalidArgument(f"zero: {communicator!r} is not the communicator of a rank, which "
+                                  "the body of run_ranks() or run_mpi() gets")
         self._model = _Model(parameters, options)
         self._numbers = {p.name: number for number, p in enumerate(self._model.parameters)}
         self._units = collections.defaultdict(list)
         for p in self._model.parameters:
             for unit in p.units:
                 self._units[unit].append(p)
-        self._views = []  # weak references to buffers that arrays show
+        self._views = []  # weak references to buffers that arrays show, and that keep this alive
+        self._open_units = []
+        self._is_updating = False
         handle = ctypes.c_void_p()
         _check(_c.C.zero_create(communicator._handle, self._model.list,
                                 len(self._model.parameters), ctypes.byref(self._model.options),
@@ -377,20 +527,31 @@ class Engine:
         self._handle = handle
         communicator._engines.add(self)
 
+    _handle, _is_closed, _views = None, False, ()  # if the constructor fails
+
+    def __repr__(self):
+        return (f"<engine of {len(self._model.parameters)} parameters, stage "
+                f"{self._model.options.stage}>")
+
     def close(self):
         """Ends the engine; inside a step it aborts the group. Done at the end of the body at the
-        latest. While an array still shows its memory, the engine stays until then."""
+        latest. While an array still shows its memory, the memory stays."""
+        if not self._is_closed:
+            self._usable_handle()
+            if self._open_units:
+                raise OutOfOrder(f"zero: close() inside the block of unit {self._open_units[-1]}")
         self._is_closed = True
-        if not any(view() is not None for view in self._views):
+        if not self._has_views():
             self._destroy()
-
-    _is_closed = False
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         self.close()
+
+    def _has_views(self):
+        return any(view() is not None for view in self._views)
 
     def _destroy(self):
         handle, self._handle = self._handle, None
@@ -401,29 +562,37 @@ class Engine:
     __del__ = _destroy
 
     def _call(self, function, *arguments):
-        _check(getattr(_c.C, function)(self._open_handle(), *arguments))
+        _check(getattr(_c.C, function)(self._usable_handle(), *arguments))
 
-    def _open_handle(self):
+    def _usable_handle(self):
         if self._is_closed:
             raise OutOfOrder("zero: the engine is closed")
+        if self._is_updating:
+            raise OutOfOrder("zero: the update of a step must not call its engine")
         return self._handle
 
     def _number(self, parameter):
-        if isinstance(parameter, int):
-            return parameter
-        if parameter not in self._numbers:
-            raise InvalidArgument(f"zero: there is no parameter {parameter!r}")
-        return self._numbers[parameter]
+        if isinstance(parameter, str):
+            if parameter not in self._numbers:
+                raise InvalidArgument(f"zero: there is no parameter '{parameter}'")
+            return self._numbers[parameter]
+        number = _whole(parameter, "the number of a parameter")
+        if number >= len(self._model.parameters):
+            raise InvalidArgument(f"zero: there is no parameter {number}")
+        return number
 
-    def _view(self, address, p, is_writeable):
-        if p.elements == 0:
-            return np.empty(p.shape, self._model.dtype)
+    def _view(self, address, shape, dtype, is_writeable):
+        """An array that shows memory of the C engine, and keeps it."""
+        count = int(np.prod(shape, dtype=np.int64))
+        if count == 0:
+            return np.empty(shape, dtype)
         if address is None:
-            raise _ERRORS[2](_last_error())
-        buffer = (ctypes.c_ubyte * (p.elements * self._model.dtype.itemsize)).from_address(address)
+            raise OutOfOrder(_last_error())
+        buffer = (ctypes.c_ubyte * (count * dtype.itemsize)).from_address(address)
+        buffer._engine = self
         self._views = [view for view in self._views if view() is not None]
         self._views.append(weakref.ref(buffer))
-        array = np.frombuffer(buffer, self._model.dtype).reshape(p.shape)
+        array = np.frombuffer(buffer, dtype).reshape(shape)
         array.flags.writeable = is_writeable
         return array
 
@@ -431,7 +600,7 @@ class Engine:
 
     def begin_step(self, micro_steps=1):
         """Begins a step of forward and backward passes, whose gradients are added."""
-        self._call("zero_begin_step", micro_steps)
+        self._call("zero_begin_step", _whole(micro_steps, "the number of micro-steps"))
 
     def next_micro_step(self):
         """Ends a micro-step and begins the next one. Collective."""
@@ -441,15 +610,17 @@ class Engine:
         """Gathers a unit for a `with` block: its weights, read-only, and with `gradients` the memory
         to which the backward pass adds; `overwritten`: it writes every element instead. The end of
         the block reports the gradients as complete. Collective in stage 3."""
-        return _OpenUnit(self, unit, gradients, overwritten)
+        if overwritten and not gradients:
+            raise InvalidArgument("zero: open() with overwritten=True needs gradients=True")
+        return _OpenUnit(self, _whole(unit, "the unit"), gradients, overwritten)
 
     def skip(self, unit):
         """For a rank that does not use a unit, where the others open it."""
-        self._call("zero_skip", unit)
+        self._call("zero_skip", _whole(unit, "the unit"))
 
     def note_unused(self, unit, parameter):
         """With leave_unused: nothing is added to this gradient in this micro-step."""
-        self._call("zero_note_unused", unit, self._number(parameter))
+        self._call("zero_note_unused", _whole(unit, "the unit"), self._number(parameter))
 
     def loss_scale(self):
         """The factor of the loss, inside a step: 1 unless the dtype is float16."""
@@ -467,18 +638,21 @@ class Engine:
 
         def call(c, _):
             try:
-                update(Slice(self._model, c.contents))
+                update(Slice(self, c.contents))
                 return 0
             except BaseException as failure:  # none may leave a callback
                 failures.append(failure)
-                return -1
+                return _c.C.zero_fail(f"{type(failure).__name__}: {failure}".encode())
 
+        handle, self._is_updating = self._usable_handle(), True
         try:
-            self._call("zero_step_with", learning_rate, _c.Update(call), None)
+            _check(_c.C.zero_step_with(handle, learning_rate, _c.Update(call), None))
         except CallbackFailed:
             if failures:
                 raise failures[0] from None
             raise
+        finally:
+            self._is_updating = False
 
     def cancel_step(self):
         """Gives up a step, on every rank at the same point."""
@@ -516,6 +690,9 @@ class Engine:
         """Sets a whole parameter on every rank to the values of rank 0. Collective."""
         number = self._number(parameter)
         values = np.ascontiguousarray(values, np.float32)
+        if values.shape != self._model.parameters[number].shape:
+            raise InvalidArgument(f"zero: set() with values of the shape {values.shape} for "
+                                  f"{self._model.parameters[number]!r}")
         self._call("zero_set_parameter", number, _floats(values), values.size)
 
     def gather(self):
@@ -526,13 +703,13 @@ class Engine:
 
     def set_learning_rate_factor(self, group, factor):
         """Multiplies the learning rate of a group. Equal on all ranks."""
-        self._call("zero_set_learning_rate_factor", group, factor)
+        self._call("zero_set_learning_rate_factor", _whole(group, "the group"), factor)
 
     def save(self, directory, position):
         """Saves the training state into a new checkpoint below `directory`, for any stage and
         number of ranks. position: a number of the program's own, which load() returns. Collective.
         """
-        self._call("zero_save", str(directory).encode(), position)
+        self._call("zero_save", str(directory).encode(), _whole(position, "the position"))
 
     def load(self, directory):
         """Loads the last checkpoint below `directory`; returns its position. Collective."""
@@ -549,7 +726,7 @@ class Engine:
     @property
     def is_broken(self):
         """Whether a failure left the engine unable to go on."""
-        return bool(_c.C.zero_is_broken(self._open_handle()))
+        return bool(_c.C.zero_is_broken(self._usable_handle()))
 
 
 class _OpenUnit:
@@ -557,32 +734,42 @@ class _OpenUnit:
         self._engine, self._unit = engine, unit
         self._has_gradients, self._is_overwritten = has_gradients, is_overwritten
 
+    def __getattr__(self, name):
+        raise AttributeError(f"zero: no '{name}' yet; use `with engine.open({self._unit}) as unit:`")
+
     def __enter__(self):
         engine, unit = self._engine, self._unit
         engine._call("zero_acquire", unit)
+        arrays = Unit(unit, self._has_gradients)
         try:
             if self._has_gradients:
                 engine._call("zero_gradients", unit, self._is_overwritten)
-            weights, gradients = {}, {}
             for p in engine._units[unit]:
-                place = engine._open_handle(), unit, engine._numbers[p.name]
-                weights[p.name] = engine._view(_c.C.zero_weight(*place), p, False)
+                place = engine._usable_handle(), unit, engine._numbers[p.name]
+                dict.__setitem__(arrays.weights, p.name, engine._view(
+                    _c.C.zero_weight(*place), p.shape, engine._model.dtype, False))
                 if self._has_gradients and not p.frozen:
-                    gradients[p.name] = engine._view(_c.C.zero_gradient(*place), p, True)
+                    dict.__setitem__(arrays.gradients, p.name, engine._view(
+                        _c.C.zero_gradient(*place), p.shape, engine._model.dtype, True))
         except BaseException:
+            arrays._close()
             _c.C.zero_release(engine._handle, unit)
             raise
-        self._arrays = Unit(weights, gradients)
-        return self._arrays
+        self._arrays = arrays
+        engine._open_units.append(unit)
+        return arrays
 
     def __exit__(self, kind, *_):
-        self._arrays.weights, self._arrays.gradients = {}, {}
-        if self._has_gradients and kind is None:
-            self._engine._call("zero_gradients_ready", self._unit)
-        if kind is None:
-            self._engine._call("zero_release", self._unit)
-        else:
-            _c.C.zero_release(self._engine._handle, self._unit)
+        self._arrays._close()
+        engine = self._engine
+        engine._open_units.remove(self._unit)
+        if kind is not None:
+            if engine._handle is not None:
+                _c.C.zero_release(engine._handle, self._unit)
+            return
+        if self._has_gradients:
+            engine._call("zero_gradients_ready", self._unit)
+        engine._call("zero_release", self._unit)
 
 
 def has_checkpoint(directory):

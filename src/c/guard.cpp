@@ -61,6 +61,7 @@ constexpr std::pair<std::string_view, std::string_view> names_in_c[] = {
     {"adopted_block", "options.block"},
     {"Parameter::gradient", "zero_parameter.gradient"},
     {"ReductionSchedule::every_micro_step", "ZERO_EVERY_MICRO_STEP"},
+    {"unused_parameters to UnusedParameters::zero", "require_gradients to 0"},
     {"UnusedParameters::zero", "require_gradients = 0"},
     {"UnusedParameters::leave", "leave_unused = 1"},
 };

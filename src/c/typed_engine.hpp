@@ -197,9 +197,13 @@ public:
             view.learning_rate = slice.learning_rate * _engine->learning_rate_factor(slice.group);
             view.group = slice.group;
             if (int const status = update(&view, user); status != 0) {
+                std::string cause = "returned " + std::to_string(status);
+                if (status == ZERO_FAILED && *zero_last_error() != 0) { // of zero_fail()
+                    cause = std::string("failed: ") + zero_last_error();
+                }
                 throw CallbackFailed(ZERO_CALLBACK, "zero: the update of parameter "
-                                                        + std::to_string(slice.parameter)
-                                                        + " returned " + std::to_string(status));
+                                                        + std::to_string(slice.parameter) + " "
+                                                        + cause);
             }
         }));
     }
