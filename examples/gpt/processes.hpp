@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <optional>
+#include <span>
 #include <stdexcept>
 
 namespace gpt {
@@ -30,6 +31,13 @@ class Levels : public zero::Hierarchical<OneLevel, OneLevel> {
 public:
     Levels(OneLevel& intra, OneLevel& inter)
         : Hierarchical(intra, inter), _intra(&intra), _inter(&inter) {}
+
+    /// @brief Two levels do not exchange; `train_gpt` refuses codecs of gradients with them.
+    template <class T>
+    void exchange(T const* /*send*/, T* /*receive*/, std::span<std::size_t const> /*cuts*/,
+                  Queue /*queue*/, zero::CollectiveTag /*tag*/ = {}) {
+        throw std::logic_error("these ranks cannot exchange");
+    }
 
     /// @brief Returns the traffic of both levels.
     [[nodiscard]] zero::TrafficCount traffic() const {

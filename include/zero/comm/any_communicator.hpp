@@ -106,17 +106,6 @@ public:
         visit([&](auto& inner) { inner.reduce_scatter(send, sum, cuts, queue, tag); });
     }
     template <class T>
-    void exchange(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
-                  zero::CollectiveTag tag = {}) {
-        visit([&](auto& inner) {
-            if constexpr (requires { inner.exchange(send, receive, cuts, queue, tag); }) {
-                inner.exchange(send, receive, cuts, queue, tag);
-            } else { // train_gpt has refused it
-                throw std::logic_error("these ranks cannot exchange");
-            }
-        });
-    }
-    template <class T>
     void all_gather(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                     CollectiveTag tag = {}) {
         visit([&](auto& inner) { inner.all_gather(send, receive, cuts, queue, tag); });
