@@ -106,4 +106,40 @@ TEST_CASE("A checkpoint holds exact master weights, so a run without codes goes 
     CHECK(ended.first[1] == wire_model::coded<Int8Blocks, bfloat16>(masters[0][1]));
 }
 
+TEST_CASE("A load forgets the errors of the steps before it, in an engine that has run as in a new "
+          "one") {
+    using Stage = ZeroStage<2, Parameters<bfloat16>, Wire<Plain, Int4Blocks, ErrorFeedback<float>>>;
+    TemporaryFolder const folder;
+    struct Ends {
+        Values uninterrupted, resumed;
+    };
+    auto const run = [&](bool is_new) {
+        return on_ranks<Ends>(2, [&](LoopbackCommunicator& all) {
+            auto const rank = static_cast<std::uint64_t>(all.rank());
+            Stage engine(all, registration<bfloat16>(toy_specs()));
+            auto const steps = [&](std::uint64_t begin) {
+                for (std::uint64_t step = begin; step < 5; ++step) {
+                    (void)step_of(engine, rank, step).report();
+                    if (step == 1 && begin == 0) {
+                        save_checkpoint(engine, folder.path());
+                    }
+                }
+                return full_parameters(engine);
+            };
+            Ends ends;
+            if (!is_new) {
+                ends.uninterrupted = steps(0);
+            }
+            load_checkpoint(engine, folder.path());
+            ends.resumed = steps(2);
+            return ends;
+        });
+    };
+    auto const ran = run(false);
+    auto const fresh = run(true);
+    CHECK((ran[0].resumed == fresh[0].resumed));
+    CHECK((ran[0].resumed == ran[1].resumed));
+    CHECK((ran[0].uninterrupted != ran[0].resumed)); // or the errors did not matter
+}
+
 } // namespace zero::test::wire_checkpoint_test

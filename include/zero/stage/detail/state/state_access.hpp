@@ -152,6 +152,13 @@ public:
         _engine->_protocol.end_accumulation();
     }
 
+    /// @brief Forgets what the encoding of gradients lost in earlier steps of another training state.
+    void forget_gradient_errors() const {
+        if constexpr (keeps_errors<Config>) {
+            _engine->_gradients.each_errors([](auto& errors) { errors.clear(); });
+        }
+    }
+
     /// @brief Notes that a parameter has a gradient in this step, which was set.
     void note_gradient(std::size_t parameter) const noexcept {
         _engine->_gradients.deliveries().note(parameter);
