@@ -84,12 +84,12 @@ Summary train_stage(Settings const& settings, Text const& text,
     if (process) {
         rank_body(*process);
     } else {
-        std::function<void(CudaCommunicator::Loopback&)> const thread_body =
-            [&](CudaCommunicator::Loopback& loopback) {
-                CudaCommunicator communicator(&loopback);
-                rank_body(communicator);
-            };
-        zero::run_ranks<CudaCommunicator::Loopback>(settings.world, thread_body);
+        using Threads = zero::Loopback<zero::cuda::Backend>;
+        std::function<void(Threads&)> const thread_body = [&](Threads& loopback) {
+            CudaCommunicator communicator(&loopback);
+            rank_body(communicator);
+        };
+        zero::run_ranks<Threads>(settings.world, thread_body);
     }
     timelines.write();
     summary.conclude(model);

@@ -38,7 +38,11 @@ struct Counting : zero::Recording<LoopbackCommunicator> {
     void rethrow_failure() { throw zero::TimedOut("zero: the transport noticed it later"); }
     void synchronise() { ++synchronised; }
     void forget_events() noexcept { ++forgotten; }
-    using Recording::all_reduce_integers;
+    void all_reduce_integers(std::int64_t* values, std::size_t elements,
+                             zero::IntegerReduction reduction, Queue queue,
+                             zero::CollectiveTag tag = {}) {
+        Recording::all_reduce_integers(values, elements, reduction, queue, tag);
+    }
     void all_reduce_integers(std::int64_t*, std::size_t sums, std::size_t minima, Queue,
                              zero::CollectiveTag = {}) {
         reduced_together += static_cast<int>(10 * sums + minima);

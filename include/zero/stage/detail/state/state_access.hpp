@@ -152,7 +152,8 @@ public:
         _engine->_protocol.end_accumulation();
     }
 
-    /// @brief Forgets what the encoding of gradients lost in earlier steps of another training state.
+    /// @brief Forgets what the encoding of gradients lost in earlier steps of another training
+    /// state.
     void forget_gradient_errors() const {
         if constexpr (keeps_errors<Config>) {
             _engine->_gradients.each_errors([](auto& errors) { errors.clear(); });
