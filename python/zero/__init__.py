@@ -179,6 +179,15 @@ class Communicator(_Unique):
         self._handle = None
 
 
+def _fail(failure):
+    """The status of a callback, whose message is that of an exception. Throws nothing."""
+    try:
+        text = str(failure) if isinstance(failure, Error) else f"{type(failure).__name__}: {failure}"
+    except Exception:
+        text = type(failure).__name__
+    return _c.C.zero_fail(text.encode(errors="replace"))
+
+
 def _run(start, body):
     """Calls `start(callback)`. Returns what the body returned on each rank that ran here, or raises
     the first exception that is not a consequence of another rank's."""
@@ -194,13 +203,9 @@ def _run(start, body):
             return 0
         except BaseException as failure:  # none may leave a callback
             failures[rank] = failure
-            if isinstance(failure, Error):
-                text = str(failure)
-            else:
-                text = f"{type(failure).__name__}: {failure}"
             if isinstance(failure, Aborted):
                 return failure.status  # after a call of this thread that failed so
-            return _c.C.zero_fail(text.encode())
+            return _fail(failure)
         finally:
             communicator._end(rank in failures)
 
@@ -642,7 +647,7 @@ class Engine(_Unique):
                 return 0
             except BaseException as failure:  # none may leave a callback
                 failures.append(failure)
-                return _c.C.zero_fail(f"{type(failure).__name__}: {failure}".encode())
+                return _fail(failure)
 
         handle, self._is_updating = self._usable_handle(), True
         try:
@@ -689,7 +694,7 @@ class Engine(_Unique):
     def set(self, parameter, values):
         """Sets a whole parameter on every rank to the values of rank 0. Collective."""
         number = self._number(parameter)
-        values = np.ascontiguousarray(values, np.float32)
+        values = np.array(values, np.float32, order="C")
         if values.shape != self._model.parameters[number].shape:
             raise InvalidArgument(f"zero: set() with values of the shape {values.shape} for "
                                   f"{self._model.parameters[number]!r}")

@@ -53,7 +53,8 @@ With Wire<Int8Blocks> or Wire<Int4Blocks>, what stages 1 to 3 read, and their co
 
   --wire int8|int4
 
-With a codec of gradients as the second argument, what their reductions send:
+With a codec of gradients as the second argument, what their reductions send
+(ErrorFeedback<float> adds 4 bytes a parameter of the model on every rank):
 
   --wire-gradients int8|int4
 
@@ -247,10 +248,13 @@ inline Settings read_settings(int count, char** arguments) {
         throw zero::InvalidArgument("--delayed needs --offload-ratio");
     if (settings.memory != 0
         && (settings.offload_ratio != 0 || settings.on_host != 0 || settings.in_tree != 0
-            || settings.secondary != 0 || settings.block_bytes != 0))
+            || settings.secondary != 0 || settings.block_bytes != 0
+            || settings.gradient_block_bytes != 0))
         throw zero::InvalidArgument(
             "--memory chooses among stages and their options; leave out "
-            "--offload-ratio, --on-host, --in-tree, --secondary and --wire");
+            "--offload-ratio, --on-host, --in-tree, --secondary, --wire and --wire-gradients");
+    if (settings.in_tree != 0 && settings.gradient_block_bytes != 0)
+        throw zero::InvalidArgument("--in-tree excludes --wire-gradients, as an engine does");
     if (settings.tier_rate != 0 && settings.on_host == 0 && settings.offload_ratio == 0
         && settings.memory == 0)
         throw zero::InvalidArgument("--tier-rate needs --offload-ratio, --on-host or --memory");

@@ -31,4 +31,25 @@ TEST_CASE("A memory plan is one JSON object with the rows that are not empty") {
              R"("model_state_bytes": 500, "tier_bytes": 4096, "is_on_host": false})");
 }
 
+TEST_CASE("A sum of plans has the engine's memory where one of them is in memory of the caller") {
+    auto const in = [](bool is_callers, std::size_t bytes) {
+        MemoryPlan plan;
+        plan[BufferKind::gradients] = {
+            .content_bytes = bytes, .padding_bytes = 1, .is_callers = is_callers};
+        return plan;
+    };
+    for (bool const is_first : {false, true}) {
+        MemoryPlan sum = in(is_first, is_first ? 100 : 20);
+        sum += in(!is_first, is_first ? 20 : 100);
+        CHECK_FALSE(sum[BufferKind::gradients].is_callers);
+        CHECK(sum.engine_bytes() == 21);
+    }
+    MemoryPlan callers = in(true, 100);
+    callers += in(true, 20);
+    callers += MemoryPlan();
+    CHECK(callers[BufferKind::gradients].is_callers);
+    CHECK(callers[BufferKind::gradients].bytes() == 122);
+    CHECK(callers.engine_bytes() == 0);
+}
+
 } // namespace zero::test::memory_plan_text_test

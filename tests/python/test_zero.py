@@ -210,6 +210,25 @@ class Mistakes(unittest.TestCase):
         self.assertEqual(len(seen), 1)
         self.assertIn("KeyError: 1", seen[0])
 
+    def test_an_exception_without_a_text(self):
+        class Silent(Exception):
+            def __str__(self):
+                raise ValueError
+
+        def body(ranks):
+            with zero.Engine(ranks, [zero.Parameter("w", ())]) as engine:
+                engine.set("w", engine.get("w") + 1)
+                self.assertEqual(engine.get("w"), 1)
+                engine.begin_step()
+                with engine.open(0, gradients=True):
+                    pass
+                engine.step(1.0, lambda part: fail())
+        for failure in (Silent(), OSError("name\udcff")):
+            def fail():
+                raise failure
+            with self.assertRaises(type(failure)):
+                zero.run_ranks(2, body)
+
     def test_an_update_does_not_call_its_engine(self):
         for call in ("close", "cancel_step", "report", "begin_step"):
             def body(ranks):

@@ -309,6 +309,8 @@ TEST_CASE("Options out of range are refused, and ranks with others are told") {
                       contains_text("feedback.reset_every is 0"));
     CHECK_THROWS_WITH(make({.rebuild_buckets = &Stage::in_ready_order}),
                       contains_text("rebuild_buckets moves"));
+    CHECK_THROWS_WITH(make({.unused_parameters = UnusedParameters::leave}),
+                      contains_text("choose UnusedParameters::zero"));
     auto const told = on_ranks<std::string>(2, [](LoopbackCommunicator& ranks) {
         try {
             Stage engine(ranks, registration<float>(toy_specs()),

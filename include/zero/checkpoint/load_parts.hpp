@@ -45,7 +45,6 @@ using HeldNames = std::map<std::string_view, bool>;
         all.composition = part.composition;
         all.optimizer = part.optimizer;
         all.extras = part.extras;
-        all.arrays = part.arrays;
         all.base_name = part.base_name;
     }
     if (all.optimizer != part.optimizer) {
@@ -63,9 +62,10 @@ using HeldNames = std::map<std::string_view, bool>;
                 continue;
             }
             if (std::exchange(found->second, true)) {
-                throw_error<CheckpointError>({"zero: parameter '", parameter.name, "' is in '",
-                                              folder.string(),
-                                              "' and in a part before it; give each part once."});
+                throw_error<CheckpointError>(
+                    {"zero: parameter '", parameter.name, "' is in '", folder.string(),
+                     "' and in a part before it; give each part once, and where experts are "
+                     "cut (.model) only those of this rank's number in the cut."});
             }
             parameter.type += all.types.size();
             for (ManifestInterval& interval : parameter.intervals) {
@@ -91,10 +91,11 @@ namespace ZERO_NAMESPACE {
 ///
 ///     zero::load_parts(experts, parts, {.name = "step-00001000"}); // 4 parts into 2, or into 8
 ///
-/// Step count, loss scaler and settings of the groups are equal in all parts. See
+/// Step count, loss scaler and settings of the groups are equal in all parts. `LoadReport::arrays`
+/// is empty, because each part has arrays of its own. See
 /// `load_checkpoint` for the rest.
 /// @param parts the directory of each part, as given to `save_checkpoint`; all of them on every
-/// rank
+/// rank, of a model that is cut as well (`ExpertsOptions::model`) those of its number in the cut
 /// @param options `name` is that of the checkpoint in each part
 /// @throws CheckpointError as `load_checkpoint`, and if a parameter is in two parts or scalars
 /// differ; InvalidArgument without a name or parts. The engine is unchanged; those of other model

@@ -96,9 +96,15 @@ struct MemoryPlan {
         return rows[static_cast<std::size_t>(kind)];
     }
 
-    /// @brief Adds the plan of another parameter type of the same model.
+    /// @brief Adds the plan of another parameter type or engine. Where one of them has memory of
+    /// the caller, the row is that of the other.
     constexpr MemoryPlan& operator+=(MemoryPlan const& other) noexcept {
         for (std::size_t kind = 0; kind < rows.size(); ++kind) {
+            if (rows[kind].is_callers != other.rows[kind].is_callers && rows[kind].bytes() != 0
+                && other.rows[kind].bytes() != 0) {
+                rows[kind] = rows[kind].is_callers ? other.rows[kind] : rows[kind];
+                continue;
+            }
             rows[kind].content_bytes += other.rows[kind].content_bytes;
             rows[kind].padding_bytes += other.rows[kind].padding_bytes;
             rows[kind].is_callers = rows[kind].is_callers || other.rows[kind].is_callers;

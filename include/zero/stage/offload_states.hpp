@@ -313,8 +313,8 @@ private:
             throw_error<InvalidArgument>(
                 {"zero: ", _access.protocol().rank_text(), ": ", name_of(kind),
                  " cannot be offloaded; name parameters, gradients, master_weights, "
-                 "optimizer_state, gradient_leases, parameter_leases, held_sums or "
-                 "secondary_copies of BufferKind."});
+                 "optimizer_state, gradient_leases, parameter_leases, held_sums, "
+                 "secondary_copies or gradient_errors of BufferKind."});
         }
     }
 

@@ -81,6 +81,7 @@ public:
     /// Collective, between steps, with no handle held.
     /// @param values the whole parameter on rank 0; on another rank empty, or of the same length
     /// @throws InvalidArgument on every rank for another length; nothing was changed
+    /// With `ErrorFeedback`, errors of earlier steps stay; `Engine::set_step_count` forgets them.
     void set_full_fp32_parameter(std::size_t parameter, std::span<float const> values) {
         require_parameter(parameter);
         _access.wait_to_write("set_full_fp32_parameter()");

@@ -120,8 +120,8 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
             options.file_time_out);
         if (scalars) {
             scalars->set(access);
-            access.forget_gradient_errors();
         }
+        access.forget_gradient_errors();
         wait_for_collectives(access.communicator(), access.queue());
     });
     access.forget_writes();

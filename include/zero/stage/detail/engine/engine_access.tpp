@@ -324,6 +324,9 @@ void Engine<Config>::set_step_count(std::uint64_t count) {
     }
     try {
         _control.set_step_count(count);
+        if constexpr (detail::keeps_errors<Config>) { // of the steps that are counted no more
+            _gradients.each_errors([](auto& errors) { errors.clear(); });
+        }
     } catch (...) {
         fail();
     }

@@ -104,8 +104,10 @@ template <class Engine>
     }
 }
 
-/// @brief Requires options of `ErrorFeedback` in their ranges, and buckets that stay.
-[[gnu::cold]] inline void require_feedback(float beta, std::uint64_t reset_every, bool rebuilds) {
+/// @brief Requires options of `ErrorFeedback` in their ranges, buckets that stay, and that every
+/// parameter is updated: an error is sent even if there is no gradient.
+[[gnu::cold]] inline void require_feedback(float beta, std::uint64_t reset_every, bool rebuilds,
+                                           bool leaves_unused) {
     if (!(beta >= 0.0F && beta < 1.0F)) {
         throw_error<InvalidArgument>({"zero: feedback.beta is ", beta,
                                       "; it is the part of the old error in the new one, from 0 to "
@@ -120,6 +122,12 @@ template <class Engine>
         throw_error<InvalidArgument>(
             {"zero: rebuild_buckets moves states to other buckets, and ErrorFeedback keeps errors "
              "by bucket; leave one of them out."});
+    }
+    if (leaves_unused) {
+        throw_error<InvalidArgument>(
+            {"zero: UnusedParameters::leave keeps a parameter without a gradient as it is, and "
+             "ErrorFeedback sends what is left of its earlier ones; choose "
+             "UnusedParameters::zero, or leave ErrorFeedback out."});
     }
 }
 
@@ -143,7 +151,8 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
     }
     if constexpr (keeps_errors<Engine>) {
         require_feedback(options.feedback.beta, options.feedback.reset_every,
-                         options.rebuild_buckets != nullptr);
+                         options.rebuild_buckets != nullptr,
+                         options.unused_parameters == UnusedParameters::leave);
     }
     check_unscaling(predivide_factor(options.reduction, world,
                                      Engine::communicates_float16 && !Engine::adds_in_tree),
