@@ -29,7 +29,7 @@ public:
     using policy_category = CommunicatorCategory;
     using Backend = typename First::Backend;
     using Queue = typename Backend::Queue;
-    using Inner = std::variant<First*, Others*...>;
+    using Inner = std::variant<First*, Others*...>; ///< the address of one of them
 
     /// @brief Whether all of these communicators compare calls between ranks.
     static constexpr bool is_checked = requires {
@@ -60,6 +60,7 @@ public:
     [[nodiscard]] int size() const {
         return visit([](auto& inner) { return inner.size(); });
     }
+    /// @brief 0 if the chosen one has none.
     [[nodiscard]] std::uint64_t options_hash() const noexcept {
         return visit([](auto& inner) -> std::uint64_t {
             if constexpr (requires { inner.options_hash(); }) {
@@ -69,19 +70,24 @@ public:
             }
         });
     }
+    /// @brief 0 if the chosen one has no scratch memory.
     [[nodiscard]] std::size_t scratch_bytes(std::size_t largest_bucket_bytes) const noexcept {
         return visit(
             [&](auto& inner) { return detail::scratch_bytes_of(inner, largest_bucket_bytes); });
     }
+    /// @brief False if the chosen one does not say so.
     [[nodiscard]] bool shares_process() const noexcept {
         return visit([](auto& inner) { return detail::shares_process(inner); });
     }
+    /// @brief The rank if the chosen one has no position.
     [[nodiscard]] int position() const noexcept {
         return visit([](auto& inner) { return static_cast<int>(detail::position_of(inner)); });
     }
+    /// @brief 0 if the chosen one does not say so.
     [[nodiscard]] std::size_t inadmissible_ranks(ops::MicroBatchTree const& tree) const noexcept {
         return visit([&](auto& inner) { return detail::inadmissible_ranks_of(inner, tree); });
     }
+    /// @brief Empty if the chosen one does not say so.
     [[nodiscard]] std::string_view reason_against_tree() const noexcept {
         return visit([](auto& inner) { return detail::reason_against_tree(inner); });
     }
@@ -91,6 +97,7 @@ public:
                         CollectiveTag tag = {}) {
         visit([&](auto& inner) { inner.reduce_scatter(send, receive, cuts, queue, tag); });
     }
+    /// @brief Adds to sums, if every choice does.
     template <class T, class A>
         requires(detail::AccumulatesReduceScatter<First, T, A>
                  && (detail::AccumulatesReduceScatter<Others, T, A> && ...))
@@ -98,6 +105,7 @@ public:
                         CollectiveTag tag, bool is_added) {
         visit([&](auto& inner) { inner.reduce_scatter(send, sum, cuts, queue, tag, is_added); });
     }
+    /// @brief Adds in a tree, if every choice does.
     template <class T, class A>
         requires(detail::ReduceScattersInTree<First, T, A>
                  && (detail::ReduceScattersInTree<Others, T, A> && ...))
@@ -110,12 +118,14 @@ public:
                     CollectiveTag tag = {}) {
         visit([&](auto& inner) { inner.all_gather(send, receive, cuts, queue, tag); });
     }
+    /// @brief Exchanges, if every choice does.
     template <class T>
         requires(detail::HasExchange<First> && (detail::HasExchange<Others> && ...))
     void exchange(T const* send, T* receive, std::span<std::size_t const> cuts, Queue queue,
                   CollectiveTag tag = {}) {
         visit([&](auto& inner) { inner.exchange(send, receive, cuts, queue, tag); });
     }
+    /// @brief Makes one group of gathers, if every choice does.
     template <class Body>
         requires(detail::GroupsGathers<First> && (detail::GroupsGathers<Others> && ...))
     void grouped(Queue queue, Body const& body) {
@@ -149,9 +159,11 @@ public:
     void rethrow_failure() {
         visit([](auto& inner) { detail::rethrow_failure_of(inner); });
     }
+    /// @brief Waits for collectives, or looks for their failures.
     void synchronise() {
         visit([](auto& inner) { detail::synchronise_collectives(inner); });
     }
+    /// @brief Nothing if the chosen one keeps none.
     void forget_events() noexcept {
         visit([](auto& inner) {
             if constexpr (requires { inner.forget_events(); }) {
