@@ -234,27 +234,32 @@ def run_ranks(world, body, time_out=0.0):
 
     def start(callback):
         def call():
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             outcome["status"] = _c.C.zero_run_ranks(world, time_out, callback, None)
             outcome["text"] = _last_error()
             is_done.set()
 
-        # Ctrl-C comes before the thread is started, or while this one waits for it.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        threading.Thread(target=call).start()
-        interrupt = None
-        while True:
-            try:
-                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-                while not is_done.wait(0.2):  # again, for a signal that another thread took
-                    pass
-                break
-            except KeyboardInterrupt as caught:  # the next call of each rank raises it
-                interrupt = caught
-                _is_interrupted.set()
-        _is_interrupted.clear()
-        if interrupt is not None:
-            raise interrupt
+        interrupts = []
+
+        def interrupt(number, frame):  # raises nothing, wherever this thread is
+            interrupts.append(number)
+            _is_interrupted.set()  # the next call of each rank raises
+
+        handler = signal.getsignal(signal.SIGINT)
+        is_handled = (callable(handler)
+                      and threading.current_thread() is threading.main_thread())
+        if is_handled:
+            signal.signal(signal.SIGINT, interrupt)
+        try:
+            threading.Thread(target=call).start()
+            while not is_done.wait(0.2):  # again, for a signal that another thread took
+                pass
+        finally:
+            if is_handled:
+                signal.signal(signal.SIGINT, handler)
+            _is_interrupted.clear()
+        if interrupts:
+            handler(interrupts[0], None)
+            raise KeyboardInterrupt
         if outcome["status"]:  # the text belongs to that thread
             _c.C.zero_fail(outcome["text"].encode())
         return outcome["status"]
