@@ -8,6 +8,7 @@
 #include "backend.hpp"
 #include "detail/timed_region.hpp"
 #include "fence.hpp"
+#include "slices.hpp"
 #include "update_decision.hpp"
 
 #include <cstddef>
