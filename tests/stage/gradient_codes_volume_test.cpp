@@ -1,5 +1,6 @@
 #include "gradient_codes_model.hpp"
 #include "support/catch.hpp"
+#include "support/filled_memory.hpp"
 
 #include <zero/comm/recording.hpp>
 #include <zero/comm/timed.hpp>
@@ -215,36 +216,11 @@ TEST_CASE("Errors of the whole model are planned and allocated on every rank") {
     CHECK((check_memory<ZeroStage<2, B, Wire<Plain, Int8Blocks>>>({}, errors)) == 0);
 }
 
-namespace {
-
-/// Fills what it allocates, and knows where the codes are.
-class FilledMemory final : public MemoryResource {
-public:
-    void* allocate(std::size_t bytes, BufferKind kind) override {
-        void* const memory = _memory.allocate(bytes, kind);
-        std::memset(memory, 0xa5, bytes);
-        if (kind == BufferKind::wire) {
-            codes = {static_cast<std::uint8_t const*>(memory), bytes};
-        }
-        return memory;
-    }
-    void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override {
-        _memory.deallocate(memory, bytes, kind);
-    }
-
-    std::span<std::uint8_t const> codes;
-
-private:
-    HostMemoryResource _memory;
-};
-
-} // namespace
-
 TEST_CASE("What pads a bucket of gradients is sent as zeros, whatever the memory held") {
     // one parameter of 70 elements on three ranks: the third block holds padding only
     std::vector<ParameterSpec> const specs{{"only", 70, {0}, 0, true}};
     auto const right = on_ranks<int>(3, [&](LoopbackCommunicator& all) {
-        FilledMemory memory;
+        FilledMemory memory(BufferKind::wire);
         ZeroStage<2, Parameters<bfloat16>, Wire<Plain, Int8Blocks>> engine(
             all, registration<bfloat16>(specs), {.poison = true, .memory = &memory});
         write_gradients(engine, static_cast<std::uint64_t>(all.rank()), 0, 1);

@@ -1,4 +1,5 @@
 #include "support/catch.hpp"
+#include "support/filled_memory.hpp"
 #include "wire_model.hpp"
 
 #include <zero/comm/groups.hpp>
@@ -206,36 +207,11 @@ TEST_CASE("The plan is what is allocated, with a row for the codes of the larges
           < all);
 }
 
-namespace {
-
-/// Fills what it allocates, and knows where the codes are.
-class FilledMemory final : public MemoryResource {
-public:
-    void* allocate(std::size_t bytes, BufferKind kind) override {
-        void* const memory = _memory.allocate(bytes, kind);
-        std::memset(memory, 0xa5, bytes);
-        if (kind == BufferKind::weight_codes) {
-            codes = {static_cast<std::uint8_t const*>(memory), bytes};
-        }
-        return memory;
-    }
-    void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override {
-        _memory.deallocate(memory, bytes, kind);
-    }
-
-    std::span<std::uint8_t const> codes;
-
-private:
-    HostMemoryResource _memory;
-};
-
-} // namespace
-
 TEST_CASE("What pads a bucket is sent as zeros, whatever the memory held") {
     // one parameter of 70 elements on three ranks: the third block holds padding only
     std::vector<ParameterSpec> const specs{{"only", 70, {0}, 0, true}};
     auto const right = on_ranks<int>(3, [&](LoopbackCommunicator& all) {
-        FilledMemory memory;
+        FilledMemory memory(BufferKind::weight_codes);
         ZeroStage<3, Parameters<bfloat16>, Wire<Int8Blocks>> engine(
             all, registration<bfloat16>(specs), {.memory = &memory});
         (void)step_of(engine, static_cast<std::uint64_t>(all.rank()), 0).report();
