@@ -236,7 +236,7 @@ set_leg() {
         torch)
             find_torch || { reason="no LibTorch, because Python with venv and pip could not install it; set ZERO_TORCH to its folder"; return 1; }
             target=torch_tests arguments=(-L torch)
-            options=("-DCMAKE_CXX_COMPILER=$(compiler)" "-DZERO_TORCH=$ZERO_TORCH" -DZERO_OPTIMIZE_PROGRAMS=OFF -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_COMPILED=OFF -DZERO_BUILD_C=OFF -DZERO_CUDA=OFF -DZERO_MPI=OFF)
+            options=("-DCMAKE_CXX_COMPILER=$(compiler)" "-DZERO_TORCH=$ZERO_TORCH" -DZERO_OPTIMIZE_PROGRAMS=OFF -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_COMPILED=OFF -DZERO_BUILD_C=OFF -DZERO_BUILD_PLAN=OFF -DZERO_CUDA=OFF -DZERO_MPI=OFF)
             ;;
         ptx)
             local nvcc
