@@ -117,10 +117,9 @@ own_value_hashes(FlatLayout const& layout, StateTable const& table,
                 if (form.codec != nullptr) {
                     std::vector<float> values(count);
                     table.load(ArrayKind::parameter, 0, slice.parameter,
-                               {begin - first, begin - first + count}, staging.copy,
-                               values.data());
-                    hash += sum_of_hashes<float>(std::as_bytes(std::span(values)).data(), count,
-                                                 begin);
+                               {begin - first, begin - first + count}, staging.copy, values.data());
+                    hash +=
+                        sum_of_hashes<float>(std::as_bytes(std::span(values)).data(), count, begin);
                     continue;
                 }
                 auto const* items = static_cast<std::byte const*>(slice.data)

@@ -27,7 +27,7 @@ namespace ZERO_NAMESPACE::detail {
 struct TensorSource {
     void const* data = nullptr;
     std::size_t bytes = 0;
-    bool is_on_host = false; ///< read without `Staging`
+    bool is_on_host = false;           ///< read without `Staging`
     BlockCodec const* codec = nullptr; ///< of codes, which are written as floats
     std::size_t elements = 0;          ///< of codes
 };
@@ -63,8 +63,8 @@ public:
 private:
     FileJob _job;
     SafetensorsWriter _writer;
-    std::size_t _source = 0; ///< the memory of the next piece
-    std::size_t _begin = 0;  ///< bytes of it that have been appended
+    std::size_t _source = 0;     ///< the memory of the next piece
+    std::size_t _begin = 0;      ///< bytes of it that have been appended
     std::vector<float> _decoded; ///< piece of a source in codes
 };
 

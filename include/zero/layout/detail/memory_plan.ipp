@@ -136,8 +136,7 @@ ZERO_COLD_INLINE MemoryRow plan_frozen_codes(FlatLayout const& layout, std::size
     MemoryRow row;
     for (std::size_t bucket = layout.trainable_buckets(); bucket < layout.buckets(); ++bucket) {
         if (layout.bucket(bucket).type == type) {
-            std::size_t const used =
-                detail::count_blocks(layout, bucket, rank, Placement::sharded);
+            std::size_t const used = detail::count_blocks(layout, bucket, rank, Placement::sharded);
             std::size_t const all = layout.extent(bucket, rank).size() / detail::block_elements;
             row.content_bytes += used * block_bytes;
             row.padding_bytes += (all - used) * block_bytes;

@@ -118,8 +118,7 @@ private:
                      held_parameters(_engine->_parameters.template store<Types>(), old, type),
                      held_parameters(to.template store<Types>(), _engine->_layout, type), all);
                 if constexpr (has_frozen_codec<Types>) {
-                    move(mover,
-                         held_codes(_engine->_parameters.template store<Types>(), old, type),
+                    move(mover, held_codes(_engine->_parameters.template store<Types>(), old, type),
                          held_codes(to.template store<Types>(), _engine->_layout, type), all);
                 }
             });

@@ -124,8 +124,8 @@ public:
         Range const extent = _layout->extent(bucket, _rank);
         List<CopySlice<T>> slices;
         _layout->for_slices(bucket, extent, [&](Piece const& piece) {
-            slices.push_back({values + piece.bucket_begin, piece.bucket_begin - extent.begin,
-                              piece.elements});
+            slices.push_back(
+                {values + piece.bucket_begin, piece.bucket_begin - extent.begin, piece.elements});
         });
         std::size_t const count = slices.size();
         Table const table(_queue, *_memory, std::move(slices));

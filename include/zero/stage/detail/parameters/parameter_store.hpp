@@ -44,8 +44,8 @@ template <class Config>
 [[nodiscard]] bool reads_in_place(EngineContext<Config> const& context) noexcept {
     return context.row.shards_parameters() && context.layout->world() == 1
            && !context.options->poison && !Config::Offload::offloads(BufferKind::parameters)
-           && !lies_on_host<Config>(BufferKind::parameters) && !codes_weights<Config>
-           && !codes_frozen<Config>;
+           && !lies_on_host<Config>(BufferKind::parameters)
+           && !codes_weights<Config> && !codes_frozen<Config>;
 }
 
 template <class Config, class Types, class C, bool is_frozen>
@@ -437,7 +437,8 @@ private:
         } else if (_storage == Storage::owned) {
             _placed = PlacedBuffer<T>(
                 *_layout, has_frozen_codes ? _layout->trainable_buckets() : _layout->buckets(),
-                context.type, _rank, context.row.parameters, memory_of<BufferKind::parameters>(context), BufferKind::parameters);
+                context.type, _rank, context.row.parameters,
+                memory_of<BufferKind::parameters>(context), BufferKind::parameters);
             Backend::fill(_queue, _placed.data(), _placed.size(), unset());
         }
         for (std::size_t index = 0; index < _full.size() && _storage != Storage::owned; ++index) {

@@ -32,10 +32,8 @@ template <class Config, class Types>
 [[gnu::cold]] HeldArray held_parameters(ParameterStore<Config, Types> const& memory,
                                         FlatLayout const& layout, std::size_t type) {
     using T = typename Types::Parameter;
-    HeldArray array{type,
-                    {ArrayKind::parameter, 0, dtype_of<T>(), sizeof(T)},
-                    !has_frozen_codec<Types>,
-                    {}};
+    HeldArray array{
+        type, {ArrayKind::parameter, 0, dtype_of<T>(), sizeof(T)}, !has_frozen_codec<Types>, {}};
     std::size_t const buckets =
         has_frozen_codec<Types> ? layout.trainable_buckets() : layout.buckets();
     for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
@@ -63,12 +61,12 @@ template <class Config, class Types>
 [[gnu::cold]] HeldArray held_codes(ParameterStore<Config, Types> const& memory,
                                    FlatLayout const& layout, std::size_t type) {
     using C = typename Types::FrozenCodec;
-    HeldArray array{type,
-                    {ArrayKind::frozen, 0, DType::float32, C::bytes_per_block, coded_elements,
-                     &block_codec<C>},
-                    true,
-                    {},
-                    false};
+    HeldArray array{
+        type,
+        {ArrayKind::frozen, 0, DType::float32, C::bytes_per_block, coded_elements, &block_codec<C>},
+        true,
+        {},
+        false};
     for (std::size_t bucket = layout.trainable_buckets(); bucket < layout.buckets(); ++bucket) {
         if (layout.bucket(bucket).type == type) {
             memory.for_held(layout, bucket, [&](Piece const& piece, void* data) {

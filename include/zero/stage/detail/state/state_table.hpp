@@ -142,8 +142,8 @@ public:
               float* out) const;
 
     /// @brief Writes those elements of `range` that this rank holds, rounded to the stored types. A
-    /// weight is written to master weights and parameters. Blocks that share a scale or codes must be in
-    /// the range as a whole.
+    /// weight is written to master weights and parameters. Blocks that share a scale or codes must
+    /// be in the range as a whole.
     /// @param values one per element of `range`
     void store(ArrayKind kind, std::size_t state, std::size_t parameter, Range range, Copy copy,
                float const* values) const;

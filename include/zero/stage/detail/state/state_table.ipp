@@ -136,8 +136,7 @@ ZERO_COLD_INLINE void StateTable::load(ArrayKind kind, std::size_t state, std::s
     ArrayKind const own = _arrays[leading].form.kind;
     // A weight without a copied master weight is read from the parameter.
     bool const is_parameter = kind == ArrayKind::parameter && own != ArrayKind::master;
-    std::size_t const array =
-        is_parameter ? array_of(ArrayKind::parameter, 0, parameter) : leading;
+    std::size_t const array = is_parameter ? array_of(ArrayKind::parameter, 0, parameter) : leading;
     std::size_t const remainders = find(type, ArrayKind::remainder);
     std::size_t const bits = find(type, ArrayKind::rounded_up);
     std::size_t const scales = find(type, ArrayKind::state_scale, state);
