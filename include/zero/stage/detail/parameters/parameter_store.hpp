@@ -6,7 +6,6 @@
 #include "../../../core/convert.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
-#include "../../../core/hash.hpp"
 #include "../../../core/memory_resource.hpp"
 #include "../../../layout/cuts.hpp"
 #include "../../../layout/flat_layout.hpp"
@@ -174,11 +173,9 @@ public:
                 set(own, lease != nullptr ? lease + own.bucket_begin : slice(bucket, own));
             });
         }
-        if constexpr (has_frozen_codes) {
-            if (lease != nullptr) {
-                _frozen.keep(bucket, lease);
-                _pool.close(bucket, Backend::record(_queue));
-            }
+        if (lease != nullptr) {
+            keep_codes(bucket, lease);
+            _pool.close(bucket, Backend::record(_queue));
         }
     }
 
@@ -207,9 +204,7 @@ public:
                 }
             });
         } else if (lies_in_codes(bucket)) {
-            if constexpr (has_frozen_codes) {
-                _frozen.keep(bucket, values);
-            }
+            keep_codes(bucket, values);
         } else if (Range const own = _layout->extent(bucket, _rank); !own.is_empty()) {
             // contiguous in both places
             Backend::copy_bytes(_queue, _placed.at(bucket, own.begin), values + own.begin,
@@ -359,6 +354,12 @@ private:
         return has_frozen_codes && !_layout->bucket(bucket).trainable;
     }
 
+    void keep_codes([[maybe_unused]] std::size_t bucket, [[maybe_unused]] T* values) {
+        if constexpr (has_frozen_codes) {
+            _frozen.keep(bucket, values);
+        }
+    }
+
     [[nodiscard]] CollectiveTag codes_tag(CollectivePurpose purpose,
                                           std::size_t bucket) const noexcept {
         return bucket_tag(purpose, "encoded parameters of bucket", *_layout, bucket);
@@ -383,20 +384,16 @@ private:
         [[maybe_unused]] auto const gather_codes = [&](auto& codes) {
             CollectiveTag tag = codes_tag(CollectivePurpose::gather, bucket);
             tag.context = context;
-            bool const is_coded = codes.encodes(bucket);
-            if (is_coded) {
-                codes.gather(bucket, lease, tag);
-            }
-            return is_coded;
+            codes.gather(bucket, lease, tag);
         };
         if constexpr (has_codes) {
-            if (gather_codes(_codes)) {
-                return;
+            if (_codes.encodes(bucket)) {
+                return gather_codes(_codes);
             }
         }
         if constexpr (has_frozen_codes) {
-            if (gather_codes(_frozen)) {
-                return;
+            if (_frozen.encodes(bucket)) {
+                return gather_codes(_frozen);
             }
         }
         auto const cuts = _cuts.of(_layout->cuts(bucket));
@@ -464,8 +461,8 @@ private:
                       }};
         }
         if constexpr (has_frozen_codes) {
-            auto const none = [](std::size_t, Piece const&) -> T* { return nullptr; };
-            _frozen = {context, none, none};
+            auto const in_lease = [](auto&&...) -> T* { return nullptr; };
+            _frozen = {context, in_lease, in_lease};
         }
     }
 
