@@ -14,6 +14,7 @@
 #include <zero/stage/training_state.hpp>
 #include <zero/zero.hpp>
 
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <vector>
@@ -258,6 +259,61 @@ TEST_CASE("A run without codes loads what they decode to, and a run with codes l
                                load_checkpoint(engine, folder.path() / "plain");
                            })
            == saved));
+}
+
+TEST_CASE("A parameter that is trained later starts from what its codes decode to") {
+    TemporaryFolder const folder;
+    auto parameters = registration<bfloat16>(frozen_specs());
+    Held const saved = after<Frozen<>>(2, parameters, [&](auto& engine, std::uint64_t) {
+        save_checkpoint(engine, folder.path());
+    });
+    for (auto& parameter : parameters) {
+        parameter.trainable = true;
+        parameter.initialise = {};
+    }
+    Held const thawed =
+        after<ZeroStage<1, Parameters<bfloat16>>>(3, parameters, [&](auto& engine, std::uint64_t) {
+            load_checkpoint(engine, folder.path(), {.may_thaw = true});
+        });
+    CHECK((thawed == saved));
+}
+
+TEST_CASE("Frozen parameters of two types keep every bit through a checkpoint") {
+    using Stage = ZeroStage<3, Parameters<bfloat16, float>, FrozenWeights<Int8Blocks>>;
+    TemporaryFolder const folder;
+    auto const run = [&](int world, bool saves) {
+        return on_ranks<Values>(world, [&](LoopbackCommunicator& all) {
+            auto halves = registration<bfloat16>(frozen_specs());
+            auto floats = registration<float>(frozen_specs());
+            std::vector<typename Stage::Registration> parameters;
+            for (std::size_t index = 0; index < halves.size(); ++index) {
+                if (!saves) {
+                    halves[index].initialise = {};
+                    floats[index].initialise = {};
+                }
+                if (index % 3 == 1) {
+                    parameters.emplace_back(floats[index]);
+                } else {
+                    parameters.emplace_back(halves[index]);
+                }
+            }
+            Stage engine(all, parameters);
+            if (saves) {
+                save_checkpoint(engine, folder.path());
+            } else {
+                load_checkpoint(engine, folder.path());
+            }
+            Values values;
+            for (std::size_t index = 0; index < parameters.size(); ++index) {
+                values.push_back(TrainingState(engine).full_fp32_parameter(index));
+            }
+            return values;
+        })[0];
+    };
+    Values const saved = run(2, true);
+    CHECK(std::abs(saved[1][3] - noise(1, 1, 3)) < 1.0F / 127);
+    CHECK(saved[1][3] != noise(1, 1, 3)); // a float
+    CHECK(run(3, false) == saved);
 }
 
 TEST_CASE("A checkpoint of the adapters knows the base in codes over which it was saved") {
