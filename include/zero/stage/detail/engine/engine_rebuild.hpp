@@ -14,24 +14,27 @@
 #include "../optimizer/optimizer_store.hpp"
 #include "../parameters/parameter_scheduler.hpp"
 #include "../registration/compared_options.hpp"
+#include "../registration/model_ranks.hpp"
 #include "../state/add_held_states.hpp"
 #include "../state/state_access.hpp"
 #include "../state/state_mover.hpp"
 #include "../state/state_table.hpp"
 
 #include <cstddef>
+#include <span>
 #include <utility>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Rebuilds the layout of an engine between two steps, in rank 0's order of readiness, and
-/// everything that depends on it. Implements the option `rebuild_buckets`. Collective; waits.
+/// @brief Rebuilds the layout of an engine between two steps, and everything that depends on it.
+/// Implements the option `rebuild_buckets`, and `set_trainable`. Collective; waits.
 template <class Config>
 class EngineRebuild {
 public:
     explicit EngineRebuild(Engine<Config>& engine) noexcept : _engine(&engine) {}
 
+    /// @brief Rebuilds in rank 0's order of readiness.
     [[gnu::cold]] void run() {
         auto const& own_order = _engine->_ready_order.complete();
         auto const shared =
@@ -39,14 +42,59 @@ public:
                               {own_order.begin(), own_order.end()}, "ready order");
         std::vector<std::size_t> const order(shared.begin(), shared.end());
         std::vector<AnyParameter> const parameters = registered();
-        FlatLayout next = _engine->_make_layout(_engine->_number, _engine->_layout.world(),
-                                                parameters, _engine->_options, order);
+        FlatLayout next = layout_of(parameters, as_span(order));
+        require_agreement_on(next);
+        _engine->_ready_order.stop();
+        replace(parameters, std::move(next));
+    }
+
+    /// @brief Returns the registered parameters, without the initial values of owned ones.
+    [[nodiscard]] std::vector<AnyParameter> registered() const {
+        std::vector<AnyParameter> parameters;
+        for (std::size_t index = 0; index < _engine->_layout.parameters().size(); ++index) {
+            Engine<Config>::with_types(
+                _engine->_layout.parameter(index).type, [&]<class Types>(Types) {
+                    zero::Parameter<typename Types::Parameter, typename Types::Gradient> parameter;
+                    if (_engine->_options.storage != Storage::owned) {
+                        parameter.data = const_cast<typename Types::Parameter*>(
+                            _engine->_parameters.template store<Types>().whole(index));
+                    }
+                    parameter.gradient = _engine->_gradients.template store<Types>().callers(index);
+                    parameters.emplace_back(parameter).spec = _engine->_layout.parameter(index);
+                });
+        }
+        return parameters;
+    }
+
+    /// @brief Returns the layout of these parameters under the options of the engine. Sends
+    /// nothing. @throws InvalidArgument
+    [[nodiscard]] FlatLayout layout_of(std::vector<AnyParameter> const& parameters,
+                                       std::span<std::size_t const> unit_order) const {
+        return _engine->_make_layout(_engine->_number, _engine->_layout.world(), parameters,
+                                     _engine->_options, unit_order);
+    }
+
+    /// @throws LayoutMismatch on every rank
+    void require_agreement_on(FlatLayout const& next) const {
         auto& communicator = *_engine->_communicator;
-        auto const options =
-            compared_options(_engine->_number, _engine->_schedule, _engine->predivide(),
-                             _engine->_options, communicator);
-        require_agreement(next, Config::parameter_dtypes, options, communicator, _engine->_queue,
-                          *_engine->_memory);
+        require_agreement(next, Config::parameter_dtypes,
+                          compared_options(_engine->_number, _engine->_schedule,
+                                           _engine->predivide(), _engine->_options, communicator),
+                          communicator, _engine->_queue, *_engine->_memory);
+    }
+
+    /// @brief Counts the parameters of another layout in norms, where a model is cut over ranks.
+    void count_again(std::vector<AnyParameter> const& parameters, FlatLayout const& next) {
+        EngineContext<Config> all = _engine->context(parameters);
+        all.layout = &next;
+        _engine->_counted =
+            agree_over_model(_engine->_number, all, _engine->_control.group_count());
+    }
+
+    /// @brief Moves parameters and states into stores of another layout of the same parameters.
+    /// States of parameters that were frozen get their initial values.
+    [[gnu::cold]] void replace(std::vector<AnyParameter> const& parameters, FlatLayout next) {
+        auto& communicator = *_engine->_communicator;
         // First, since a disk without room for a second file must leave the engine as it is.
         auto offload = make_offload<Config>(next, communicator,
                                             stage_row(_engine->_number, _engine->_schedule),
@@ -55,8 +103,7 @@ public:
         _engine->_parameters.wait_for_leases();
         // Commands on the compute queue may use memory that is freed below.
         Backend::synchronise(Backend::record(_engine->_compute));
-        wait_for_collectives(*_engine->_communicator, _engine->_queue);
-        _engine->_ready_order.stop();
+        wait_for_collectives(communicator, _engine->_queue);
         { // between two steps gradients are not state, and their memory is needed
             GradientScheduler<Config> const freed = std::move(_engine->_gradients);
         }
@@ -76,6 +123,9 @@ public:
         auto scratch = make_update_scratch(all);
         auto stores =
             make_optimizer_stores(all, _engine->_parameters, _engine->_gradients, scratch);
+        if (false) {
+            stores.each([](auto& shard) { shard.set_initial(); });
+        }
         move_states(old, stores, all);
         _engine->_optimizer = std::move(stores);
         if constexpr (Config::Offload::is_any) {
@@ -88,22 +138,15 @@ private:
     using Communicator = typename Config::Communicator;
     using Backend = typename Config::Backend;
 
-    /// Returns the registered parameters, without the initial values of owned ones.
-    [[nodiscard]] std::vector<AnyParameter> registered() const {
-        std::vector<AnyParameter> parameters;
-        for (std::size_t index = 0; index < _engine->_layout.parameters().size(); ++index) {
-            Engine<Config>::with_types(
-                _engine->_layout.parameter(index).type, [&]<class Types>(Types) {
-                    zero::Parameter<typename Types::Parameter, typename Types::Gradient> parameter;
-                    if (_engine->_options.storage != Storage::owned) {
-                        parameter.data = const_cast<typename Types::Parameter*>(
-                            _engine->_parameters.template store<Types>().whole(index));
-                    }
-                    parameter.gradient = _engine->_gradients.template store<Types>().callers(index);
-                    parameters.emplace_back(parameter).spec = _engine->_layout.parameter(index);
-                });
+    /// Whether a parameter that the old layout had frozen is trainable.
+    [[nodiscard]] bool is_any_thawed(FlatLayout const& old) const {
+        bool is_any = false;
+        for (std::size_t index = 0; index < old.parameters().size(); ++index) {
+            is_any =
+                is_any
+                || (_engine->_layout.parameter(index).trainable && !old.parameter(index).trainable);
         }
-        return parameters;
+        return is_any;
     }
 
     void move_parameters(FlatLayout const& old, ParameterScheduler<Config>& to,

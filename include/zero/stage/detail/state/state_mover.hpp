@@ -30,7 +30,8 @@ public:
         : _old(&old), _is_sharded(is_sharded), _communicator(&communicator), _queue(queue),
           _memory(&memory) {}
 
-    /// @brief Moves one array, parameter by parameter. Collective if it is sharded; waits.
+    /// @brief Moves one array, parameter by parameter, as far as both have it. Collective if it is
+    /// sharded; waits.
     /// @param copy copies `(to, from, bytes)` on the host at once, for slices whose addresses are
     /// not memory; empty: the backend copies
     [[gnu::cold]] void move(HeldArray const& from, HeldArray const& to,
@@ -66,6 +67,9 @@ public:
             }
             if (copy) {
                 wait_for_collectives(*_communicator, _queue);
+            }
+            while (target < targets.size() && targets[target].parameter < parameter) {
+                ++target; // the source has no such array of it
             }
             for (; target < targets.size() && targets[target].parameter == parameter; ++target) {
                 HeldSlice const& slice = targets[target];
