@@ -123,7 +123,7 @@ public:
         auto scratch = make_update_scratch(all);
         auto stores =
             make_optimizer_stores(all, _engine->_parameters, _engine->_gradients, scratch);
-        if (false) {
+        if (is_any_thawed(old)) {
             stores.each([](auto& shard) { shard.set_initial(); });
         }
         move_states(old, stores, all);
