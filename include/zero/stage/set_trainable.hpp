@@ -32,8 +32,7 @@ class Thaw {
         !codes_weights<Config> && !codes_frozen<Config> && !keeps_errors<Config>,
         "zero::set_trainable: zero::Wire and zero::FrozenWeights keep codes and errors by bucket, "
         "and this call makes other buckets; save a checkpoint, and load it with may_thaw into an "
-        "engine "
-        "whose registration says what is trainable.");
+        "engine whose registration says what is trainable.");
 
 public:
     explicit Thaw(Engine<Config>& engine)
