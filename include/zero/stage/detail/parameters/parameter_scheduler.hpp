@@ -6,6 +6,7 @@
 #include "../../../core/detail/namespace.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/parameter_spec.hpp"
+#include "../../../layout/piece.hpp"
 #include "../../../layout/placement.hpp"
 #include "../../parameter.hpp"
 #include "../common/engine_context.hpp"
