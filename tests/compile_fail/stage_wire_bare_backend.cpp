@@ -1,4 +1,4 @@
-// expect: zero::ZeroStage: zero::Wire needs a backend that encodes; give it 'encode' and 'decode' as zero::HostBackend has them.
+// expect: zero::ZeroStage: zero::Wire and zero::FrozenWeights need a backend that encodes; give it 'encode' and 'decode' as zero::HostBackend has them.
 #include "stage.hpp"
 
 #include <zero/stage/wire.hpp>

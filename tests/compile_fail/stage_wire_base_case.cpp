@@ -9,8 +9,10 @@ using Second = zero::ZeroStage<2, zero::Wire<zero::Int4Blocks, zero::Plain, zero
                                zero::Parameters<zero::bfloat16>>;
 using Gradients =
     zero::ZeroStage<1, zero::Wire<zero::Plain, zero::Int8Blocks>, zero::GradientReduction<>>;
+using Adapters = zero::ZeroStage<3, zero::FrozenWeights<zero::Int4Blocks>>;
 
 template class zero::Engine<zero::detail::config_of_t<Third>>;
+template class zero::Engine<zero::detail::config_of_t<Adapters>>;
 template class zero::Engine<zero::detail::config_of_t<Second>>;
 template class zero::Engine<zero::detail::config_of_t<Gradients>>;
 

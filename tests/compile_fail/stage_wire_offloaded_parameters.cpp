@@ -1,4 +1,4 @@
-// expect: zero::ZeroStage: offloaded parameters are read into the memory that zero::Wire decodes to; leave zero::BufferKind::parameters out of Offload, or zero::Wire out.
+// expect: zero::ZeroStage: offloaded parameters are read into the memory that zero::Wire and zero::FrozenWeights decode to; leave zero::BufferKind::parameters out of Offload, or the codec out.
 #include "stage.hpp"
 
 #include <zero/stage/offload.hpp>

@@ -123,6 +123,17 @@ TEST_CASE("An engine on a device has the bits of weights in codes on the host", 
     check_engine<3, Int4Blocks>(3);
 }
 
+TEST_CASE("An engine on a device has the bits of frozen parameters in codes on the host",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    using OnHost = ZeroStage<3, Parameters<bfloat16>, FrozenWeights<Int4Blocks>>;
+    using OnDevice = ZeroStage<3, Parameters<bfloat16>, FrozenWeights<Int4Blocks>, DeviceLoopback>;
+    CHECK((trained_on_device<OnDevice>(3, {.poison = true}) == trained<OnHost>(3)));
+    CHECK((trained_on_device<OnDevice>(1) == trained<OnHost>(1)));
+}
+
 TEST_CASE("Updates on the host change no bit of weights in codes", "[cuda]") {
     if (skips_without_device()) {
         return;

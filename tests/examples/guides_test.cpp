@@ -136,7 +136,7 @@ TEST_CASE("The code of the guides is that of the examples") {
                {"examples/hybrid.cpp", "examples/model_parallel.cpp", "examples/secondary.cpp",
                 "examples/moe_block.cpp"},
                13);
-    check_code("docs/wire.md", {"examples/wire.cpp"}, 2);
+    check_code("docs/wire.md", {"examples/wire.cpp"}, 3);
     check_code("docs/same_bits.md", {"examples/same_bits.cpp"}, 4);
     check_code("docs/guides/mixed_precision.md", {"examples/mixed_precision.cpp"}, 2);
     check_code("docs/guides/debug_a_divergence.md", {"examples/guides/debug.cpp"}, 2);

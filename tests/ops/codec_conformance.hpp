@@ -101,6 +101,21 @@ void check_error_bound() {
     CHECK(changed == 0);
 }
 
+/// Encoding what was decoded gives the same codes, which codecs of frozen parameters need.
+template <class C>
+void check_kept() {
+    std::size_t changed = 0;
+    for (CodedBlock const& block : blocks_to_code()) {
+        auto const bytes = encoded<C>(block);
+        changed += encoded<C>(decoded<C>(bytes)) != bytes ? 1 : 0;
+    }
+    CodedBlock block{};
+    block[7] = std::numeric_limits<float>::quiet_NaN();
+    auto const bytes = encoded<C>(block);
+    changed += encoded<C>(decoded<C>(bytes)) != bytes ? 1 : 0;
+    CHECK(changed == 0);
+}
+
 template <class C>
 void check_zeros() {
     CodedBlock const zeros = decoded<C>(encoded<C>(CodedBlock{}));
@@ -135,6 +150,7 @@ void check_codec() {
     static_assert(diagnose_codec<C>());
     check_error_bound<C>();
     check_zeros<C>();
+    check_kept<C>();
     check_not_finite<C>();
 }
 

@@ -97,8 +97,9 @@ struct StepCommunicationOptions {
                                            ///< as in `sizes.communication`
 
     /// @brief `Codec::bytes_per_block` of the weights of `Wire`; 0: they travel in their type, as
-    /// frozen ones and secondary copies always do
+    /// secondary copies always do
     std::size_t weight_block_bytes = 0;
+    std::size_t frozen_block_bytes = 0; ///< the same of frozen parameters, for `FrozenWeights`
 
     std::size_t gradient_block_bytes = 0; ///< the same of the gradients, in stages 1 to 3
 

@@ -206,9 +206,16 @@ MemoryRow plan_secondary_copies(FlatLayout const& layout, std::size_t part, std:
                                 std::size_t element_bytes, std::size_t type = 0);
 
 /// @brief Returns the row `weight_codes` of an engine of stages 1 to 3 with a codec of weights: the
-/// largest trainable bucket of one parameter type.
+/// largest trainable bucket of one parameter type. With one of frozen parameters the largest frozen
+/// bucket is added.
 /// @param block_bytes `Codec::bytes_per_block`
-MemoryRow plan_weight_codes(FlatLayout const& layout, std::size_t block_bytes,
+MemoryRow plan_weight_codes(FlatLayout const& layout, std::size_t block_bytes, std::size_t type = 0,
+                            bool is_frozen = false);
+
+/// @brief Returns what `FrozenWeights` adds to the row `parameters` of a rank, which has no shards
+/// of frozen parameters then. Blocks of padding count as padding.
+/// @param block_bytes `Codec::bytes_per_block`
+MemoryRow plan_frozen_codes(FlatLayout const& layout, std::size_t rank, std::size_t block_bytes,
                             std::size_t type = 0);
 
 /// @brief Returns the row `wire` of an engine of stages 1 to 3 with a codec of gradients: the

@@ -87,9 +87,10 @@ namespace ZERO_NAMESPACE {
 
 /// @brief Sends 64 elements as codes of -127 to 127 and one bfloat16 scale, in 66 bytes.
 ///
-/// The scale is the largest magnitude / 127, rounded up, and the error at most half of it. Decoding
-/// is exact in float. A magnitude within 1/128 of the largest finite number of a 16-bit type may
-/// decode to infinity. A block with an infinity or a NaN decodes to NaN.
+/// The scale is the largest magnitude / 127, rounded, and the error at most half of it. Decoding is
+/// exact in float, and encoding what was decoded gives the same codes. A magnitude within 1/128 of
+/// the largest finite number of a 16-bit type may decode to infinity. A block with an infinity or a
+/// NaN decodes to NaN.
 struct Int8Blocks : detail::SymmetricBlocks<8> {};
 
 /// @brief The same with codes of -7 to 7, in 34 bytes.

@@ -53,7 +53,8 @@ namespace ZERO_NAMESPACE {
 ///
 /// Beyond this syntax a model guarantees: it is pure; every bit of the bytes follows from the
 /// values; a block of zeros decodes to zeros; all values of a block with an infinity or a NaN
-/// decode to NaN or infinity, so that overflow is found. On a device mark the functions
+/// decode to NaN or infinity, so that overflow is found. A codec of frozen parameters also encodes
+/// decoded blocks to the codes that they had. On a device mark the functions
 /// `ZERO_HOST_DEVICE`, and use the functions of `ops/arithmetic.hpp`.
 template <class C>
 concept Codec =

@@ -13,14 +13,14 @@
 
 namespace ZERO_NAMESPACE::ops {
 
-/// @brief Returns the scale of a block of symmetric codes: `largest` / `levels`, rounded up to
+/// @brief Returns the scale of a block of symmetric codes: `largest` / `levels`, rounded to
 /// bfloat16, at least 2^-126, so that its inverse is a normal float. NaN if `largest` is infinite
 /// or NaN.
 ///
 /// No quotient of a value and the scale rounds to more than `levels`.
 ZERO_HOST_DEVICE inline float code_scale(float largest, float levels) noexcept {
     std::uint32_t const quotient = std::bit_cast<std::uint32_t>(div(largest, levels));
-    std::uint32_t const scale = (quotient + 0xffffU) & 0xffff0000U;
+    std::uint32_t const scale = (quotient + 0x8000U) & 0xffff0000U;
     bool const is_finite = std::bit_cast<std::uint32_t>(largest) < 0x7f800000U;
     std::uint32_t const at_least = scale < 0x00800000U ? 0x00800000U : scale;
     return std::bit_cast<float>(is_finite ? at_least : 0x7fc00000U);

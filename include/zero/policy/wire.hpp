@@ -42,31 +42,46 @@ struct ErrorFeedback {
     }
 };
 
-/// @brief A policy that selects how weights and gradients travel between ranks: as they are, or in
-/// blocks of 64 elements that a `Codec` makes smaller (qwZ and qgZ of ZeRO++, Wang et al., 2023).
+/// @brief A policy that selects how weights and gradients travel between ranks, and how frozen
+/// parameters lie in memory: as they are, or in blocks of 64 elements that a `Codec` makes smaller
+/// (qwZ and qgZ of ZeRO++, Wang et al., 2023).
 ///
 /// *Weights.* Every gather of trainable parameters is encoded: of units in stage 3, and of updated
 /// parameters in stages 1 and 2. What a pass reads is decode(encode(p)), where p is the master
 /// weight, rounded to the parameter type. The owner reads it as well, so all ranks read the same
 /// bits, which do not depend on stage, partitioner or bucket size. p keeps every bit where it is
-/// the master itself: master weights, or the shards of stage 3. Frozen parameters, initial values,
-/// states, sums and hashes travel as they are.
+/// the master itself: master weights, or the shards of stage 3. Frozen parameters, if they have no
+/// codec of their own, initial values, states, sums and hashes travel as they are.
 ///
 /// *Gradients.* A reduction is an exchange of codes. A rank encodes the pieces of all ranks,
 /// decodes what it receives for its own extent, adds in float in rank order, and rounds once, to
 /// the accumulation type. The result does not depend on stage, partitioner or bucket size. A block
-/// with a NaN or an infinity decodes to NaN, so the step finds it. docs/wire.md
+/// with a NaN or an infinity decodes to NaN, so the step finds it.
+///
+/// *Frozen parameters* (stage 3). A rank keeps its shards in codes alone, and gathers send them as
+/// they lie. A write, such as of initial values, `load_checkpoint` or `GatheredParameters`, encodes
+/// once; what is read is decoded, exactly in `TrainingState`, and rounded to the parameter type in
+/// a pass. docs/wire.md
 /// @tparam Weights `Plain`, `Int8Blocks`, `Int4Blocks` or another `Codec`
 /// @tparam Gradients the same; the communicator is an `ExchangingCommunicator`
 /// @tparam Feedback `NoFeedback`, or `ErrorFeedback` beside a codec of gradients
-template <class Weights = Plain, class Gradients = Plain, class Feedback = NoFeedback>
+/// @tparam Frozen `Plain`, or a `Codec` that encodes decoded blocks to the codes that they had
+template <class Weights = Plain, class Gradients = Plain, class Feedback = NoFeedback,
+          class Frozen = Plain>
 struct Wire {
     using policy_category = WireCategory;
     using WeightCodec = Weights;     ///< or `Plain`
     using GradientCodec = Gradients; ///< or `Plain`
     using ErrorFeedback = Feedback;  ///< or `NoFeedback`
+    using FrozenCodec = Frozen;      ///< or `Plain`
 };
+
+/// @brief The `Wire` that only keeps frozen parameters in codes, for adapters over a frozen model
+/// in stage 3.
+template <class C>
+using FrozenWeights = Wire<Plain, Plain, NoFeedback, C>;
 static_assert(WirePolicy<Wire<>> && WirePolicy<Wire<Int8Blocks>>
-              && WirePolicy<Wire<Plain, Int4Blocks, ErrorFeedback<float>>>);
+              && WirePolicy<Wire<Plain, Int4Blocks, ErrorFeedback<float>>>
+              && WirePolicy<FrozenWeights<Int8Blocks>>);
 
 } // namespace ZERO_NAMESPACE

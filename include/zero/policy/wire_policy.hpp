@@ -9,7 +9,7 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief For `Wire`: values travel in their own type.
+/// @brief For `Wire`: values travel, and frozen parameters lie, in their own type.
 struct Plain {};
 
 /// @brief For `Wire`: the error of an encoding is not kept.
@@ -23,6 +23,7 @@ struct PlainWire {
     using WeightCodec = Plain;        ///< of gathered weights
     using GradientCodec = Plain;      ///< of reduced gradients
     using ErrorFeedback = NoFeedback; ///< of the latter
+    using FrozenCodec = Plain;        ///< of frozen parameters
 };
 
 } // namespace ZERO_NAMESPACE
@@ -35,16 +36,21 @@ concept WireHasTypes = requires {
     typename P::WeightCodec;
     typename P::GradientCodec;
     typename P::ErrorFeedback;
+    typename P::FrozenCodec;
 };
 
-/// Whether weights travel as they are, or in codes.
-template <class P>
-concept WireWeightsFit =
-    std::same_as<typename P::WeightCodec, Plain> || Codec<typename P::WeightCodec>;
+/// Whether values are left as they are, or encoded.
+template <class C>
+concept PlainOrCodec = std::same_as<C, Plain> || Codec<C>;
 
 template <class P>
-concept WireGradientsFit =
-    std::same_as<typename P::GradientCodec, Plain> || Codec<typename P::GradientCodec>;
+concept WireWeightsFit = PlainOrCodec<typename P::WeightCodec>;
+
+template <class P>
+concept WireGradientsFit = PlainOrCodec<typename P::GradientCodec>;
+
+template <class P>
+concept WireFrozenFits = PlainOrCodec<typename P::FrozenCodec>;
 
 /// Whether errors are kept as floats or in codes, or not at all.
 template <class P>
@@ -68,17 +74,19 @@ template <class P>
 concept WirePolicy =
     std::same_as<typename P::policy_category, WireCategory> && detail::WireHasTypes<P>
     && detail::WireWeightsFit<P> && detail::WireGradientsFit<P> && detail::WireFeedbackFits<P>
-    && detail::WireFeedbackIsUsed<P>;
+    && detail::WireFeedbackIsUsed<P> && detail::WireFrozenFits<P>;
 
 /// @brief Reports each reason why `P` is not a `WirePolicy` as one error.
 template <class P>
 consteval bool diagnose_wire() {
     static_assert(detail::WireHasTypes<P>,
-                  "zero: a Wire policy needs member types 'WeightCodec', 'GradientCodec' and "
-                  "'ErrorFeedback'; write zero::Wire<zero::Int8Blocks>.");
+                  "zero: a Wire policy needs member types 'WeightCodec', 'GradientCodec', "
+                  "'ErrorFeedback' and 'FrozenCodec'; write zero::Wire<zero::Int8Blocks>.");
     if constexpr (detail::WireHasTypes<P>) {
         if constexpr (!detail::WireWeightsFit<P>) {
             return diagnose_codec<typename P::WeightCodec>();
+        } else if constexpr (!detail::WireFrozenFits<P>) {
+            return diagnose_codec<typename P::FrozenCodec>();
         } else {
             if constexpr (!detail::WireGradientsFit<P>) {
                 return diagnose_codec<typename P::GradientCodec>();

@@ -57,13 +57,18 @@ template <class Config>
     return kinds;
 }
 
-/// @brief Returns ", weights sent as Int8Blocks, gradients sent as Int4Blocks", or less.
+/// @brief Returns ", weights sent as Int8Blocks, frozen parameters kept as Int4Blocks, gradients
+/// sent as Int4Blocks", or less.
 template <class Config>
 [[gnu::cold]] std::string describe_codec() {
     std::string codec;
     if constexpr (codes_weights<Config>) {
         codec =
             ", weights sent as " + type_name<typename Config::template TypesAt<0>::WeightCodec>();
+    }
+    if constexpr (codes_frozen<Config>) {
+        codec += ", frozen parameters kept as "
+                 + type_name<typename Config::template TypesAt<0>::FrozenCodec>();
     }
     if constexpr (codes_gradients<Config>) {
         codec += ", gradients sent as "

@@ -29,10 +29,10 @@ namespace ZERO_NAMESPACE::detail {
 template <class Config>
 class Thaw {
     static_assert(
-        !codes_weights<Config> && !keeps_errors<Config>,
-        "zero::set_trainable: zero::Wire keeps codes and errors by bucket, and this call "
-        "makes other buckets; save a checkpoint, and load it with may_thaw into an engine "
-        "whose registration says what is trainable.");
+        !codes_weights<Config> && !codes_frozen<Config> && !keeps_errors<Config>,
+        "zero::set_trainable: zero::Wire and zero::FrozenWeights keep codes and errors by bucket, "
+        "and this call makes other buckets; save a checkpoint, and load it with may_thaw into an "
+        "engine whose registration says what is trainable.");
 
 public:
     explicit Thaw(Engine<Config>& engine)

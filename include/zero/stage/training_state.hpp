@@ -279,8 +279,8 @@ public:
 
     /// @brief Calls `visit(name, HeldArray)` for every array of the training state, in the memory
     /// and form in which this rank stores it: "parameter", "master", "remainder", "rounded_up", the
-    /// states by name, and "NAME.scale". Offloaded states have addresses that are not memory.
-    /// Waits; not collective.
+    /// states by name, "NAME.scale", and "frozen" for the codes of `FrozenWeights`. Offloaded
+    /// states have addresses that are not memory. Waits; not collective.
     template <class Visitor>
     void for_each_held_array(Visitor&& visit) const {
         _access.wait_to_read();

@@ -11,6 +11,7 @@
 
 #include <bit>
 #include <map>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -108,10 +109,19 @@ own_value_hashes(FlatLayout const& layout, StateTable const& table,
         std::uint64_t hash = 0;
         auto const add = [&](HeldSlice const& slice, std::size_t first, ArrayForm const& form,
                              Range common) {
-            std::size_t const most =
-                staging.buffer == nullptr ? common.size() : piece_bytes / form.item_bytes;
+            std::size_t const most = form.codec != nullptr       ? state_chunk
+                                     : staging.buffer == nullptr ? common.size()
+                                                                 : piece_bytes / form.item_bytes;
             for (std::size_t begin = common.begin; begin < common.end; begin += most) {
                 std::size_t const count = smaller(most, common.end - begin);
+                if (form.codec != nullptr) {
+                    std::vector<float> values(count);
+                    table.load(ArrayKind::parameter, 0, slice.parameter,
+                               {begin - first, begin - first + count}, staging.copy, values.data());
+                    hash +=
+                        sum_of_hashes<float>(std::as_bytes(std::span(values)).data(), count, begin);
+                    continue;
+                }
                 auto const* items = static_cast<std::byte const*>(slice.data)
                                     + form.bytes(begin - first - slice.begin);
                 if (staging.buffer != nullptr) {
@@ -127,7 +137,7 @@ own_value_hashes(FlatLayout const& layout, StateTable const& table,
             if (stored_name(spec) != parameter.name) {
                 break;
             }
-            std::size_t const array = table.find(spec.type, ArrayKind::parameter);
+            std::size_t const array = table.array_of(ArrayKind::parameter, 0, index);
             for (HeldSlice const& slice : table.slices(array, index)) {
                 std::size_t const begin = spec.tile.begin + slice.begin;
                 for (ManifestInterval const& interval : parameter.intervals) {

@@ -2,6 +2,8 @@
 
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../../ops/codec.hpp"
+#include "../../stage/detail/state/state_table.hpp"
 #include "../safetensors_writer.hpp"
 #include "../tensor_entry.hpp"
 #include "load_plan.hpp"
@@ -25,7 +27,9 @@ namespace ZERO_NAMESPACE::detail {
 struct TensorSource {
     void const* data = nullptr;
     std::size_t bytes = 0;
-    bool is_on_host = false; ///< read without `Staging`
+    bool is_on_host = false;           ///< read without `Staging`
+    BlockCodec const* codec = nullptr; ///< of codes, which are written as floats
+    std::size_t elements = 0;          ///< of codes
 };
 
 /// @brief One rank's data file: its tensors, and the memory to write them from.
@@ -59,8 +63,9 @@ public:
 private:
     FileJob _job;
     SafetensorsWriter _writer;
-    std::size_t _source = 0; ///< the memory of the next piece
-    std::size_t _begin = 0;  ///< bytes of it that have been appended
+    std::size_t _source = 0;     ///< the memory of the next piece
+    std::size_t _begin = 0;      ///< bytes of it that have been appended
+    std::vector<float> _decoded; ///< piece of a source in codes
 };
 
 /// @brief Writes a whole data file. @return the checksum of its index @throws CheckpointError

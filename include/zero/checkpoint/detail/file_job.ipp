@@ -3,6 +3,7 @@
 #include "file_job.hpp"
 
 #include <cstdio>
+#include <span>
 #include <utility>
 
 namespace ZERO_NAMESPACE::detail {
@@ -18,13 +19,22 @@ ZERO_COLD_INLINE bool FileWrite::append_next(Staging const& staging) {
     if (_source == _job.sources.size()) {
         return false;
     }
-    auto const* data = static_cast<std::byte const*>(_job.sources[_source].data) + _begin;
-    std::size_t const bytes = smaller(piece_bytes, _job.sources[_source].bytes - _begin);
-    if (staging.buffer != nullptr && !_job.sources[_source].is_on_host) {
+    TensorSource const& source = _job.sources[_source];
+    auto const* data = static_cast<std::byte const*>(source.data) + _begin;
+    std::size_t const block = source.codec == nullptr ? 1 : source.codec->bytes;
+    std::size_t const bytes = smaller(piece_bytes / block * block, source.bytes - _begin);
+    if (staging.buffer != nullptr && !source.is_on_host) {
         staging.copy(staging.buffer, data, bytes);
         data = staging.buffer;
     }
-    _writer.append({data, bytes});
+    if (source.codec == nullptr) {
+        _writer.append({data, bytes});
+    } else {
+        std::size_t const first = _begin / block * coded_elements;
+        _decoded.resize(smaller(bytes / block * coded_elements, source.elements - first));
+        source.codec->read(data, 0, _decoded.size(), _decoded.data());
+        _writer.append(std::as_bytes(std::span(_decoded)));
+    }
     _begin += bytes;
     return true;
 }

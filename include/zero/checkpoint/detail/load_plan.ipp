@@ -230,7 +230,7 @@ ZERO_COLD_INLINE std::string unreadable(std::string_view what, std::string const
 ZERO_COLD_INLINE void LoadPlan::add_weights(std::size_t parameter, std::size_t stored,
                                             std::vector<std::string>& problems) {
     auto const& spec = _layout->parameter(parameter);
-    std::vector<std::size_t> arrays{_table->find(spec.type, ArrayKind::parameter)};
+    std::vector<std::size_t> arrays{_table->array_of(ArrayKind::parameter, 0, parameter)};
     std::string dtype = dtype_text(_table->arrays()[arrays.front()].form);
     for (ArrayKind const kind : {ArrayKind::master, ArrayKind::remainder, ArrayKind::rounded_up}) {
         std::size_t const array = _table->find(spec.type, kind);
@@ -346,11 +346,12 @@ void LoadPlan::for_parts(Item const& item, Visitor const& visit) const {
 }
 
 ZERO_COLD_INLINE std::uint64_t LoadPlan::read_as_floats(Item const& item, StateTable::Copy copy) {
-    std::size_t const type = _layout->parameter(item.parameter).type;
-    std::size_t const held = _table->find(type, item.kind, item.state);
+    std::size_t const held = _table->array_of(item.kind, item.state, item.parameter);
     bool const is_rounded =
         _options.scope == LoadScope::parameters || !_layout->parameter(item.parameter).trainable;
-    std::size_t const chunk = larger(load_chunk, _checkpoint->preferred_elements(item.stored));
+    std::size_t const whole = _table->arrays()[held].form.item_elements;
+    std::size_t const least = larger(load_chunk, _checkpoint->preferred_elements(item.stored));
+    std::size_t const chunk = (least + whole - 1) / whole * whole;
     std::vector<float> values;
     std::uint64_t elements = 0;
     for (HeldSlice const& slice : _table->slices(held, item.parameter)) {
@@ -407,9 +408,9 @@ ZERO_COLD_INLINE void LoadPlan::verify() {
     if (!_checkpoint->is_checkpoint()) { // parameters alone, which need no conversion for this
         for (Item const& item : _items) {
             std::uint64_t const bytes = _checkpoint->item_bytes(item.stored, 0);
-            std::size_t const type = _layout->parameter(item.parameter).type;
-            for (HeldSlice const& slice : _table->slices(
-                     item.is_raw ? item.array : _table->find(type, item.kind), item.parameter)) {
+            std::size_t const array =
+                item.is_raw ? item.array : _table->array_of(item.kind, 0, item.parameter);
+            for (HeldSlice const& slice : _table->slices(array, item.parameter)) {
                 _checkpoint->verify_items(item.stored, 0, {}, (item.begin + slice.begin) * bytes,
                                           slice.elements * bytes);
             }

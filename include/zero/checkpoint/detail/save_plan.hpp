@@ -66,6 +66,9 @@ public:
         _arrays.resize(Config::types);
         for (std::size_t array = 0; array < _table.arrays().size(); ++array) {
             HeldArray const& held = _table.arrays()[array];
+            if (held.form.codec != nullptr) {
+                continue; // see below
+            }
             manifest.types[held.type].push_back({array_name<Optimizer>(held.form),
                                                  dtype_text(held.form), held.form.item_elements,
                                                  held.has_frozen});
@@ -73,6 +76,12 @@ public:
         }
         add_parameters(manifest, access.layout(),
                        access.rank() == 0 ? std::nullopt : std::optional(access.shard_rank()));
+        if constexpr (codes_frozen<Config>) { // a type of their own: decoded, as any engine reads
+            for (ManifestParameter& parameter : manifest.parameters) {
+                parameter.type = parameter.trainable ? parameter.type : Config::types;
+            }
+            manifest.types.push_back({{"parameter", dtype_text(DType::float32), 1, true}});
+        }
         _places = stored_places(access.layout());
         for (std::size_t parameter = 0; parameter < _places.size(); ++parameter) {
             if (_places[parameter].begin == 0) {
@@ -219,7 +228,6 @@ private:
     /// may begin before it.
     void add_sources(std::vector<TensorSource>& sources, PlannedTensor const& tensor) const {
         ManifestParameter const& parameter = manifest.parameters[tensor.parameter];
-        std::size_t const array = _arrays[parameter.type][tensor.array];
         auto begin = static_cast<std::size_t>(tensor.interval.begin);
         std::size_t own = _first[tensor.parameter]; // in the layout: the tile that holds it
         while (own + 1 < _places.size() && _places[own + 1].parameter == _places[own].parameter
@@ -228,6 +236,9 @@ private:
         }
         begin -= _places[own].begin;
         auto const end = static_cast<std::size_t>(tensor.interval.end) - _places[own].begin;
+        std::size_t const array = parameter.type < _arrays.size()
+                                      ? _arrays[parameter.type][tensor.array]
+                                      : _table.array_of(ArrayKind::parameter, 0, own);
         ArrayForm const& form = _table.arrays()[array].form;
         for (HeldSlice const& slice : _table.slices(array, own)) { // ascending
             bool const is_next = slice.begin <= begin && begin < slice.begin + slice.elements;
@@ -237,7 +248,7 @@ private:
             std::size_t const part = smaller(end, slice.begin + slice.elements) - begin;
             sources.push_back(
                 {static_cast<std::byte const*>(slice.data) + form.bytes(begin - slice.begin),
-                 form.bytes(part)});
+                 form.bytes(part), false, form.codec, part});
             begin += part;
             if (begin == end) {
                 return;

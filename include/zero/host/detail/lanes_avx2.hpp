@@ -250,7 +250,7 @@ struct Lanes<InstructionSet::avx2> {
 
     /// `ops::code_scale` per element.
     ZERO_HOST_AVX2 static Lanes code_scales(Lanes const& largest, float levels) noexcept {
-        Int8 const scale = (Int8)(((Bits8)(largest._value / levels) + 0xffffU) & 0xffff0000U);
+        Int8 const scale = (Int8)(((Bits8)(largest._value / levels) + 0x8000U) & 0xffff0000U);
         Int8 const is_finite = (Int8)largest._value < 0x7f800000;
         Int8 const least = Int8{} + 0x00800000;
         Lanes result;

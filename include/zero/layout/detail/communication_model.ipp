@@ -240,10 +240,11 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
                                                  acquired_units, options.gather, options.in_tree);
     ElementSizes const& sizes = options.sizes;
     auto const weight_bytes = [&](std::uint64_t elements, std::uint64_t frozen) {
-        return options.weight_block_bytes == 0
-                   ? sizes.parameter * elements
-                   : sizes.parameter * frozen
-                         + (elements - frozen) / granularity * options.weight_block_bytes;
+        auto const bytes = [&](std::uint64_t count, std::size_t of_block) {
+            return of_block == 0 ? sizes.parameter * count : count / granularity * of_block;
+        };
+        return bytes(frozen, options.frozen_block_bytes)
+               + bytes(elements - frozen, options.weight_block_bytes);
     };
     std::uint64_t const reductions = schedule == ReductionSchedule::boundary ? 1 : micro_steps;
     std::uint64_t const reduced = traffic.reduce_scatter + traffic.all_reduce;

@@ -117,12 +117,29 @@ ZERO_COLD_INLINE MemoryRow plan_secondary_copies(FlatLayout const& layout, std::
 }
 
 ZERO_COLD_INLINE MemoryRow plan_weight_codes(FlatLayout const& layout, std::size_t block_bytes,
-                                             std::size_t type) {
+                                             std::size_t type, bool is_frozen) {
     MemoryRow row;
-    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+    std::size_t const trainable = layout.trainable_buckets();
+    std::size_t const end = is_frozen ? layout.buckets() : trainable;
+    for (std::size_t bucket = is_frozen ? trainable : 0; bucket < end; ++bucket) {
         if (layout.bucket(bucket).type == type) {
             row.content_bytes = detail::larger(
                 row.content_bytes, layout.elements(bucket) / detail::block_elements * block_bytes);
+        }
+    }
+    return row;
+}
+
+ZERO_COLD_INLINE MemoryRow plan_frozen_codes(FlatLayout const& layout, std::size_t rank,
+                                             std::size_t block_bytes, std::size_t type) {
+    detail::require_rank(layout, rank);
+    MemoryRow row;
+    for (std::size_t bucket = layout.trainable_buckets(); bucket < layout.buckets(); ++bucket) {
+        if (layout.bucket(bucket).type == type) {
+            std::size_t const used = detail::count_blocks(layout, bucket, rank, Placement::sharded);
+            std::size_t const all = layout.extent(bucket, rank).size() / detail::block_elements;
+            row.content_bytes += used * block_bytes;
+            row.padding_bytes += (all - used) * block_bytes;
         }
     }
     return row;

@@ -229,7 +229,9 @@ struct CategoryTraits<WireCategory> {
 
     template <bool is_single>
     static consteval bool diagnose_single() {
-        static_assert(is_single, "zero::ZeroStage: two Wire policies are given; give one.");
+        static_assert(is_single, "zero::ZeroStage: two Wire policies are given; give one. "
+                                 "zero::FrozenWeights is one: with others, write its codec as the "
+                                 "fourth argument of zero::Wire.");
         return is_single;
     }
 };

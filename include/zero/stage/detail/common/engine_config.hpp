@@ -40,6 +40,10 @@ inline constexpr bool has_weight_codec = requires { typename Types::WeightCodec;
 template <class Types>
 inline constexpr bool has_gradient_codec = requires { typename Types::GradientCodec; };
 
+/// @brief Whether its frozen parameters lie in codes.
+template <class Types>
+inline constexpr bool has_frozen_codec = requires { typename Types::FrozenCodec; };
+
 /// @brief What is kept of the errors of encoded gradients.
 template <class Types>
 struct FeedbackOf {
@@ -140,6 +144,12 @@ struct WithWeightCodec : Types {
     using WeightCodec = C;
 };
 
+/// @brief The same, with frozen parameters that lie in the blocks of a codec.
+template <class Types, class C>
+struct WithFrozenCodec : Types {
+    using FrozenCodec = C;
+};
+
 /// @brief The same, with gradients that travel in the blocks of a codec.
 template <class Types, class C, class F>
 struct WithGradientCodec : Types {
@@ -151,7 +161,11 @@ struct WithGradientCodec : Types {
 template <class Config>
 inline constexpr bool codes_weights = has_weight_codec<typename Config::template TypesAt<0>>;
 
-/// @brief Whether gradients do.
+/// @brief Whether frozen parameters lie in codes.
+template <class Config>
+inline constexpr bool codes_frozen = has_frozen_codec<typename Config::template TypesAt<0>>;
+
+/// @brief Whether gradients travel in codes.
 template <class Config>
 inline constexpr bool codes_gradients = has_gradient_codec<typename Config::template TypesAt<0>>;
 

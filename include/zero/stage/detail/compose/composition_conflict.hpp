@@ -76,6 +76,8 @@ enum class Conflict {
     codes_of_offloaded,
     /// The backend cannot encode.
     codes_without_backend,
+    /// Frozen parameters lie in codes, and every rank has all of them as they are.
+    frozen_codes_without_shards,
     /// Gradients travel in codes, and in stage 0 every rank needs all sums.
     gradient_codes_without_shards,
     /// Gradients travel in codes, and in a communication type of their own.
@@ -127,6 +129,7 @@ struct Composition {
     bool names_all_for_host = true;                 ///< all that the host updates lies there
     bool delays_update = false;                     ///< DelayedUpdate
     bool codes_weights = false;                     ///< a Wire with a codec
+    bool codes_frozen = false;                      ///< a Wire with a codec of frozen parameters
     bool all_have_copies = true;                    ///< every type has copied master weights
     bool can_encode = true;                         ///< the backend can, with these types
     bool codes_gradients = false;                   ///< a Wire with a codec of gradients
@@ -218,10 +221,14 @@ constexpr Conflict conflict_of(Composition const& composition) noexcept {
         && (composition.offloads_masters || composition.delays_update)) {
         return Conflict::codes_of_offloaded_master;
     }
-    if (composition.codes_weights && composition.offloads_parameters) {
+    if (composition.codes_frozen && composition.stage != 3) {
+        return Conflict::frozen_codes_without_shards;
+    }
+    if ((composition.codes_weights || composition.codes_frozen)
+        && composition.offloads_parameters) {
         return Conflict::codes_of_offloaded;
     }
-    if (composition.codes_weights && !composition.can_encode) {
+    if (!composition.can_encode) {
         return Conflict::codes_without_backend;
     }
     if (composition.codes_gradients && composition.stage == 0) {

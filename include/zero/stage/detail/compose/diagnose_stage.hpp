@@ -170,11 +170,15 @@ consteval bool diagnose_stage() {
                       "use stage 3.");
         static_assert(conflict != Conflict::codes_of_offloaded,
                       "zero::ZeroStage: offloaded parameters are read into the memory that "
-                      "zero::Wire decodes to; leave zero::BufferKind::parameters out of Offload, "
-                      "or zero::Wire out.");
+                      "zero::Wire and zero::FrozenWeights decode to; leave "
+                      "zero::BufferKind::parameters out of Offload, or the codec out.");
+        static_assert(conflict != Conflict::frozen_codes_without_shards,
+                      "zero::ZeroStage: zero::FrozenWeights keeps the shards of frozen parameters "
+                      "in codes, and below stage 3 every rank reads all of them in place; use "
+                      "stage 3, or leave zero::FrozenWeights out.");
         static_assert(conflict != Conflict::codes_without_backend,
-                      "zero::ZeroStage: zero::Wire needs a backend that encodes; give it 'encode' "
-                      "and 'decode' as zero::HostBackend has them.");
+                      "zero::ZeroStage: zero::Wire and zero::FrozenWeights need a backend that "
+                      "encodes; give it 'encode' and 'decode' as zero::HostBackend has them.");
         static_assert(conflict != Conflict::gradient_codes_without_shards,
                       "zero::ZeroStage: zero::Wire encodes the gradients that each rank adds for "
                       "its share, and in stage 0 every rank gets all sums; use stage 1, 2 or 3, or "

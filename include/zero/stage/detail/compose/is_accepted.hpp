@@ -68,20 +68,28 @@ consteval bool all_have_copies(std::tuple<Types...> const* /*sets*/) {
     return ((Types::has_master && std::is_same_v<typename Types::Master, float>)&&...);
 }
 
-/// @brief Whether a backend encodes the weights of a `TypeSet`.
+/// @brief Whether a backend encodes parameters of type T.
+template <class B, class T, class C>
+consteval bool can_encode_as() {
+    using Slices = typename B::template SliceTable<CopySlice<T>>::Range;
+    return requires(typename B::Queue queue, Slices slices, std::uint8_t* codes,
+                    std::uint8_t const* received, T* bucket) {
+        B::template encode<C>(queue, slices, codes);
+        B::template decode<C>(queue, slices, received, bucket);
+    };
+}
+
+/// @brief Whether a backend encodes the weights of a `TypeSet`, and its frozen parameters.
 template <class B, class Types>
 consteval bool can_encode() {
+    bool can = true;
     if constexpr (has_weight_codec<Types>) {
-        using C = typename Types::WeightCodec;
-        using Slices = typename B::template SliceTable<CopySlice<typename Types::Parameter>>::Range;
-        return requires(typename B::Queue queue, Slices slices, std::uint8_t* codes,
-                        std::uint8_t const* received, typename Types::Parameter* bucket) {
-            B::template encode<C>(queue, slices, codes);
-            B::template decode<C>(queue, slices, received, bucket);
-        };
-    } else {
-        return true;
+        can = can_encode_as<B, typename Types::Parameter, typename Types::WeightCodec>();
     }
+    if constexpr (has_frozen_codec<Types>) {
+        can = can && can_encode_as<B, typename Types::Parameter, typename Types::FrozenCodec>();
+    }
+    return can;
 }
 template <class B, class... Types>
 consteval bool can_encode(std::tuple<Types...> const* /*sets*/) {
@@ -226,6 +234,7 @@ consteval Conflict conflict_in() {
             names_all_for_host<typename Config::OffloadTo>(Config::EngineConfig::has_masters),
         .delays_update = delays_update<typename Config::EngineConfig>,
         .codes_weights = codes_weights<typename Config::EngineConfig>,
+        .codes_frozen = codes_frozen<typename Config::EngineConfig>,
         .all_have_copies = all_have_copies(sets),
         .can_encode = can_encode<Device>(sets),
         .codes_gradients = codes_gradients<typename Config::EngineConfig>,

@@ -52,13 +52,19 @@ using reduced_type_set_t = std::conditional_t<adds_in_tree<Reduction>,
                                               InTree<plain_type_set_t<Reduction, MasterPolicy, P>>,
                                               plain_type_set_t<Reduction, MasterPolicy, P>>;
 
-/// @brief The same with the codec of weights, if there is one.
+/// @brief The same with the codec of frozen parameters, if there is one.
 template <class WireTypes, class Types>
-using coded_weights_t =
-    std::conditional_t<std::is_same_v<typename WireTypes::WeightCodec, Plain>, Types,
-                       WithWeightCodec<Types, typename WireTypes::WeightCodec>>;
+using coded_frozen_t =
+    std::conditional_t<std::is_same_v<typename WireTypes::FrozenCodec, Plain>, Types,
+                       WithFrozenCodec<Types, typename WireTypes::FrozenCodec>>;
 
-/// @brief The same with both codecs of a `Wire`.
+/// @brief The same with that of weights.
+template <class WireTypes, class Types>
+using coded_weights_t = std::conditional_t<
+    std::is_same_v<typename WireTypes::WeightCodec, Plain>, coded_frozen_t<WireTypes, Types>,
+    WithWeightCodec<coded_frozen_t<WireTypes, Types>, typename WireTypes::WeightCodec>>;
+
+/// @brief The same with all codecs of a `Wire`.
 template <class WireTypes, class Types>
 using type_set_t = std::conditional_t<
     std::is_same_v<typename WireTypes::GradientCodec, Plain>, coded_weights_t<WireTypes, Types>,

@@ -160,6 +160,10 @@ private:
                 move(mover,
                      held_parameters(_engine->_parameters.template store<Types>(), old, type),
                      held_parameters(to.template store<Types>(), _engine->_layout, type), all);
+                if constexpr (has_frozen_codec<Types>) {
+                    move(mover, held_codes(_engine->_parameters.template store<Types>(), old, type),
+                         held_codes(to.template store<Types>(), _engine->_layout, type), all);
+                }
             });
         }
     }

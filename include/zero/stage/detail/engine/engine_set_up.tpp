@@ -243,7 +243,19 @@ template <class Config>
             }
             if constexpr (detail::has_weight_codec<Types>) {
                 own[BufferKind::weight_codes] =
-                    detail::EncodedWeights<Config, Types>::row(all, type);
+                    detail::WeightCodesOf<Config, Types, false>::row(all, type);
+            }
+            if constexpr (detail::has_frozen_codec<Types>) {
+                using Codes = detail::WeightCodesOf<Config, Types, true>;
+                MemoryRow& shards = own[BufferKind::parameters];
+                MemoryRow const codes = Codes::kept_row(all, type);
+                std::size_t const content =
+                    totals.own_trainable_content * sizeof(typename Types::Parameter);
+                std::size_t const padded =
+                    totals.own_trainable_padded * sizeof(typename Types::Parameter);
+                shards.content_bytes = content + codes.content_bytes;
+                shards.padding_bytes = padded - content + codes.padding_bytes;
+                own[BufferKind::weight_codes].content_bytes += Codes::row(all, type).bytes();
             }
             plan += own;
         });

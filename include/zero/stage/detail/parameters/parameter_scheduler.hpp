@@ -6,6 +6,7 @@
 #include "../../../core/detail/namespace.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/parameter_spec.hpp"
+#include "../../../layout/piece.hpp"
 #include "../../../layout/placement.hpp"
 #include "../../parameter.hpp"
 #include "../common/engine_context.hpp"
@@ -22,6 +23,18 @@
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
+
+/// @brief Returns whether every rank may compute the initial values of a bucket, so that each owner
+/// fills its extent. The same on every rank.
+[[gnu::cold]] inline bool is_filled_by_owners(FlatLayout const& layout, std::size_t bucket,
+                                              std::span<AnyParameter const> parameters) {
+    for (Piece const& piece : layout.pieces(bucket)) {
+        if (!parameters[piece.parameter].is_deterministic) {
+            return false;
+        }
+    }
+    return true;
+}
 
 /// @brief Decides when parameters can be read: when a unit is gathered, held and freed (stage 3),
 /// when updated shards are published by an all-gather (stages 1 and 2), and how initial values

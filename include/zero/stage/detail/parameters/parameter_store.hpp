@@ -6,7 +6,6 @@
 #include "../../../core/convert.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
-#include "../../../core/hash.hpp"
 #include "../../../core/memory_resource.hpp"
 #include "../../../layout/cuts.hpp"
 #include "../../../layout/flat_layout.hpp"
@@ -36,60 +35,44 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Returns whether every rank may compute the initial values of a bucket, so that each owner
-/// fills its extent. The same on every rank.
-[[gnu::cold]] inline bool is_filled_by_owners(FlatLayout const& layout, std::size_t bucket,
-                                              std::span<AnyParameter const> parameters) {
-    for (Piece const& piece : layout.pieces(bucket)) {
-        if (!parameters[piece.parameter].is_deterministic) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/// @brief Hashes which parameters every rank may initialise, and which of these have an
-/// initialiser.
-[[gnu::cold]] inline std::uint64_t
-hash_of_initialisation(std::span<AnyParameter const> parameters) noexcept {
-    Hash hash;
-    for (AnyParameter const& parameter : parameters) {
-        bool const is_called = parameter.initialise ? parameter.is_deterministic : false;
-        hash.add(parameter.is_deterministic).add(is_called);
-    }
-    return hash.value();
-}
-
 /// @brief Whether sharded parameters are read in the shard instead of in copies: on a single rank,
 /// which owns all of them. Poison fills released copies with NaN, so it needs them. A shard that is
 /// offloaded cannot be read, or only through the link to the host. With a codec, copies hold other
-/// values than the shard.
+/// values than the shard, or it holds none.
 template <class Config>
 [[nodiscard]] bool reads_in_place(EngineContext<Config> const& context) noexcept {
     return context.row.shards_parameters() && context.layout->world() == 1
            && !context.options->poison && !Config::Offload::offloads(BufferKind::parameters)
-           && !lies_on_host<Config>(BufferKind::parameters) && !codes_weights<Config>;
+           && !lies_on_host<Config>(BufferKind::parameters)
+           && !codes_weights<Config> && !codes_frozen<Config>;
 }
 
-template <class Config, class Types>
+template <class Config, class Types, class C, bool is_frozen>
 class EncodedWeights; // stage/wire.hpp includes it
 
 /// @brief Weights travel as they are.
+template <bool is_frozen>
 struct PlainWeights {
     [[nodiscard]] static constexpr std::size_t table_bytes() noexcept { return 0; }
 };
 
-/// @brief The codes of an engine, or nothing.
-template <class Config, class Types, bool is_coded = has_weight_codec<Types>>
+/// @brief The codes of trainable or frozen parameters of an engine, or nothing.
+template <class Config, class Types, bool is_frozen>
 struct WeightCodes {
-    using type = PlainWeights;
+    using type = PlainWeights<is_frozen>;
 };
 template <class Config, class Types>
+    requires has_weight_codec<Types>
+struct WeightCodes<Config, Types, false> {
+    using type = EncodedWeights<Config, Types, typename Types::WeightCodec, false>;
+};
+template <class Config, class Types>
+    requires has_frozen_codec<Types>
 struct WeightCodes<Config, Types, true> {
-    using type = EncodedWeights<Config, Types>;
+    using type = EncodedWeights<Config, Types, typename Types::FrozenCodec, true>;
 };
-template <class Config, class Types>
-using WeightCodesOf = typename WeightCodes<Config, Types>::type;
+template <class Config, class Types, bool is_frozen>
+using WeightCodesOf = typename WeightCodes<Config, Types, is_frozen>::type;
 
 /// @brief Owns the parameters of one type in every storage and placement, or has them in a tier,
 /// and calls the collectives that move them. The ParameterScheduler decides when.
@@ -118,7 +101,8 @@ public:
 
     /// @brief Bytes of the tables in the backend's memory.
     [[nodiscard]] std::size_t table_bytes() const noexcept {
-        return _pieces.size_bytes() + _owned.size_bytes() + _codes.table_bytes();
+        return _pieces.size_bytes() + _owned.size_bytes() + _codes.table_bytes()
+               + _frozen.table_bytes();
     }
 
     /// @brief The memory of a slice that this rank holds: inside its extent if parameters are
@@ -139,8 +123,8 @@ public:
         return _is_in_place ? _placed.at(at.bucket, begin) : _pool.at(at.bucket) + begin;
     }
 
-    /// @brief Calls `visit(Piece, T*)` with each slice that this rank holds of a bucket and the
-    /// address that stands for it between two steps.
+    /// @brief Calls `visit(Piece, address)` with each slice that this rank holds of a bucket and
+    /// the address that stands for it between two steps: of codes, if it lies in codes.
     /// @param layout the layout for which this store was made
     template <class Visit>
     [[gnu::cold]] void for_held(FlatLayout const& layout, std::size_t bucket,
@@ -148,6 +132,12 @@ public:
         if constexpr (is_offloaded) {
             _offload.states->for_held_parameters(bucket, visit);
         } else {
+            if constexpr (has_frozen_codes) {
+                if (!layout.bucket(bucket).trainable) {
+                    _frozen.for_kept(layout, bucket, visit);
+                    return;
+                }
+            }
             Range const held =
                 _is_sharded ? layout.extent(bucket, _rank) : Range{0, layout.elements(bucket)};
             layout.for_slices(bucket, held,
@@ -159,6 +149,11 @@ public:
     /// compute. Calls the caller's initialisers.
     [[gnu::cold]] void initialise_own(std::size_t bucket,
                                       std::span<AnyParameter const> parameters) {
+        T* const lease = lies_in_codes(bucket) ? open(bucket) : nullptr;
+        if (lease != nullptr) { // the host writes to it
+            Backend::fill(_queue, lease, _layout->elements(bucket), T{});
+            Backend::synchronise(Backend::record(_queue));
+        }
         auto const set = [&](Piece const& own, T* values) {
             if (parameters[own.parameter].initialise) {
                 initialise(parameters[own.parameter], own.parameter_begin, own.elements, values);
@@ -166,7 +161,7 @@ public:
                 for (std::size_t i = 0; i < own.elements; ++i) {
                     values[i] = T{};
                 }
-            } else if (_poison) {
+            } else if (_poison && lease == nullptr) {
                 Backend::fill(_queue, values, own.elements, T{});
                 _backlog.count();
             }
@@ -174,8 +169,13 @@ public:
         if constexpr (is_offloaded) {
             _offload.states->template fill_parameters<T>(bucket, set);
         } else {
-            _layout->for_slices(bucket, _layout->extent(bucket, _rank),
-                                [&](Piece const& own) { set(own, slice(bucket, own)); });
+            _layout->for_slices(bucket, _layout->extent(bucket, _rank), [&](Piece const& own) {
+                set(own, lease != nullptr ? lease + own.bucket_begin : slice(bucket, own));
+            });
+        }
+        if (lease != nullptr) {
+            keep_codes(bucket, lease);
+            _pool.close(bucket, Backend::record(_queue));
         }
     }
 
@@ -203,6 +203,8 @@ public:
                     to[i] = values[own.bucket_begin + i];
                 }
             });
+        } else if (lies_in_codes(bucket)) {
+            keep_codes(bucket, values);
         } else if (Range const own = _layout->extent(bucket, _rank); !own.is_empty()) {
             // contiguous in both places
             Backend::copy_bytes(_queue, _placed.at(bucket, own.begin), values + own.begin,
@@ -345,6 +347,18 @@ private:
     static constexpr bool is_on_host = lies_on_host<Config>(BufferKind::parameters);
     static constexpr bool has_copies = SecondaryCommunicator<Communicator>;
     static constexpr bool has_codes = has_weight_codec<Types>;
+    static constexpr bool has_frozen_codes = has_frozen_codec<Types>;
+
+    /// Whether the shards of a bucket are codes.
+    [[nodiscard]] bool lies_in_codes([[maybe_unused]] std::size_t bucket) const noexcept {
+        return has_frozen_codes && !_layout->bucket(bucket).trainable;
+    }
+
+    void keep_codes([[maybe_unused]] std::size_t bucket, [[maybe_unused]] T* values) {
+        if constexpr (has_frozen_codes) {
+            _frozen.keep(bucket, values);
+        }
+    }
 
     [[nodiscard]] CollectiveTag codes_tag(CollectivePurpose purpose,
                                           std::size_t bucket) const noexcept {
@@ -367,12 +381,19 @@ private:
     }
 
     void gather_into(T* lease, std::size_t bucket, char const* context) {
+        [[maybe_unused]] auto const gather_codes = [&](auto& codes) {
+            CollectiveTag tag = codes_tag(CollectivePurpose::gather, bucket);
+            tag.context = context;
+            codes.gather(bucket, lease, tag);
+        };
         if constexpr (has_codes) {
             if (_codes.encodes(bucket)) {
-                CollectiveTag tag = codes_tag(CollectivePurpose::gather, bucket);
-                tag.context = context;
-                _codes.gather(bucket, lease, tag);
-                return;
+                return gather_codes(_codes);
+            }
+        }
+        if constexpr (has_frozen_codes) {
+            if (_frozen.encodes(bucket)) {
+                return gather_codes(_frozen);
             }
         }
         auto const cuts = _cuts.of(_layout->cuts(bucket));
@@ -412,7 +433,8 @@ private:
             _placed = {*_offload.states, 0};
         } else if (_storage == Storage::owned) {
             _placed = PlacedBuffer<T>(
-                *_layout, _layout->buckets(), context.type, _rank, context.row.parameters,
+                *_layout, has_frozen_codes ? _layout->trainable_buckets() : _layout->buckets(),
+                context.type, _rank, context.row.parameters,
                 memory_of<BufferKind::parameters>(context), BufferKind::parameters);
             Backend::fill(_queue, _placed.data(), _placed.size(), unset());
         }
@@ -437,6 +459,10 @@ private:
                       [&](std::size_t bucket, Piece const& piece) {
                           return _is_sharded ? nullptr : slice(bucket, piece);
                       }};
+        }
+        if constexpr (has_frozen_codes) {
+            auto const in_lease = [](auto&&...) -> T* { return nullptr; };
+            _frozen = {context, in_lease, in_lease};
         }
     }
 
@@ -563,7 +589,8 @@ private:
     /// memory because they cannot be communicated in place.
     BucketCopies<T, Backend> _pieces;
     BucketCopies<T, Backend> _owned;
-    [[no_unique_address]] WeightCodesOf<Config, Types> _codes;
+    [[no_unique_address]] WeightCodesOf<Config, Types, false> _codes;
+    [[no_unique_address]] WeightCodesOf<Config, Types, true> _frozen;
     SetUpBacklog<Backend> _backlog;
     Drain<Backend> _drain;
 };

@@ -12,6 +12,7 @@
 #include "../../../layout/placement.hpp"
 #include "../../../policy/gradient_reduction.hpp"
 #include "../../../policy/has_compared_options.hpp"
+#include "../../parameter.hpp"
 #include "../../stage_options.hpp"
 #include "../common/engine_config.hpp"
 #include "../common/gather_on_host.hpp"
@@ -64,7 +65,7 @@ struct ComparedSettings {
     std::uint64_t optimizer = 0;
     std::uint64_t groups = 0;
     std::uint64_t communicator = 0;
-    std::uint64_t codec = 0;          ///< of weights and gradients; 0: none
+    std::uint64_t codec = 0;          ///< of weights, gradients, frozen parameters; 0: none
     std::uint64_t initialisation = 0; ///< which parameters every rank may initialise
 
     /// @brief Returns one hash per option name.
@@ -80,6 +81,18 @@ template <class Communicator>
     } else {
         return 0;
     }
+}
+
+/// @brief Hashes which parameters every rank may initialise, and which of these have an
+/// initialiser.
+[[gnu::cold]] inline std::uint64_t
+hash_of_initialisation(std::span<AnyParameter const> parameters) noexcept {
+    Hash hash;
+    for (AnyParameter const& parameter : parameters) {
+        bool const is_called = parameter.initialise ? parameter.is_deterministic : false;
+        hash.add(parameter.is_deterministic).add(is_called);
+    }
+    return hash.value();
 }
 
 /// @brief Adds the types of one `TypeSet`.
@@ -141,6 +154,12 @@ template <class Config>
     if constexpr (codes_weights<Config>) {
         using C = typename Config::template TypesAt<0>::WeightCodec;
         settings.codec = Hash().add(type_name<C>()).add(C::bytes_per_block).value();
+    }
+    if constexpr (codes_frozen<Config>) {
+        using C = typename Config::template TypesAt<0>::FrozenCodec;
+        Hash frozen;
+        frozen.add(settings.codec).add("frozen").add(type_name<C>()).add(C::bytes_per_block);
+        settings.codec = frozen.value();
     }
     if constexpr (codes_gradients<Config>) {
         using C = typename Config::template TypesAt<0>::GradientCodec;

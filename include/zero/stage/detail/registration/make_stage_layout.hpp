@@ -104,6 +104,20 @@ template <class Engine>
     }
 }
 
+/// @brief Requires a frozen parameter, of which the codec could keep anything.
+[[gnu::cold]] inline void require_frozen(FlatLayout const& layout) {
+    for (std::size_t bucket = layout.trainable_buckets(); bucket < layout.buckets(); ++bucket) {
+        if (layout.elements(bucket) != 0) {
+            return;
+        }
+    }
+    throw_error<InvalidArgument>(
+        {"zero: zero::FrozenWeights keeps frozen parameters in codes, and none of the ",
+         layout.parameters().size(),
+         " parameters is frozen and has elements; register those that are not trained with "
+         "trainable = false, or leave zero::FrozenWeights out."});
+}
+
 /// @brief Requires options of `ErrorFeedback` in their ranges, buckets that stay, and that every
 /// parameter is updated: an error is sent even if there is no gradient.
 [[gnu::cold]] inline void require_feedback(float beta, std::uint64_t reset_every, bool rebuilds,
@@ -177,6 +191,9 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
         layout.name_backward_call(options.backward_call);
         if constexpr (codes_weights<Engine> || codes_gradients<Engine>) {
             require_whole_blocks(layout);
+        }
+        if constexpr (codes_frozen<Engine>) {
+            require_frozen(layout);
         }
         return layout;
     };

@@ -52,6 +52,7 @@ template <class Optimizer>
     case ArrayKind::remainder: return "remainder";
     case ArrayKind::rounded_up: return "rounded_up";
     case ArrayKind::gradient: return "gradient";
+    case ArrayKind::frozen: return "frozen";
     case ArrayKind::state: break;
     case ArrayKind::state_scale: return state_name<Optimizer>(form.index) + ".scale";
     }

@@ -32,8 +32,11 @@ template <class Config, class Types>
 [[gnu::cold]] HeldArray held_parameters(ParameterStore<Config, Types> const& memory,
                                         FlatLayout const& layout, std::size_t type) {
     using T = typename Types::Parameter;
-    HeldArray array{type, {ArrayKind::parameter, 0, dtype_of<T>(), sizeof(T)}, true, {}};
-    for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
+    HeldArray array{
+        type, {ArrayKind::parameter, 0, dtype_of<T>(), sizeof(T)}, !has_frozen_codec<Types>, {}};
+    std::size_t const buckets =
+        has_frozen_codec<Types> ? layout.trainable_buckets() : layout.buckets();
+    for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
         if (layout.bucket(bucket).type == type) {
             memory.for_held(layout, bucket, [&](Piece const& piece, void* data) {
                 array.slices.push_back(
@@ -48,6 +51,28 @@ template <class Config, class Types>
             Piece piece{};
             piece.parameter = parameter;
             array.slices.push_back({parameter, 0, spec.elements, memory.slice(0, piece)});
+        }
+    }
+    return array;
+}
+
+/// @brief Returns the codes of frozen parameters of one type that this rank holds.
+template <class Config, class Types>
+[[gnu::cold]] HeldArray held_codes(ParameterStore<Config, Types> const& memory,
+                                   FlatLayout const& layout, std::size_t type) {
+    using C = typename Types::FrozenCodec;
+    HeldArray array{
+        type,
+        {ArrayKind::frozen, 0, DType::float32, C::bytes_per_block, coded_elements, &block_codec<C>},
+        true,
+        {},
+        false};
+    for (std::size_t bucket = layout.trainable_buckets(); bucket < layout.buckets(); ++bucket) {
+        if (layout.bucket(bucket).type == type) {
+            memory.for_held(layout, bucket, [&](Piece const& piece, void* data) {
+                array.slices.push_back(
+                    {piece.parameter, piece.parameter_begin, piece.elements, data});
+            });
         }
     }
     return array;
@@ -99,6 +124,14 @@ public:
             EngineType::with_types(type, [&]<class Types>(Types) {
                 all.push_back(
                     held_parameters(_engine->_parameters.template store<Types>(), layout(), type));
+            });
+        }
+        for (std::size_t type = 0; codes_frozen<Config> && type < Config::types; ++type) {
+            EngineType::with_types(type, [&]<class Types>(Types) {
+                if constexpr (has_frozen_codec<Types>) {
+                    all.push_back(
+                        held_codes(_engine->_parameters.template store<Types>(), layout(), type));
+                }
             });
         }
         std::size_t type = 0;

@@ -7,6 +7,7 @@
 #include "../../../core/storage_types.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/piece.hpp"
+#include "../../../ops/codec.hpp"
 #include "../../../ops/power_codes.hpp"
 
 #include <array>
@@ -26,8 +27,26 @@ enum class ArrayKind : std::uint8_t {
     rounded_up,  ///< SplitMasterWeights: one bit per element
     state,       ///< a state of the optimizer
     state_scale, ///< BlockScaledState: the scales of a state
+    frozen,      ///< FrozenWeights: the codes of frozen parameters, instead of `parameter`
     gradient     ///< reduced gradients, which exist inside a step only
 };
+
+/// @brief The functions of a `Codec`.
+struct BlockCodec {
+    void (*encode)(float const (&)[coded_elements], std::uint8_t*) noexcept;
+    void (*decode)(std::uint8_t const*, float (&)[coded_elements]) noexcept;
+    std::size_t bytes; ///< of a block
+
+    /// @brief Encodes elements in blocks, the last of which is completed with zeros.
+    void write(float const* values, std::size_t elements, std::byte* codes) const;
+
+    /// @brief Decodes elements. @param first offset of the first one in its block, the first of
+    /// `codes`
+    void read(std::byte const* codes, std::size_t first, std::size_t elements, float* out) const;
+};
+
+template <class C>
+inline constexpr BlockCodec block_codec{C::encode, C::decode, C::bytes_per_block};
 
 /// @brief The form of an array, the same for all slices and on every rank.
 struct ArrayForm {
@@ -36,8 +55,9 @@ struct ArrayForm {
     DType dtype = DType::bytes; ///< type of an item; `bytes` also for 16-bit remainders
     std::size_t item_bytes = 0;
     /// An item belongs to one element, or to a group of elements that starts at a multiple of its
-    /// size: a scale to 64 elements, a byte of bits to 8.
+    /// size: a scale or a block of codes to 64 elements, a byte of bits to 8.
     std::size_t item_elements = 1;
+    BlockCodec const* codec = nullptr; ///< of items that are codes; `dtype` is what they decode to
 
     /// @brief Returns the bytes of `elements` elements that start at an item.
     [[nodiscard]] constexpr std::size_t bytes(std::size_t elements) const noexcept {
@@ -62,6 +82,7 @@ struct HeldArray {
     ArrayForm form{};
     bool has_frozen = false; ///< whether frozen parameters have this array
     List<HeldSlice> slices{};
+    bool has_trainable = true; ///< whether trainable ones have it
 
     /// @brief Returns the bytes of the first `elements` elements of a parameter. Extents end at
     /// multiples of 64 elements.
@@ -106,6 +127,11 @@ public:
     [[nodiscard]] std::size_t find(std::size_t type, ArrayKind kind,
                                    std::size_t state = 0) const noexcept;
 
+    /// @brief Returns the index of the array of a parameter: `frozen` for its weights, if they lie
+    /// in codes.
+    [[nodiscard]] std::size_t array_of(ArrayKind kind, std::size_t state,
+                                       std::size_t parameter) const noexcept;
+
     /// @brief Returns the ranges of a parameter whose values this rank holds.
     /// @param kind `parameter` for the weight that the next step starts from, `state` or `gradient`
     [[nodiscard]] std::vector<Range> held(ArrayKind kind, std::size_t state,
@@ -116,8 +142,8 @@ public:
               float* out) const;
 
     /// @brief Writes those elements of `range` that this rank holds, rounded to the stored types. A
-    /// weight is written to master weights and parameters. Blocks that share a scale must be in
-    /// the range as a whole.
+    /// weight is written to master weights and parameters. Blocks that share a scale or codes must
+    /// be in the range as a whole.
     /// @param values one per element of `range`
     void store(ArrayKind kind, std::size_t state, std::size_t parameter, Range range, Copy copy,
                float const* values) const;

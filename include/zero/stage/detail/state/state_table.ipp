@@ -12,6 +12,29 @@
 
 namespace ZERO_NAMESPACE::detail {
 
+ZERO_COLD_INLINE void BlockCodec::write(float const* values, std::size_t elements,
+                                        std::byte* codes) const {
+    for (std::size_t begin = 0; begin < elements; begin += coded_elements) {
+        float block[coded_elements] = {};
+        std::memcpy(block, values + begin,
+                    smaller(coded_elements, elements - begin) * sizeof(float));
+        encode(block, reinterpret_cast<std::uint8_t*>(codes) + begin / coded_elements * bytes);
+    }
+}
+
+ZERO_COLD_INLINE void BlockCodec::read(std::byte const* codes, std::size_t first,
+                                       std::size_t elements, float* out) const {
+    float block[coded_elements];
+    for (std::size_t i = 0; i < elements; ++i) {
+        std::size_t const at = first + i;
+        if (i == 0 || at % coded_elements == 0) {
+            decode(reinterpret_cast<std::uint8_t const*>(codes) + at / coded_elements * bytes,
+                   block);
+        }
+        out[i] = block[at % coded_elements];
+    }
+}
+
 ZERO_COLD_INLINE StateTable::StateTable(FlatLayout const& layout, List<HeldArray> arrays)
     : _layout(&layout), _arrays(std::move(arrays)) {
     std::size_t const parameters = layout.parameters().size();
@@ -46,11 +69,19 @@ ZERO_COLD_INLINE std::size_t StateTable::find(std::size_t type, ArrayKind kind,
     return array;
 }
 
+ZERO_COLD_INLINE std::size_t StateTable::array_of(ArrayKind kind, std::size_t state,
+                                                  std::size_t parameter) const noexcept {
+    auto const& spec = _layout->parameter(parameter);
+    bool const is_weight = kind == ArrayKind::parameter && !spec.trainable;
+    std::size_t const codes = is_weight ? find(spec.type, ArrayKind::frozen) : _arrays.size();
+    return codes != _arrays.size() ? codes : find(spec.type, kind, state);
+}
+
 ZERO_COLD_INLINE std::size_t StateTable::lead(ArrayKind kind, std::size_t state,
                                               std::size_t parameter) const {
     auto const& spec = _layout->parameter(parameter);
     if (kind != ArrayKind::parameter || !spec.trainable) {
-        return find(spec.type, kind, state);
+        return array_of(kind, state, parameter);
     }
     // Without master weights the next weight is the parameter itself. Of a replicated parameter
     // only the part that this rank updates counts, which is the part of its first optimizer state.
@@ -105,7 +136,7 @@ ZERO_COLD_INLINE void StateTable::load(ArrayKind kind, std::size_t state, std::s
     ArrayKind const own = _arrays[leading].form.kind;
     // A weight without a copied master weight is read from the parameter.
     bool const is_parameter = kind == ArrayKind::parameter && own != ArrayKind::master;
-    std::size_t const array = is_parameter ? find(type, ArrayKind::parameter) : leading;
+    std::size_t const array = is_parameter ? array_of(ArrayKind::parameter, 0, parameter) : leading;
     std::size_t const remainders = find(type, ArrayKind::remainder);
     std::size_t const bits = find(type, ArrayKind::rounded_up);
     std::size_t const scales = find(type, ArrayKind::state_scale, state);
@@ -132,6 +163,11 @@ ZERO_COLD_INLINE void StateTable::load(ArrayKind kind, std::size_t state, std::s
             fetch(second, slice_at(scales, parameter, chunk.begin), _arrays[scales].form);
         }
         std::size_t const into = chunk.begin - slice.begin; // offset of the chunk in its slice
+        if (form.codec != nullptr) {
+            form.codec->read(items.data(), into % form.item_elements, chunk.size(),
+                             out + (chunk.begin - range.begin));
+            return;
+        }
         for (std::size_t i = 0; i < chunk.size(); ++i) {
             float& value = out[chunk.begin - range.begin + i];
             if (is_split) {
@@ -168,7 +204,10 @@ ZERO_COLD_INLINE void StateTable::store_items(std::size_t array, std::size_t par
     ArrayForm const& form = _arrays[array].form;
     ItemBytes items;
     for_chunks(array, parameter, range, [&](HeldSlice const& slice, Range chunk) {
-        for (std::size_t i = 0; i < chunk.size(); ++i) {
+        if (form.codec != nullptr) {
+            form.codec->write(values + (chunk.begin - range.begin), chunk.size(), items.data());
+        }
+        for (std::size_t i = 0; form.codec == nullptr && i < chunk.size(); ++i) {
             float const value = values[chunk.begin - range.begin + i];
             if (form.kind == ArrayKind::remainder) {
                 put_item(items.data(), i, split(value).remainder);
@@ -203,7 +242,7 @@ ZERO_COLD_INLINE void StateTable::store_bits(std::size_t array, std::size_t para
 ZERO_COLD_INLINE void StateTable::store_weights(std::size_t parameter, Range range, Copy copy,
                                                 float const* values) const {
     auto const& spec = _layout->parameter(parameter);
-    std::size_t const array = find(spec.type, ArrayKind::parameter);
+    std::size_t const array = array_of(ArrayKind::parameter, 0, parameter);
     std::size_t const masters =
         spec.trainable ? find(spec.type, ArrayKind::master) : _arrays.size();
     std::size_t const remainders =
@@ -280,7 +319,7 @@ ZERO_COLD_INLINE void StateTable::store_states(std::size_t state, std::size_t pa
 
 ZERO_COLD_INLINE bool HeldArray::has(FlatLayout const& layout, std::size_t parameter) const {
     ParameterSpec const& spec = layout.parameter(parameter);
-    return spec.type == type && spec.elements != 0 && (spec.trainable || has_frozen);
+    return spec.type == type && spec.elements != 0 && (spec.trainable ? has_trainable : has_frozen);
 }
 
 ZERO_COLD_INLINE std::size_t HeldArray::largest(FlatLayout const& layout) const {
