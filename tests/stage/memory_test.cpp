@@ -140,9 +140,7 @@ void check_accounts(Storage storage) {
                 CHECK(account.left == Bytes{});
                 CHECK(account.plan[BufferKind::parameters].is_callers
                       == (storage != Storage::owned));
-                CHECK(account.allocated[static_cast<std::size_t>(BufferKind::optimizer_state)]
-                          + account.allocated[static_cast<std::size_t>(BufferKind::gradient_leases)]
-                      > 0);
+                CHECK(account.allocated != Bytes{});
             }
         }
     }

@@ -5,7 +5,11 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../core/storage_types.hpp"
+#include "../../host/inline_queue.hpp"
+#include "../../host/queue.hpp"
+#include "../../layout/piece.hpp"
 #include "../../ops/tree_sum.hpp"
+#include "../communicator.hpp"
 #include "../loopback_options.hpp"
 #include "collective_call.hpp"
 #include "rendezvous.hpp"
@@ -18,6 +22,7 @@
 #include <new>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -32,12 +37,30 @@ class LoopbackGroup;
 struct LoopbackSlot {
     CollectiveCall call{};
     void const* send = nullptr;
+    std::size_t pieces = 0; ///< if not 0, `send` is a table of as many SentPiece
     void* receive = nullptr;
     bool has_failed = false;
     bool is_in_use = false;                ///< a thread is in a call; only for `LoopbackFrame`
     int color = 0;                         ///< color in a split
     int key = 0;                           ///< key in a split
     std::shared_ptr<LoopbackGroup> part{}; ///< the group that this rank made in a split
+};
+
+/// @brief What one rank sends to a sum, as the command that reads it walks through it.
+struct LoopbackSent {
+    void const* send = nullptr;
+    std::size_t pieces = 0; ///< as in LoopbackSlot
+    std::size_t next = 0;   ///< index of the first piece that ends after the place of the walk
+    void const* address = nullptr; ///< of the element at that place
+
+    /// @brief Calls `add(offset, elements)` for runs of a range, until it has had all. Element
+    /// `range.begin + offset` of each rank is then at its place in `addresses`.
+    static void sum(std::span<LoopbackSent> ranks, std::size_t element_bytes, Range const& range,
+                    void const** addresses, FunctionRef<std::size_t, std::size_t> add);
+
+private:
+    /// Moves to element `at`. Returns where the elements from there on are no longer contiguous.
+    std::size_t seek(std::size_t element_bytes, std::size_t at, std::size_t end) noexcept;
 };
 
 /// @brief A group and all groups that were split from it. A failure of one group reaches all of
@@ -212,8 +235,12 @@ public:
     /// @brief Runs one collective. `first` enqueues commands that read what the peers send; after
     /// a second meeting `second`, if given, enqueues commands that read what the peers reduced.
     /// @throws CommunicatorError
+    /// @param pieces see LoopbackSlot
     void collective(CollectiveCall const& call, void const* send, void* receive, Queue queue,
-                    FunctionRef<> first, FunctionRef<> second = {});
+                    FunctionRef<> first, FunctionRef<> second = {}, std::size_t pieces = 0);
+
+    /// @brief Whether ranks may send pieces: commands are functors that walk them.
+    static constexpr bool reads_pieces = std::is_same_v<Queue, host::Queue*>;
 
     /// @brief Enqueues the copy of every rank's extent to its place in `receive`. The source is the
     /// memory that the rank sends or, if `are_reduced`, the extent's place in what it receives.
@@ -254,6 +281,7 @@ private:
     /// collective.
     struct Flight {
         List<void const*> peers;
+        List<LoopbackSent> sent; ///< if any rank sends pieces
         Event done{};
     };
 
@@ -284,6 +312,13 @@ private:
         std::atomic_ref<bool> _is_in_use;
     };
 
+    [[nodiscard]] bool is_any_in_pieces() noexcept;
+
+    /// Enqueues a sum of this rank's extent: calls `sum(queue, offset, addresses, elements)`, in
+    /// commands if ranks send pieces.
+    template <StorageType T, class Sum>
+    void sum_sent(std::span<std::size_t const> cuts, Queue queue, Sum const& sum);
+
     static void attempt(std::exception_ptr& failure, FunctionRef<> body) noexcept;
     static void record(Event& event, Queue queue, std::exception_ptr& failure) noexcept;
     void wait_for_peers(Queue queue, Event LoopbackEvents<Event>::*event, Fence fence);
@@ -301,6 +336,7 @@ LoopbackFrame<B>::LoopbackFrame(std::shared_ptr<Group> group, std::size_t rank)
     : _group(std::move(group)), _rank(rank), _flights(flights_of(world())) {
     for (Flight& flight : _flights) {
         flight.peers = List<void const*>(world());
+        flight.sent = List<LoopbackSent>(reads_pieces ? world() : 0);
     }
 }
 
@@ -322,7 +358,8 @@ LoopbackFrame<B>::~LoopbackFrame() {
 
 template <class B>
 void LoopbackFrame<B>::collective(CollectiveCall const& call, void const* send, void* receive,
-                                  Queue queue, FunctionRef<> first, FunctionRef<> second) {
+                                  Queue queue, FunctionRef<> first, FunctionRef<> second,
+                                  std::size_t pieces) {
     B::rethrow_failure(queue);
     LoopbackSlot& own = slot(_rank);
     SoleThread const sole(own, call.tag);
@@ -331,6 +368,7 @@ void LoopbackFrame<B>::collective(CollectiveCall const& call, void const* send, 
     }
     own.call = call; // `has_failed` stays: peers may still read its value from the last collective
     own.send = send;
+    own.pieces = pieces;
     own.receive = receive;
     events(_rank).ready = B::record(queue);
     _group->enter(_rank);
@@ -421,12 +459,11 @@ template <StorageType T>
 void LoopbackFrame<B>::sum_extent(LoopbackFrame& frame, void* out,
                                   std::span<std::size_t const> cuts, Queue queue,
                                   ops::HeldSums const& /*none*/) {
-    std::size_t const begin = cuts[frame.rank()];
-    std::size_t const elements = cuts[frame.rank() + 1] - begin;
-    if (elements != 0) {
-        B::sum_ranks(queue, static_cast<T*>(out), frame.template pointers<T>(begin),
-                     static_cast<int>(frame.world()), elements);
-    }
+    auto const world = static_cast<int>(frame.world());
+    frame.template sum_sent<T>(cuts, queue, [=](Queue on, std::size_t offset, auto peers,
+                                                std::size_t elements) {
+        B::sum_ranks(on, static_cast<T*>(out) + offset, peers, world, elements);
+    });
 }
 
 template <class B>
@@ -434,12 +471,11 @@ template <StorageType T, StorageType A, bool is_added>
 void LoopbackFrame<B>::accumulate_extent(LoopbackFrame& frame, void* sum,
                                          std::span<std::size_t const> cuts, Queue queue,
                                          ops::HeldSums const& /*none*/) {
-    std::size_t const begin = cuts[frame.rank()];
-    std::size_t const elements = cuts[frame.rank() + 1] - begin;
-    if (elements != 0) {
-        B::sum_ranks(queue, static_cast<A*>(sum), frame.template pointers<T>(begin),
-                     static_cast<int>(frame.world()), elements, is_added);
-    }
+    auto const world = static_cast<int>(frame.world());
+    frame.template sum_sent<T>(cuts, queue, [=](Queue on, std::size_t offset, auto peers,
+                                                std::size_t elements) {
+        B::sum_ranks(on, static_cast<A*>(sum) + offset, peers, world, elements, is_added);
+    });
 }
 
 template <class B>
@@ -447,12 +483,50 @@ template <StorageType T, StorageType A>
 void LoopbackFrame<B>::sum_tree_extent(LoopbackFrame& frame, void* out,
                                        std::span<std::size_t const> cuts, Queue queue,
                                        ops::HeldSums const& held) {
-    std::size_t const begin = cuts[frame.rank()];
-    std::size_t const elements = cuts[frame.rank() + 1] - begin;
-    if (elements != 0) {
-        B::sum_tree(queue, ops::TreeSum<A>{static_cast<A*>(out), held},
-                    frame.template pointers<T>(begin), static_cast<int>(frame.world()), elements);
+    auto const world = static_cast<int>(frame.world());
+    frame.template sum_sent<T>(
+        cuts, queue, [=](Queue on, std::size_t offset, auto peers, std::size_t elements) {
+            B::sum_tree(on, ops::TreeSum<A>{static_cast<A*>(out) + offset, held.from(offset)},
+                        peers, world, elements);
+        });
+}
+
+template <class B>
+template <StorageType T, class Sum>
+void LoopbackFrame<B>::sum_sent(std::span<std::size_t const> cuts, Queue queue, Sum const& sum) {
+    std::size_t const begin = cuts[_rank];
+    std::size_t const end = cuts[_rank + 1];
+    if (begin == end) {
+        return;
     }
+    if constexpr (reads_pieces) {
+        if (is_any_in_pieces()) {
+            Flight& own = flight();
+            for (std::size_t peer = 0; peer < world(); ++peer) {
+                own.sent[peer] = {slot(peer).send, slot(peer).pieces};
+            }
+            queue->enqueue([=, sent = std::span(own.sent.data(), own.sent.size()),
+                            addresses = own.peers.data()] {
+                host::InlineQueue now;
+                auto const add = [&](std::size_t offset, std::size_t elements) {
+                    sum(&now, offset, typed_pieces<T>(addresses, static_cast<int>(sent.size())),
+                        elements);
+                };
+                LoopbackSent::sum(sent, sizeof(T), {begin, end}, addresses, add);
+            });
+            return;
+        }
+    }
+    sum(queue, 0, pointers<T>(begin), end - begin);
+}
+
+template <class B>
+bool LoopbackFrame<B>::is_any_in_pieces() noexcept {
+    bool is_any = false;
+    for (std::size_t peer = 0; peer < world(); ++peer) {
+        is_any = is_any || slot(peer).pieces != 0;
+    }
+    return is_any;
 }
 
 template <class B>
