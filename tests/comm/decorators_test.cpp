@@ -156,9 +156,9 @@ std::string with(std::string offered, std::string const& own) {
 TEMPLATE_TEST_CASE(
     "A decorated communicator has an optional operation exactly if the other one has "
     "it",
-    "", Plain, Accumulates, ReadsPieces, ReducesTogether, ComparesCalls, IsChecked, Rethrows, Synchronises,
-    HasOptionsHash, HasScratch, ForgetsEvents, SharesProcess, Groups, Exchanges, AddsInTree,
-    ForbidsTrees, HasPosition, HasParts, LoopbackCommunicator) {
+    "", Plain, Accumulates, ReadsPieces, ReducesTogether, ComparesCalls, IsChecked, Rethrows,
+    Synchronises, HasOptionsHash, HasScratch, ForgetsEvents, SharesProcess, Groups, Exchanges,
+    AddsInTree, ForbidsTrees, HasPosition, HasParts, LoopbackCommunicator) {
     std::string const offered = offers<TestType>();
     CHECK((offered == std::string(17, '-')) == std::is_same_v<TestType, Plain>);
     CHECK(offers<Recording<TestType>>() == offered);

@@ -70,7 +70,8 @@ struct Case {
 Case make_case(std::uint64_t seed) {
     std::mt19937_64 random(seed);
     auto const below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
-    constexpr std::array<std::size_t, 12> usual{0, 1, 2, 3, 31, 63, 64, 65, 127, 128, 257, 1009};
+    constexpr std::array<std::size_t, 13> usual{0,  1,   2,   3,   31,   63,  64,
+                                                65, 127, 128, 257, 1009, 3001};
     Case c;
     c.world = std::array{1, 2, 3, 5}[below(4)];
     for (std::size_t count = 1 + below(24); count != 0; --count) {
@@ -122,8 +123,7 @@ Seen train(Case const& c, Communicator& communicator) {
         parameters[i].elements = c.elements[i];
         parameters[i].units = {i / 2};
         tensors.emplace_back(c.elements[i] + 1);
-        bool const is_engines =
-            c.are_some_engines && mix_up(c.seed, rank * 1000 + i / 4) % 3 == 0;
+        bool const is_engines = c.are_some_engines && mix_up(c.seed, rank * 1000 + i / 4) % 3 == 0;
         if (!is_engines) { // at any alignment
             parameters[i].gradient = tensors[i].data() + (i + rank) % 2;
         }
@@ -163,8 +163,8 @@ Seen train(Case const& c, Communicator& communicator) {
                     for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {
                         auto const gradient = gradients[parameter];
                         for (std::size_t i = 0; i < gradient.size(); ++i) {
-                            gradient[i] = special<T>(salt + i + rank,
-                                                     noise(rank, parameter, i, salt % 1000));
+                            gradient[i] =
+                                special<T>(salt + i + rank, noise(rank, parameter, i, salt % 1000));
                         }
                     }
                 } else {
@@ -190,8 +190,8 @@ Seen train(Case const& c, Communicator& communicator) {
 
 template <int N, class T>
 void check_case(Case const& c) {
-    auto const in_place = on_ranks<Seen>(
-        c.world, [&](LoopbackCommunicator& inner) { return train<N, T>(c, inner); });
+    auto const in_place =
+        on_ranks<Seen>(c.world, [&](LoopbackCommunicator& inner) { return train<N, T>(c, inner); });
     auto const copied = on_ranks<Seen>(c.world, [&](LoopbackCommunicator& inner) {
         Copying communicator(inner);
         return train<N, T>(c, communicator);
@@ -208,8 +208,8 @@ void check_case(Case const& c) {
             CHECK(in_place[rank].leases == (may_copy ? copied[rank].leases : 0));
             bool const sums_in_leases = c.is_one_micro_step && std::is_same_v<T, float>
                                         && (c.world == 1 || N == 1 || is_boundary);
-            CHECK(((copied[rank].leases == 0)
-                   == (sums_in_leases || in_place[rank].weights.empty())));
+            CHECK(
+                ((copied[rank].leases == 0) == (sums_in_leases || in_place[rank].weights.empty())));
         }
     }
 }
@@ -233,9 +233,11 @@ TEST_CASE("A wrong number of micro-steps, and a wrong gradient, change the weigh
     c.world = 2;
     c.elements = {65, 3};
     auto const weights = [](Case const& of) {
-        return on_ranks<Seen>(of.world, [&](LoopbackCommunicator& communicator) {
-            return train<2, float>(of, communicator);
-        })[0].weights;
+        return on_ranks<Seen>(of.world,
+                              [&](LoopbackCommunicator& communicator) {
+                                  return train<2, float>(of, communicator);
+                              })[0]
+            .weights;
     };
     auto const expected = weights(c);
     CHECK((weights(c) == expected));

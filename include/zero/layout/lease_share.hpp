@@ -55,8 +55,7 @@ std::vector<LeaseShare> lease_shares(FlatLayout const& layout,
                                           ElementSizes const& sizes, Storage storage,
                                           std::size_t spares = 0, std::size_t type = 0,
                                           GatherOptions const& gather = {},
-                                          bool sums_in_leases = false,
-                                          bool reads_in_place = false);
+                                          bool sums_in_leases = false, bool reads_in_place = false);
 
 } // namespace ZERO_NAMESPACE
 

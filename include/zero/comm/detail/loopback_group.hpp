@@ -460,10 +460,10 @@ void LoopbackFrame<B>::sum_extent(LoopbackFrame& frame, void* out,
                                   std::span<std::size_t const> cuts, Queue queue,
                                   ops::HeldSums const& /*none*/) {
     auto const world = static_cast<int>(frame.world());
-    frame.template sum_sent<T>(cuts, queue, [=](Queue on, std::size_t offset, auto peers,
-                                                std::size_t elements) {
-        B::sum_ranks(on, static_cast<T*>(out) + offset, peers, world, elements);
-    });
+    frame.template sum_sent<T>(
+        cuts, queue, [=](Queue on, std::size_t offset, auto peers, std::size_t elements) {
+            B::sum_ranks(on, static_cast<T*>(out) + offset, peers, world, elements);
+        });
 }
 
 template <class B>
@@ -472,10 +472,10 @@ void LoopbackFrame<B>::accumulate_extent(LoopbackFrame& frame, void* sum,
                                          std::span<std::size_t const> cuts, Queue queue,
                                          ops::HeldSums const& /*none*/) {
     auto const world = static_cast<int>(frame.world());
-    frame.template sum_sent<T>(cuts, queue, [=](Queue on, std::size_t offset, auto peers,
-                                                std::size_t elements) {
-        B::sum_ranks(on, static_cast<A*>(sum) + offset, peers, world, elements, is_added);
-    });
+    frame.template sum_sent<T>(
+        cuts, queue, [=](Queue on, std::size_t offset, auto peers, std::size_t elements) {
+            B::sum_ranks(on, static_cast<A*>(sum) + offset, peers, world, elements, is_added);
+        });
 }
 
 template <class B>

@@ -203,11 +203,10 @@ ZERO_COLD_INLINE std::string describe_leases(FlatLayout const& layout, StageRow 
     }
     std::string lines =
         detail::buffer_text("gradient leases", layout, gradients, sizes.gradient, whole_gradients)
-        + detail::buffer_text("copies of caller-owned gradients", layout,
-                              sums_in_leases || reads_in_place
-                                  ? LeasePlan{}
-                                  : detail::copied_gradients(layout, type),
-                              sizes.gradient)
+        + detail::buffer_text(
+            "copies of caller-owned gradients", layout,
+            sums_in_leases || reads_in_place ? LeasePlan{} : detail::copied_gradients(layout, type),
+            sizes.gradient)
         + detail::buffer_text("parameter leases", layout, parameters, sizes.parameter);
     std::size_t whole = detail::one_unit_bytes(layout, gradients, sizes.gradient);
     if (row.shards_parameters()) { // otherwise buckets are copied one at a time
@@ -221,10 +220,9 @@ ZERO_COLD_INLINE std::string describe_leases(FlatLayout const& layout, StageRow 
              "(.units = {layer} in the registrations) they hold about two layers, at least the "
              "largest parameter\n"});
     }
-    return sums_in_leases ? lines
-                          : lines
-                                + detail::lease_reason(layout, row, sizes, type, gradients,
-                                                       reads_in_place);
+    return sums_in_leases
+               ? lines
+               : lines + detail::lease_reason(layout, row, sizes, type, gradients, reads_in_place);
 }
 
 } // namespace ZERO_NAMESPACE

@@ -474,13 +474,13 @@ private:
     BucketPool<G, Backend> _pool;
     Buffer<G> _copied; ///< source of buckets with caller-owned gradients only, one at a time
     Sums _sums;
-    G* _block = nullptr;              ///< the caller's block of gradients, if there is one
-    List<G*> _callers;                ///< per parameter: its caller-owned gradient, or null
-    std::vector<std::size_t> _wholes; ///< per parameter: offset of its whole gradient from the
-                                      ///< memory of its last bucket, 0: it has none; empty: none
-                                      ///< has one
-    List<GradientSource> _sources;    ///< per trainable bucket
-    BucketCopies<G, Backend> _copies; ///< rows of caller-owned gradients that are copied
+    G* _block = nullptr;                ///< the caller's block of gradients, if there is one
+    List<G*> _callers;                  ///< per parameter: its caller-owned gradient, or null
+    std::vector<std::size_t> _wholes;   ///< per parameter: offset of its whole gradient from the
+                                        ///< memory of its last bucket, 0: it has none; empty: none
+                                        ///< has one
+    List<GradientSource> _sources;      ///< per trainable bucket
+    BucketCopies<G, Backend> _copies;   ///< rows of caller-owned gradients that are copied
     GradientPieces<G, Backend> _pieces; ///< those that are sent where they lie
     Drain<Backend> _drain;
 };

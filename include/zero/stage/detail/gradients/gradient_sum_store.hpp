@@ -227,8 +227,8 @@ public:
     }();
 
     /// @brief Whether it does so, in every micro-step of which the gradients are sent. Replicated
-    /// gradients are all-reduced, and a divisor is applied, at one address. Beside a block the copies
-    /// may become the sums.
+    /// gradients are all-reduced, and a divisor is applied, at one address. Beside a block the
+    /// copies may become the sums.
     [[nodiscard]] static bool sends_pieces(EngineContext<Config> const& context) noexcept {
         return can_send_pieces && context.row.shards_optimizer() && context.predivide == 1.0F
                && !has_gradient_block(*context.layout);
