@@ -1,8 +1,8 @@
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
 #include "support/toy_model.hpp"
+#include "support/without_pieces.hpp"
 
-#include <zero/comm/detail/decorator.hpp>
 #include <zero/host/delaying_queue.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/ops/sgd.hpp>
@@ -26,29 +26,6 @@ namespace zero::test::gradients_in_place_test {
 
 namespace {
 
-/// Hides the pieces of a communicator, so that the engine copies gradients as it does over others.
-template <class C>
-class WithoutPieces : public detail::CommunicatorDecorator<WithoutPieces<C>, C> {
-    using Base = detail::CommunicatorDecorator<WithoutPieces, C>;
-    friend Base;
-
-public:
-    using Base::Base;
-    using Base::reduce_scatter;
-    explicit WithoutPieces(C& inner) : Base(inner) {}
-
-    template <class T, class A>
-        requires detail::ReduceScattersPieces<C, T, A>
-    void reduce_scatter(SentPieces<T>, A*, std::span<std::size_t const>, typename Base::Queue,
-                        CollectiveTag, bool) = delete;
-
-private:
-    template <class T, class Forward>
-    void around(detail::DecoratedCall const& /*call*/, typename Base::Queue /*queue*/,
-                Forward const& forward) {
-        forward();
-    }
-};
 using Copying = WithoutPieces<LoopbackCommunicator>;
 static_assert(detail::ReduceScattersPieces<LoopbackCommunicator, bfloat16, float>);
 static_assert(!detail::ReduceScattersPieces<Copying, bfloat16, float>);

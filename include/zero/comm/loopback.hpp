@@ -102,7 +102,7 @@ public:
         scatter_sums(dtype_of<T>(),
                      is_added ? &Frame::template accumulate_extent<T, A, true>
                               : &Frame::template accumulate_extent<T, A, false>,
-                     send.all.data(), sum, cuts, queue, tag, {}, send.all.size());
+                     _frame.send_of(send.all), sum, cuts, queue, tag);
     }
 
     /// @brief A reduce-scatter that adds as a subtree of micro-batches. Optional operation of a
@@ -219,7 +219,7 @@ private:
     }
     void scatter_sums(DType type, SumExtent sum, void const* send, void* receive,
                       std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag,
-                      ops::HeldSums const& held = {}, std::size_t pieces = 0);
+                      ops::HeldSums const& held = {});
     void gather(DType type, void const* send, void* receive, std::span<std::size_t const> cuts,
                 Queue queue, CollectiveTag tag);
     void gather_sums(DType type, SumExtent sum, void const* send, void* receive,
@@ -284,10 +284,9 @@ Loopback<B>::Scratch::~Scratch() {
 template <class B>
 void Loopback<B>::scatter_sums(DType type, SumExtent sum, void const* send, void* receive,
                                std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag,
-                               ops::HeldSums const& held, std::size_t pieces) {
+                               ops::HeldSums const& held) {
     auto const call = place().reduce_scatter(type, send, receive, cuts, tag);
-    _frame.collective(
-        call, send, receive, queue, [&] { sum(_frame, receive, cuts, queue, held); }, {}, pieces);
+    _frame.collective(call, send, receive, queue, [&] { sum(_frame, receive, cuts, queue, held); });
     _traffic.add(call.kind, place().own(cuts) * peers(), size_of(type));
 }
 

@@ -36,8 +36,8 @@ class LoopbackGroup;
 /// and `has_failed` after the last `pass` until they `enter` again.
 struct LoopbackSlot {
     CollectiveCall call{};
-    void const* send = nullptr;
-    std::size_t pieces = 0; ///< if not 0, `send` is a table of as many SentPiece
+    void const* send = nullptr; ///< the address of `pieces` if the rank sends those
+    std::span<SentPiece const> pieces{};
     void* receive = nullptr;
     bool has_failed = false;
     bool is_in_use = false;                ///< a thread is in a call; only for `LoopbackFrame`
@@ -48,9 +48,13 @@ struct LoopbackSlot {
 
 /// @brief What one rank sends to a sum, as the command that reads it walks through it.
 struct LoopbackSent {
+    explicit LoopbackSent(LoopbackSlot const& slot) noexcept
+        : send(slot.send), pieces(slot.send == &slot.pieces ? slot.pieces : decltype(pieces){}) {}
+    LoopbackSent() = default;
+
     void const* send = nullptr;
-    std::size_t pieces = 0; ///< as in LoopbackSlot
-    std::size_t next = 0;   ///< index of the first piece that ends after the place of the walk
+    std::span<SentPiece const> pieces{}; ///< empty: all is at `send`
+    std::size_t next = 0; ///< index of the first piece that ends after the place of the walk
     void const* address = nullptr; ///< of the element at that place
 
     /// @brief Calls `add(offset, elements)` for runs of a range, until it has had all. Element
@@ -129,6 +133,14 @@ public:
     [[nodiscard]] LoopbackOptions const& options() const noexcept { return _options; }
     [[nodiscard]] std::shared_ptr<LoopbackFamily> const& family() const noexcept { return _family; }
 
+    /// @brief Notes that a rank sends pieces, before it enters. From then on all ranks look for
+    /// them.
+    void expect_pieces() noexcept { _expects_pieces.store(true, std::memory_order_relaxed); }
+
+    [[nodiscard]] bool expects_pieces() const noexcept {
+        return _expects_pieces.load(std::memory_order_relaxed);
+    }
+
     /// @brief See `Rendezvous`.
     void pass() { _rendezvous.pass(); }
 
@@ -166,6 +178,7 @@ private:
     std::shared_ptr<LoopbackFamily> _family;
     Rendezvous _rendezvous;
     List<LoopbackSlot> _slots;
+    std::atomic<bool> _expects_pieces{false};
 };
 
 /// @brief The events that one rank of a loopback group shows its peers. They are written and read
@@ -235,9 +248,15 @@ public:
     /// @brief Runs one collective. `first` enqueues commands that read what the peers send; after
     /// a second meeting `second`, if given, enqueues commands that read what the peers reduced.
     /// @throws CommunicatorError
-    /// @param pieces see LoopbackSlot
     void collective(CollectiveCall const& call, void const* send, void* receive, Queue queue,
-                    FunctionRef<> first, FunctionRef<> second = {}, std::size_t pieces = 0);
+                    FunctionRef<> first, FunctionRef<> second = {});
+
+    /// @brief Returns what a reduction must be given as `send` to send pieces.
+    [[nodiscard]] void const* send_of(std::span<SentPiece const> pieces) noexcept {
+        slot(_rank).pieces = pieces;
+        _group->expect_pieces();
+        return &slot(_rank).pieces;
+    }
 
     /// @brief Whether ranks may send pieces: commands are functors that walk them.
     static constexpr bool reads_pieces = std::is_same_v<Queue, host::Queue*>;
@@ -312,8 +331,6 @@ private:
         std::atomic_ref<bool> _is_in_use;
     };
 
-    [[nodiscard]] bool is_any_in_pieces() noexcept;
-
     /// Enqueues a sum of this rank's extent: calls `sum(queue, offset, addresses, elements)`, in
     /// commands if ranks send pieces.
     template <StorageType T, class Sum>
@@ -358,8 +375,7 @@ LoopbackFrame<B>::~LoopbackFrame() {
 
 template <class B>
 void LoopbackFrame<B>::collective(CollectiveCall const& call, void const* send, void* receive,
-                                  Queue queue, FunctionRef<> first, FunctionRef<> second,
-                                  std::size_t pieces) {
+                                  Queue queue, FunctionRef<> first, FunctionRef<> second) {
     B::rethrow_failure(queue);
     LoopbackSlot& own = slot(_rank);
     SoleThread const sole(own, call.tag);
@@ -368,7 +384,6 @@ void LoopbackFrame<B>::collective(CollectiveCall const& call, void const* send, 
     }
     own.call = call; // `has_failed` stays: peers may still read its value from the last collective
     own.send = send;
-    own.pieces = pieces;
     own.receive = receive;
     events(_rank).ready = B::record(queue);
     _group->enter(_rank);
@@ -500,10 +515,10 @@ void LoopbackFrame<B>::sum_sent(std::span<std::size_t const> cuts, Queue queue, 
         return;
     }
     if constexpr (reads_pieces) {
-        if (is_any_in_pieces()) {
+        if (_group->expects_pieces()) [[unlikely]] {
             Flight& own = flight();
             for (std::size_t peer = 0; peer < world(); ++peer) {
-                own.sent[peer] = {slot(peer).send, slot(peer).pieces};
+                own.sent[peer] = LoopbackSent(slot(peer));
             }
             queue->enqueue([=, sent = std::span(own.sent.data(), own.sent.size()),
                             addresses = own.peers.data()] {
@@ -518,15 +533,6 @@ void LoopbackFrame<B>::sum_sent(std::span<std::size_t const> cuts, Queue queue, 
         }
     }
     sum(queue, 0, pointers<T>(begin), end - begin);
-}
-
-template <class B>
-bool LoopbackFrame<B>::is_any_in_pieces() noexcept {
-    bool is_any = false;
-    for (std::size_t peer = 0; peer < world(); ++peer) {
-        is_any = is_any || slot(peer).pieces != 0;
-    }
-    return is_any;
 }
 
 template <class B>

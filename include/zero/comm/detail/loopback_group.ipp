@@ -86,22 +86,20 @@ ZERO_INLINE std::size_t LoopbackSent::seek(std::size_t element_bytes, std::size_
         address = static_cast<std::byte const*>(data) + element * element_bytes;
         return end;
     };
-    if (pieces == 0) {
+    if (pieces.empty()) {
         return set(send, at);
     }
-    auto const* const table = static_cast<SentPiece const*>(send);
-    while (next < pieces && table[next].begin + table[next].elements <= at) {
+    while (next < pieces.size() && pieces[next].begin + pieces[next].elements <= at) {
         ++next;
     }
-    bool const is_between = next == pieces || at < table[next].begin;
-    if (next != pieces) {
-        end = smaller(end, table[next].begin + (is_between ? 0 : table[next].elements));
-    }
-    if (is_between || table[next].data == nullptr) {
+    SentPiece const piece = next < pieces.size() ? pieces[next] : SentPiece{nullptr, end, 0};
+    bool const is_between = at < piece.begin;
+    end = smaller(end, piece.begin + (is_between ? 0 : piece.elements));
+    if (is_between || piece.data == nullptr) {
         end = smaller(end, at + sent_zeros.size() / element_bytes);
         return set(sent_zeros.data(), 0);
     }
-    return set(table[next].data, at - table[next].begin);
+    return set(piece.data, at - piece.begin);
 }
 
 ZERO_COLD_INLINE void LoopbackFamily::add(Rendezvous& member) {

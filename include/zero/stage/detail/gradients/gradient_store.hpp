@@ -74,8 +74,10 @@ public:
         _first.push_back(_rows.size());
     }
 
+    [[nodiscard]] bool is_empty() const noexcept { return _rows.size() == 0; }
+
     [[nodiscard]] bool has(std::size_t bucket) const noexcept {
-        return !_first.empty() && _first[bucket] != _first[bucket + 1];
+        return !is_empty() && _first[bucket] != _first[bucket + 1];
     }
 
     /// @brief Returns the pieces of a bucket. Those of gradients that were not written are zeros.
@@ -314,15 +316,10 @@ public:
     template <class Written>
     [[nodiscard]] bool take_in_place(std::size_t bucket, bool is_first, bool is_last,
                                      Written const& is_written) {
-        if constexpr (Sums::can_send_pieces) {
-            if (_pieces.has(bucket) && is_sent(is_first, is_last)) {
-                [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
-                name_reductions(is_last);
-                _sums.reduce(bucket, _pieces.of(bucket, _queue, is_written), is_first);
-                return true;
-            }
+        if (_pieces.is_empty()) [[likely]] {
+            return false;
         }
-        return false;
+        return reduce_in_place(bucket, is_first, is_last, is_written);
     }
 
     /// @brief Consumes the source of a bucket: reduces it, or adds it to the accumulation buffer
@@ -373,6 +370,21 @@ private:
     [[nodiscard]] bool is_sent(bool is_first, bool is_last) const noexcept {
         return _schedule == ReductionSchedule::every_micro_step
                || (is_first && is_last && is_exact_conversion<A, G>);
+    }
+
+    /// Not inlined, so that steps without such gradients do not run through it.
+    template <class Written>
+    [[gnu::noinline]] bool reduce_in_place(std::size_t bucket, bool is_first, bool is_last,
+                                           Written const& is_written) {
+        if constexpr (Sums::can_send_pieces) {
+            if (_pieces.has(bucket) && is_sent(is_first, is_last)) {
+                [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
+                name_reductions(is_last);
+                _sums.reduce(bucket, _pieces.of(bucket, _queue, is_written), is_first);
+                return true;
+            }
+        }
+        return false;
     }
 
     void name_reductions([[maybe_unused]] bool is_last) noexcept {
