@@ -55,8 +55,8 @@ ZERO_INLINE void LoopbackSent::sum(std::span<LoopbackSent> ranks, std::size_t el
         }
         filled = 0;
     };
-    for (std::size_t at = range.begin, end = at; at != range.end; at = end) {
-        end = range.end;
+    for (std::size_t at = range.begin; at != range.end;) {
+        std::size_t end = range.end;
         for (LoopbackSent& sent : ranks) {
             end = sent.seek(element_bytes, at, end);
         }
@@ -76,6 +76,7 @@ ZERO_INLINE void LoopbackSent::sum(std::span<LoopbackSent> ranks, std::size_t el
         } else {
             add(at - range.begin, elements);
         }
+        at = end;
     }
     flush(range.end);
 }
