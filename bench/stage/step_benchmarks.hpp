@@ -6,7 +6,7 @@
 // are step/<type>_<gradients>_<case>[_<placement>]/<who>/<elements>:
 //
 //   leases, callers        gradients are in the engine's leases, or in a tensor of the caller's for
-//                          each parameter, which the engine copies; the twin does not copy
+//                          each parameter, which stage 0 copies; the twin does not copy
 //   plain                  gradients are not checked for non-finite values, except in float16,
 //                          whose loss scaler always checks
 //   clipped                the norm of all gradients is computed, which also checks them

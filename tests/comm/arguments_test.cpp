@@ -39,6 +39,18 @@ TEST_CASE("Invalid cuts, null pointers and unknown roots are rejected with rank 
     CHECK_THROWS_WITH(c.reduce_scatter(nothing, &value, cuts, queue, tag),
                       contains_text("null pointer for 1 elements"));
     CHECK_THROWS_AS(c.reduce_scatter(in, none, cuts, queue, tag), InvalidArgument);
+    auto const in_pieces = [&](std::vector<SentPiece> const& pieces, float* sum) {
+        c.reduce_scatter(SentPieces<float>{pieces}, sum, cuts, queue, tag, false);
+    };
+    CHECK_THROWS_WITH(in_pieces({}, &value),
+                      contains_text("'bucket 4' on rank 0 got no pieces of 1 elements"));
+    CHECK_THROWS_WITH(in_pieces({{in, 0, 2}}, &value),
+                      contains_text("a piece of 2 elements at 0") && contains_text("after the 1"));
+    CHECK_THROWS_WITH(in_pieces({{in, 0, 1}, {in, 0, 1}}, &value),
+                      contains_text("before the end of the one before it (1)"));
+    CHECK_THROWS_AS(in_pieces({{in, 2, 0}}, &value), InvalidArgument);
+    CHECK_THROWS_AS(in_pieces({{in, 0, ~std::size_t{0}}}, &value), InvalidArgument);
+    CHECK_THROWS_AS(in_pieces({{in, 0, 1}}, none), InvalidArgument);
     CHECK_THROWS_AS(c.all_gather(nothing, &value, cuts, queue, tag), InvalidArgument);
     CHECK_THROWS_AS(c.all_gather(in, none, cuts, queue, tag), InvalidArgument);
     CHECK_THROWS_AS(c.all_reduce(nothing, &value, cuts, queue, tag), InvalidArgument);

@@ -180,6 +180,107 @@ void check_accumulated_sums(Caller<C>& c, std::vector<std::size_t> const& cuts) 
     }
 }
 
+/// @brief Checks the optional reduce-scatter of pieces, if the communicator has it, with the bits
+/// of the same sums from one address. Ranks cut what they send differently: into pieces of 1 to 70
+/// elements at any address, of which some are zeros, with gaps between them; some ranks send one
+/// address. Memory and tables are changed by the commands that follow.
+template <class T, class C>
+void check_sums_of_pieces(Caller<C>& c, std::vector<std::size_t> const& cuts) {
+    if constexpr (detail::ReduceScattersPieces<C, T, float>) {
+        std::size_t const begin = cuts[c.index()];
+        std::size_t const own = cuts[c.index() + 1] - begin;
+        std::vector<float> sum(own);
+        for (std::size_t const in_pieces : {0U, 1U, 2U}) { // all ranks, the odd ones, all but one
+            std::size_t const salt = ++c.serial;
+            auto const sends_pieces = [&](int rank) {
+                return in_pieces == 0 || (in_pieces == 1 ? rank % 2 == 1 : rank != 1);
+            };
+            auto const random = [&](int rank, std::size_t at) {
+                return static_cast<std::size_t>(
+                    mix(mix(static_cast<std::uint64_t>(rank) * 1000 + salt) + at));
+            };
+            // What a rank sends, and of which elements its values; the others are zeros.
+            auto const pieces_of = [&](int rank, std::vector<char>& is_sent) {
+                std::vector<SentPiece> pieces;
+                for (std::size_t at = 0; at < cuts.back();) {
+                    at += random(rank, at) % 3 == 0 ? random(rank, at) % 9 : 0;
+                    std::size_t const most = cuts.back() - std::min(at, cuts.back());
+                    std::size_t const elements = std::min(most, 1 + random(rank, at + 1) % 70);
+                    if (elements != 0) {
+                        bool const is_zero = random(rank, at + 2) % 7 == 0;
+                        std::fill_n(is_sent.begin() + static_cast<std::ptrdiff_t>(at), elements,
+                                    is_zero ? 0 : 1);
+                        pieces.push_back({is_zero ? nullptr : &is_sent, at, elements});
+                    }
+                    at += elements;
+                }
+                if (pieces.empty() && cuts.back() != 0) {
+                    pieces.push_back({nullptr, 0, cuts.back()});
+                }
+                return pieces;
+            };
+            std::vector<T> const source = values_of<T>(c.rank(), cuts.back(), salt);
+            std::vector<char> is_sent(cuts.back());
+            std::vector<SentPiece> pieces = pieces_of(c.rank(), is_sent);
+            std::vector<T> memory(2 * cuts.back() + pieces.size());
+            std::vector<T> sources(memory.size());
+            std::size_t offset = 0; // gaps of one element change the alignment
+            for (SentPiece& piece : pieces) {
+                if (piece.data != nullptr) {
+                    std::copy_n(source.begin() + static_cast<std::ptrdiff_t>(piece.begin),
+                                piece.elements,
+                                sources.begin() + static_cast<std::ptrdiff_t>(offset));
+                    piece.data = memory.data() + offset;
+                    offset += piece.elements + 1;
+                }
+            }
+            std::vector<void const*> const addresses(3, source.data()); // of no piece
+            bool const is_added = salt % 2 == 0;
+            std::vector<float> const before = values_of<float>(c.rank(), own, salt + 500);
+            c.copy(sum.data(), before.data(), own);
+            CollectiveTag const tag{"sums of pieces", salt};
+            if (sends_pieces(c.rank())) {
+                c.copy(memory.data(), static_cast<T const*>(sources.data()), memory.size());
+                c.communicator->reduce_scatter(SentPieces<T>{pieces}, sum.data(), cuts, c.queue,
+                                               tag, is_added);
+                for (SentPiece& piece : pieces) { // a reader that is late reads what is wrong
+                    C::Backend::copy_bytes(c.queue, &piece.data, addresses.data(),
+                                           sizeof(void const*));
+                }
+            } else {
+                c.copy(memory.data(), source.data(), cuts.back());
+                c.communicator->reduce_scatter(static_cast<T const*>(memory.data()), sum.data(),
+                                               cuts, c.queue, tag, is_added);
+            }
+            c.poison(memory);
+            c.queue->synchronise();
+            std::vector<float> expected(own);
+            std::vector<std::vector<T>> of_ranks;
+            for (int rank = 0; rank < c.world(); ++rank) {
+                std::vector<T> values = values_of<T>(rank, cuts.back(), salt);
+                std::vector<char> sent(cuts.back(), sends_pieces(rank) ? 0 : 1);
+                if (sends_pieces(rank)) {
+                    (void)pieces_of(rank, sent);
+                }
+                for (std::size_t i = 0; i < cuts.back(); ++i) {
+                    values[i] = sent[i] != 0 ? values[i] : T{};
+                }
+                of_ranks.push_back(values);
+            }
+            for (std::size_t i = 0; i < own; ++i) {
+                float total = 0.0F;
+                for (std::size_t rank = 0; rank < of_ranks.size(); ++rank) {
+                    float const value = to_float(of_ranks[rank][begin + i]);
+                    total = rank == 0 ? value : total + value;
+                }
+                float const rounded = to_float(from_float<T>(total));
+                expected[i] = (is_added ? before[i] : 0.0F) + rounded;
+            }
+            c.expect_equal(sum, expected, "reduce-scatter of pieces " + to_text(cuts));
+        }
+    }
+}
+
 /// @brief Checks the optional reduce-scatter as a subtree of micro-batches into `A`, if the
 /// communicator has it: by `position()`, alone, and with two sums that are held.
 template <class T, class A, class C>
@@ -433,6 +534,7 @@ void check_sums_of() {
             check_sums<T>(caller, cuts, false);
             check_sums<T>(caller, cuts, true);
             check_accumulated_sums<T>(caller, cuts);
+            check_sums_of_pieces<T>(caller, cuts);
             check_tree_sums<T, float>(caller, cuts);
             check_tree_sums<T, bfloat16>(caller, cuts);
         }

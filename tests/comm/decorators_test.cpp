@@ -50,6 +50,11 @@ struct Accumulates : Plain {
     template <class T, class A>
     void reduce_scatter(T const*, A*, Cuts, Queue, CollectiveTag, bool);
 };
+struct ReadsPieces : Plain {
+    using Plain::reduce_scatter;
+    template <class T, class A>
+    void reduce_scatter(SentPieces<T>, A*, Cuts, Queue, CollectiveTag, bool);
+};
 struct ReducesTogether : Plain {
     using Plain::all_reduce_integers;
     void all_reduce_integers(std::int64_t*, std::size_t, std::size_t, Queue, CollectiveTag = {});
@@ -133,6 +138,7 @@ std::string offers() {
         requires(C const& c) { c.position(); }, 'n');
     add(
         requires(C const& c) { c.inadmissible_ranks(ops::MicroBatchTree{}); }, 'i');
+    add(detail::ReduceScattersPieces<C, bfloat16, float>, 'l');
     return result;
 }
 
@@ -150,18 +156,18 @@ std::string with(std::string offered, std::string const& own) {
 TEMPLATE_TEST_CASE(
     "A decorated communicator has an optional operation exactly if the other one has "
     "it",
-    "", Plain, Accumulates, ReducesTogether, ComparesCalls, IsChecked, Rethrows, Synchronises,
-    HasOptionsHash, HasScratch, ForgetsEvents, SharesProcess, Groups, Exchanges, AddsInTree,
-    ForbidsTrees, HasPosition, HasParts, LoopbackCommunicator) {
+    "", Plain, Accumulates, ReadsPieces, ReducesTogether, ComparesCalls, IsChecked, Rethrows,
+    Synchronises, HasOptionsHash, HasScratch, ForgetsEvents, SharesProcess, Groups, Exchanges,
+    AddsInTree, ForbidsTrees, HasPosition, HasParts, LoopbackCommunicator) {
     std::string const offered = offers<TestType>();
-    CHECK((offered == std::string(16, '-')) == std::is_same_v<TestType, Plain>);
+    CHECK((offered == std::string(17, '-')) == std::is_same_v<TestType, Plain>);
     CHECK(offers<Recording<TestType>>() == offered);
     CHECK(offers<Timed<TestType>>() == offered);
     CHECK(offers<Checked<TestType>>() == with(offered, "--ck---b-- -"));
     CHECK(offers<Recording<Checked<TestType>>>() == with(offered, "--ck---b-- -"));
     // Two levels have a hash, memory, events and positions of their own, pass failures on, and do
-    // not exchange.
-    std::string const of_two_levels = "----rsobfp  -wni";
+    // not exchange. What they send between groups are sums at one address.
+    std::string const of_two_levels = "----rsobfp  -wni ";
     CHECK(offers<Hierarchical<TestType, TestType>>() == with(offered, of_two_levels));
     CHECK(offers<Hierarchical<Plain, TestType>>() == with(offers<Plain>(), of_two_levels));
     CHECK(offers<Hierarchical<TestType, Plain>>() == with(offers<Plain>(), of_two_levels));

@@ -105,6 +105,14 @@ public:
                         CollectiveTag tag, bool is_added) {
         visit([&](auto& inner) { inner.reduce_scatter(send, sum, cuts, queue, tag, is_added); });
     }
+    /// @brief Reads pieces where they lie, if every choice does.
+    template <class T, class A>
+        requires(detail::ReduceScattersPieces<First, T, A>
+                 && (detail::ReduceScattersPieces<Others, T, A> && ...))
+    void reduce_scatter(SentPieces<T> send, A* sum, std::span<std::size_t const> cuts, Queue queue,
+                        CollectiveTag tag, bool is_added) {
+        visit([&](auto& inner) { inner.reduce_scatter(send, sum, cuts, queue, tag, is_added); });
+    }
     /// @brief Adds in a tree, if every choice does.
     template <class T, class A>
         requires(detail::ReduceScattersInTree<First, T, A>

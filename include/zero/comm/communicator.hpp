@@ -12,6 +12,24 @@
 #include <span>
 #include <string_view>
 
+namespace ZERO_NAMESPACE {
+
+/// @brief A part of what a rank sends, in memory of its own. Owns nothing.
+struct SentPiece {
+    void const* data = nullptr; ///< first element, at the alignment of its type; null: zeros
+    std::size_t begin = 0;      ///< offset in what the rank sends, in elements
+    std::size_t elements = 0;   ///< length in elements, any number
+};
+
+/// @brief What a rank sends of elements of `T`, if it is not at one address: pieces in ascending
+/// order that do not overlap. Owns nothing.
+template <class T>
+struct SentPieces {
+    std::span<SentPiece const> all; ///< at least one, unless nothing is sent
+};
+
+} // namespace ZERO_NAMESPACE
+
 /// The requirements of `Communicator`, one concept each. The concept and its messages use them.
 namespace ZERO_NAMESPACE::detail {
 
@@ -40,6 +58,13 @@ concept HasReduceScatter =
 template <class C, class T, class A>
 concept AccumulatesReduceScatter =
     requires(C& communicator, T const* send, A* sum, std::span<std::size_t const> cuts,
+             typename C::Backend::Queue queue,
+             CollectiveTag tag) { communicator.reduce_scatter(send, sum, cuts, queue, tag, true); };
+
+/// Whether such a reduce-scatter can read pieces of `T` where they lie. Optional.
+template <class C, class T, class A>
+concept ReduceScattersPieces =
+    requires(C& communicator, SentPieces<T> send, A* sum, std::span<std::size_t const> cuts,
              typename C::Backend::Queue queue,
              CollectiveTag tag) { communicator.reduce_scatter(send, sum, cuts, queue, tag, true); };
 
@@ -158,6 +183,10 @@ namespace ZERO_NAMESPACE {
 /// - optional, `reduce_scatter(send, sum, cuts, queue, tag, is_added)` with `sum` of any storage
 /// type: the sum of this rank's extent, rounded to the type of `send`, replaces the elements of
 /// `sum` or is added to them. The engine then saves one pass over the data per reduction.
+/// - optional, the same with `SentPieces<T>` in place of `send`, which no rank copies to one
+/// address: some ranks may send pieces, and others an address. Elements in no piece count as zeros.
+/// The table of pieces must stay valid as long as the memory that it names; commands on `queue` may
+/// change its `data`. The engine then reads gradients in tensors of the caller without a copy.
 /// - optional, `reduce_scatter(send, sum, cuts, queue, tag)` with an `ops::TreeSum` of any storage
 /// type: `sum.out` gets the sum of this rank's extent as a subtree of micro-batches, plus the sums
 /// that are held; nothing is rounded before. All ranks pass the same `sum.held.count` and

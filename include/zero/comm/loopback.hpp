@@ -48,6 +48,8 @@ namespace ZERO_NAMESPACE {
 /// until the commands that this communicator enqueued have run.
 template <class B>
 class Loopback {
+    using Frame = detail::LoopbackFrame<B>;
+
 public:
     using policy_category = CommunicatorCategory;
     using Backend = B;
@@ -88,6 +90,19 @@ public:
                      is_added ? &Frame::template accumulate_extent<T, A, true>
                               : &Frame::template accumulate_extent<T, A, false>,
                      send, sum, cuts, queue, tag);
+    }
+
+    /// @brief A reduce-scatter whose command reads the pieces of each rank where they lie. Optional
+    /// operation of a `Communicator`.
+    template <class T, class A>
+        requires(detail::BackendAddsSums<B, A, T> && Frame::reads_pieces)
+    void reduce_scatter(SentPieces<T> send, A* sum, std::span<std::size_t const> cuts, Queue queue,
+                        CollectiveTag tag, bool is_added) {
+        place().require_pieces(send.all, cuts, tag);
+        scatter_sums(dtype_of<T>(),
+                     is_added ? &Frame::template accumulate_extent<T, A, true>
+                              : &Frame::template accumulate_extent<T, A, false>,
+                     _frame.send_of(send.all), sum, cuts, queue, tag);
     }
 
     /// @brief A reduce-scatter that adds as a subtree of micro-batches. Optional operation of a
@@ -179,8 +194,6 @@ public:
     void reset_traffic() noexcept { _traffic = {}; }
 
 private:
-    using Frame = detail::LoopbackFrame<B>;
-
     /// Enqueues the sum of this rank's extent, in the type of its elements.
     using SumExtent = typename Frame::SumExtent;
 

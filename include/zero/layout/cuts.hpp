@@ -82,7 +82,7 @@ public:
     ///
     /// No call allocates. O(W) for equal extents of a different length from the last call,
     /// otherwise O(1).
-    [[nodiscard]] std::span<std::size_t const> of(Cuts cuts) noexcept {
+    [[nodiscard]] [[gnu::always_inline]] std::span<std::size_t const> of(Cuts cuts) noexcept {
         if (!cuts.is_even()) {
             return cuts.listed();
         }

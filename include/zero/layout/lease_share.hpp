@@ -49,12 +49,13 @@ std::vector<LeaseShare> lease_shares(FlatLayout const& layout,
 /// @param gather the options of stage 3, as for the lease plans
 /// @param sums_in_leases whether sums replace gradients, so gradients have no leases
 /// (`can_sum_in_leases`)
+/// @param reads_in_place whether caller-owned gradients are reduced without copies
 /// @return lines that end with a line break; empty if nothing is leased
 [[nodiscard]] std::string describe_leases(FlatLayout const& layout, StageRow const& row,
                                           ElementSizes const& sizes, Storage storage,
                                           std::size_t spares = 0, std::size_t type = 0,
                                           GatherOptions const& gather = {},
-                                          bool sums_in_leases = false);
+                                          bool sums_in_leases = false, bool reads_in_place = false);
 
 } // namespace ZERO_NAMESPACE
 

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,6 +49,20 @@ struct CollectiveCall {
                && std::string_view(a.tag.what) == std::string_view(b.tag.what);
     }
 };
+
+/// @brief Views untyped addresses as addresses of `T`, in place: the table belongs to the calling
+/// collective.
+template <class T>
+T const* const* typed_pieces(void const* const* pieces, int world) {
+    static_assert(sizeof(T const*) == sizeof(void const*));
+    auto* const memory = const_cast<void const**>(pieces);
+    T const** table = nullptr;
+    for (int rank = world; rank-- > 0;) {
+        auto const* const address = static_cast<T const*>(memory[rank]);
+        table = ::new (static_cast<void*>(memory + rank)) T const*(address);
+    }
+    return table;
+}
 
 /// @brief Returns a hash of cuts (FNV-1a over the offsets).
 std::uint64_t hash_of(std::span<std::size_t const> cuts) noexcept;

@@ -97,6 +97,14 @@ public:
     }
 
     template <class T, class A>
+        requires ReduceScattersPieces<C, T, A>
+    void reduce_scatter(SentPieces<T> send, A* sum, std::span<std::size_t const> cuts, Queue queue,
+                        CollectiveTag tag, bool is_added) {
+        pass<T>(with_cuts(CollectiveKind::reduce_scatter, cuts, tag), queue,
+                [&] { _inner->reduce_scatter(send, sum, cuts, queue, tag, is_added); });
+    }
+
+    template <class T, class A>
         requires ReduceScattersInTree<C, T, A>
     void reduce_scatter(T const* send, ops::TreeSum<A> const& sum,
                         std::span<std::size_t const> cuts, Queue queue, CollectiveTag tag = {}) {

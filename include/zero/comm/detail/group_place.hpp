@@ -3,6 +3,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/dtype.hpp"
 #include "../collective_tag.hpp"
+#include "../communicator.hpp"
 #include "../traffic_count.hpp"
 #include "collective_call.hpp"
 
@@ -30,6 +31,10 @@ struct GroupPlace {
     [[nodiscard]] CollectiveCall reduce_scatter(DType type, void const* send, void const* receive,
                                                 std::span<std::size_t const> cuts,
                                                 CollectiveTag tag) const;
+
+    /// @brief Checks the pieces that a rank sends to such a reduce-scatter. O(pieces).
+    void require_pieces(std::span<SentPiece const> pieces, std::span<std::size_t const> cuts,
+                        CollectiveTag const& tag) const;
 
     /// @brief Checks an all-gather: the rank sends its own extent and receives all.
     [[nodiscard]] CollectiveCall all_gather(DType type, void const* send, void const* receive,

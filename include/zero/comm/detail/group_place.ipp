@@ -19,6 +19,28 @@ ZERO_INLINE CollectiveCall GroupPlace::reduce_scatter(DType type, void const* se
     return call;
 }
 
+ZERO_INLINE void GroupPlace::require_pieces(std::span<SentPiece const> pieces,
+                                            std::span<std::size_t const> cuts,
+                                            CollectiveTag const& tag) const {
+    std::size_t const count = cuts.empty() ? 0 : cuts.back();
+    std::size_t end = 0;
+    for (SentPiece const& piece : pieces) {
+        if (piece.begin < end || piece.begin > count || piece.elements > count - piece.begin) {
+            throw_error<InvalidArgument>(
+                {"zero: reduce-scatter '", tag.what, ' ', tag.index, "' on rank ", rank,
+                 ": a piece of ", piece.elements, " elements at ", piece.begin,
+                 " begins before the end of the one before it (", end, "), or ends after the ",
+                 count, " that are sent; give pieces in ascending order, each element once."});
+        }
+        end = piece.begin + piece.elements;
+    }
+    if (pieces.empty() && count != 0) {
+        throw_error<InvalidArgument>({"zero: reduce-scatter '", tag.what, ' ', tag.index,
+                                      "' on rank ", rank, " got no pieces of ", count,
+                                      " elements; a piece without memory is sent as zeros."});
+    }
+}
+
 ZERO_INLINE CollectiveCall GroupPlace::all_gather(DType type, void const* send, void const* receive,
                                                   std::span<std::size_t const> cuts,
                                                   CollectiveTag tag) const {

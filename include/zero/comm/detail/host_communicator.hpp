@@ -17,26 +17,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <span>
 #include <string_view>
 #include <utility>
 
 namespace ZERO_NAMESPACE::detail {
-
-/// @brief Views untyped addresses as addresses of `T`, in place: the table belongs to the calling
-/// collective.
-template <class T>
-T const* const* typed_pieces(void const* const* pieces, int world) {
-    static_assert(sizeof(T const*) == sizeof(void const*));
-    auto* const memory = const_cast<void const**>(pieces);
-    T const** table = nullptr;
-    for (int rank = world; rank-- > 0;) {
-        auto const* const address = static_cast<T const*>(memory[rank]);
-        table = ::new (static_cast<void*>(memory + rank)) T const*(address);
-    }
-    return table;
-}
 
 /// @brief `SumPieces` by the kernel of the loopback: the sum of `T`, rounded to `T`.
 template <StorageType T>

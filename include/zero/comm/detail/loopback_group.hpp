@@ -5,7 +5,11 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../core/storage_types.hpp"
+#include "../../host/inline_queue.hpp"
+#include "../../host/queue.hpp"
+#include "../../layout/piece.hpp"
 #include "../../ops/tree_sum.hpp"
+#include "../communicator.hpp"
 #include "../loopback_options.hpp"
 #include "collective_call.hpp"
 #include "rendezvous.hpp"
@@ -18,6 +22,7 @@
 #include <new>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -31,13 +36,35 @@ class LoopbackGroup;
 /// and `has_failed` after the last `pass` until they `enter` again.
 struct LoopbackSlot {
     CollectiveCall call{};
-    void const* send = nullptr;
+    void const* send = nullptr; ///< the address of `pieces` if the rank sends those
+    std::span<SentPiece const> pieces{};
     void* receive = nullptr;
     bool has_failed = false;
     bool is_in_use = false;                ///< a thread is in a call; only for `LoopbackFrame`
     int color = 0;                         ///< color in a split
     int key = 0;                           ///< key in a split
     std::shared_ptr<LoopbackGroup> part{}; ///< the group that this rank made in a split
+};
+
+/// @brief What one rank sends to a sum, as the command that reads it walks through it.
+struct LoopbackSent {
+    explicit LoopbackSent(LoopbackSlot const& slot) noexcept
+        : send(slot.send), pieces(slot.send == &slot.pieces ? slot.pieces : decltype(pieces){}) {}
+    LoopbackSent() = default;
+
+    void const* send = nullptr;
+    std::span<SentPiece const> pieces{}; ///< empty: all is at `send`
+    std::size_t next = 0; ///< index of the first piece that ends after the place of the walk
+    void const* address = nullptr; ///< of the element at that place
+
+    /// @brief Calls `add(offset, elements)` for runs of a range, until it has had all. Element
+    /// `range.begin + offset` of each rank is then at its place in `addresses`.
+    static void sum(std::span<LoopbackSent> ranks, std::size_t element_bytes, Range const& range,
+                    void const** addresses, FunctionRef<std::size_t, std::size_t> add);
+
+private:
+    /// Moves to element `at`. Returns where the elements from there on are no longer contiguous.
+    std::size_t seek(std::size_t element_bytes, std::size_t at, std::size_t end) noexcept;
 };
 
 /// @brief A group and all groups that were split from it. A failure of one group reaches all of
@@ -106,6 +133,14 @@ public:
     [[nodiscard]] LoopbackOptions const& options() const noexcept { return _options; }
     [[nodiscard]] std::shared_ptr<LoopbackFamily> const& family() const noexcept { return _family; }
 
+    /// @brief Notes that a rank sends pieces, before it enters. From then on all ranks look for
+    /// them.
+    void expect_pieces() noexcept { _expects_pieces.store(true, std::memory_order_relaxed); }
+
+    [[nodiscard]] bool expects_pieces() const noexcept {
+        return _expects_pieces.load(std::memory_order_relaxed);
+    }
+
     /// @brief See `Rendezvous`.
     void pass() { _rendezvous.pass(); }
 
@@ -143,6 +178,7 @@ private:
     std::shared_ptr<LoopbackFamily> _family;
     Rendezvous _rendezvous;
     List<LoopbackSlot> _slots;
+    std::atomic<bool> _expects_pieces{false};
 };
 
 /// @brief The events that one rank of a loopback group shows its peers. They are written and read
@@ -215,6 +251,16 @@ public:
     void collective(CollectiveCall const& call, void const* send, void* receive, Queue queue,
                     FunctionRef<> first, FunctionRef<> second = {});
 
+    /// @brief Returns what a reduction must be given as `send` to send pieces.
+    [[nodiscard]] void const* send_of(std::span<SentPiece const> pieces) noexcept {
+        slot(_rank).pieces = pieces;
+        _group->expect_pieces();
+        return &slot(_rank).pieces;
+    }
+
+    /// @brief Whether ranks may send pieces: commands are functors that walk them.
+    static constexpr bool reads_pieces = std::is_same_v<Queue, host::Queue*>;
+
     /// @brief Enqueues the copy of every rank's extent to its place in `receive`. The source is the
     /// memory that the rank sends or, if `are_reduced`, the extent's place in what it receives.
     void copy_extents(void* receive, bool are_reduced, std::span<std::size_t const> cuts,
@@ -254,6 +300,7 @@ private:
     /// collective.
     struct Flight {
         List<void const*> peers;
+        List<LoopbackSent> sent; ///< if any rank sends pieces
         Event done{};
     };
 
@@ -284,6 +331,11 @@ private:
         std::atomic_ref<bool> _is_in_use;
     };
 
+    /// Enqueues a sum of this rank's extent: calls `sum(queue, offset, addresses, elements)`, in
+    /// commands if ranks send pieces.
+    template <StorageType T, class Sum>
+    void sum_sent(std::span<std::size_t const> cuts, Queue queue, Sum const& sum);
+
     static void attempt(std::exception_ptr& failure, FunctionRef<> body) noexcept;
     static void record(Event& event, Queue queue, std::exception_ptr& failure) noexcept;
     void wait_for_peers(Queue queue, Event LoopbackEvents<Event>::*event, Fence fence);
@@ -301,6 +353,7 @@ LoopbackFrame<B>::LoopbackFrame(std::shared_ptr<Group> group, std::size_t rank)
     : _group(std::move(group)), _rank(rank), _flights(flights_of(world())) {
     for (Flight& flight : _flights) {
         flight.peers = List<void const*>(world());
+        flight.sent = List<LoopbackSent>(reads_pieces ? world() : 0);
     }
 }
 
@@ -421,12 +474,11 @@ template <StorageType T>
 void LoopbackFrame<B>::sum_extent(LoopbackFrame& frame, void* out,
                                   std::span<std::size_t const> cuts, Queue queue,
                                   ops::HeldSums const& /*none*/) {
-    std::size_t const begin = cuts[frame.rank()];
-    std::size_t const elements = cuts[frame.rank() + 1] - begin;
-    if (elements != 0) {
-        B::sum_ranks(queue, static_cast<T*>(out), frame.template pointers<T>(begin),
-                     static_cast<int>(frame.world()), elements);
-    }
+    auto const world = static_cast<int>(frame.world());
+    frame.template sum_sent<T>(
+        cuts, queue, [=](Queue on, std::size_t offset, auto peers, std::size_t elements) {
+            B::sum_ranks(on, static_cast<T*>(out) + offset, peers, world, elements);
+        });
 }
 
 template <class B>
@@ -434,12 +486,11 @@ template <StorageType T, StorageType A, bool is_added>
 void LoopbackFrame<B>::accumulate_extent(LoopbackFrame& frame, void* sum,
                                          std::span<std::size_t const> cuts, Queue queue,
                                          ops::HeldSums const& /*none*/) {
-    std::size_t const begin = cuts[frame.rank()];
-    std::size_t const elements = cuts[frame.rank() + 1] - begin;
-    if (elements != 0) {
-        B::sum_ranks(queue, static_cast<A*>(sum), frame.template pointers<T>(begin),
-                     static_cast<int>(frame.world()), elements, is_added);
-    }
+    auto const world = static_cast<int>(frame.world());
+    frame.template sum_sent<T>(
+        cuts, queue, [=](Queue on, std::size_t offset, auto peers, std::size_t elements) {
+            B::sum_ranks(on, static_cast<A*>(sum) + offset, peers, world, elements, is_added);
+        });
 }
 
 template <class B>
@@ -447,12 +498,41 @@ template <StorageType T, StorageType A>
 void LoopbackFrame<B>::sum_tree_extent(LoopbackFrame& frame, void* out,
                                        std::span<std::size_t const> cuts, Queue queue,
                                        ops::HeldSums const& held) {
-    std::size_t const begin = cuts[frame.rank()];
-    std::size_t const elements = cuts[frame.rank() + 1] - begin;
-    if (elements != 0) {
-        B::sum_tree(queue, ops::TreeSum<A>{static_cast<A*>(out), held},
-                    frame.template pointers<T>(begin), static_cast<int>(frame.world()), elements);
+    auto const world = static_cast<int>(frame.world());
+    frame.template sum_sent<T>(
+        cuts, queue, [=](Queue on, std::size_t offset, auto peers, std::size_t elements) {
+            B::sum_tree(on, ops::TreeSum<A>{static_cast<A*>(out) + offset, held.from(offset)},
+                        peers, world, elements);
+        });
+}
+
+template <class B>
+template <StorageType T, class Sum>
+void LoopbackFrame<B>::sum_sent(std::span<std::size_t const> cuts, Queue queue, Sum const& sum) {
+    std::size_t const begin = cuts[_rank];
+    std::size_t const end = cuts[_rank + 1];
+    if (begin == end) {
+        return;
     }
+    if constexpr (reads_pieces) {
+        if (_group->expects_pieces()) [[unlikely]] {
+            Flight& own = flight();
+            for (std::size_t peer = 0; peer < world(); ++peer) {
+                own.sent[peer] = LoopbackSent(slot(peer));
+            }
+            queue->enqueue([=, sent = std::span(own.sent.data(), own.sent.size()),
+                            addresses = own.peers.data()] {
+                host::InlineQueue now;
+                auto const add = [&](std::size_t offset, std::size_t elements) {
+                    sum(&now, offset, typed_pieces<T>(addresses, static_cast<int>(sent.size())),
+                        elements);
+                };
+                LoopbackSent::sum(sent, sizeof(T), {begin, end}, addresses, add);
+            });
+            return;
+        }
+    }
+    sum(queue, 0, pointers<T>(begin), end - begin);
 }
 
 template <class B>

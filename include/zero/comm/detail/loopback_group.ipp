@@ -7,6 +7,8 @@
 #include "../../core/dtype.hpp"
 #include "../../core/error.hpp"
 
+#include <array>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -28,6 +30,77 @@ ZERO_INLINE Rendezvous::Duration checked_time_out(LoopbackOptions const& options
             {"zero: a time-out of ", options.time_out.count(), " ms; it must be positive."});
     }
     return options.time_out;
+}
+
+/// What is read of a piece without memory, and of elements in no piece.
+alignas(64) inline constexpr std::array<std::byte, 4096> sent_zeros{};
+
+ZERO_INLINE void LoopbackSent::sum(std::span<LoopbackSent> ranks, std::size_t element_bytes,
+                                   Range const& range, void const** addresses,
+                                   FunctionRef<std::size_t, std::size_t> add) {
+    // Short runs are put together: a call for each would cost more than their copy.
+    constexpr std::size_t short_run = 256;
+    alignas(64) std::array<std::byte, 16384> block;
+    std::size_t const room = block.size() / element_bytes / ranks.size();
+    std::size_t filled = 0;
+    auto const of_rank = [&](std::size_t rank, std::size_t element) {
+        return block.data() + (rank * room + element) * element_bytes;
+    };
+    auto const flush = [&](std::size_t end) {
+        for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+            addresses[rank] = of_rank(rank, 0);
+        }
+        if (filled != 0) {
+            add(end - filled - range.begin, filled);
+        }
+        filled = 0;
+    };
+    for (std::size_t at = range.begin; at != range.end;) {
+        std::size_t end = range.end;
+        for (LoopbackSent& sent : ranks) {
+            end = sent.seek(element_bytes, at, end);
+        }
+        std::size_t const elements = end - at;
+        bool const is_short = elements <= smaller(short_run, room);
+        if (!is_short || filled + elements > room) {
+            flush(at);
+        }
+        for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+            addresses[rank] = ranks[rank].address;
+            if (is_short) {
+                std::memcpy(of_rank(rank, filled), addresses[rank], elements * element_bytes);
+            }
+        }
+        if (is_short) {
+            filled += elements;
+        } else {
+            add(at - range.begin, elements);
+        }
+        at = end;
+    }
+    flush(range.end);
+}
+
+ZERO_INLINE std::size_t LoopbackSent::seek(std::size_t element_bytes, std::size_t at,
+                                           std::size_t end) noexcept {
+    auto const set = [&](void const* data, std::size_t element) {
+        address = static_cast<std::byte const*>(data) + element * element_bytes;
+        return end;
+    };
+    if (pieces.empty()) {
+        return set(send, at);
+    }
+    while (next < pieces.size() && pieces[next].begin + pieces[next].elements <= at) {
+        ++next;
+    }
+    SentPiece const piece = next < pieces.size() ? pieces[next] : SentPiece{nullptr, end, 0};
+    bool const is_between = at < piece.begin;
+    end = smaller(end, piece.begin + (is_between ? 0 : piece.elements));
+    if (is_between || piece.data == nullptr) {
+        end = smaller(end, at + sent_zeros.size() / element_bytes);
+        return set(sent_zeros.data(), 0);
+    }
+    return set(piece.data, at - piece.begin);
 }
 
 ZERO_COLD_INLINE void LoopbackFamily::add(Rendezvous& member) {

@@ -171,9 +171,10 @@ ZERO_COLD_INLINE std::size_t one_unit_bytes(FlatLayout const& layout, LeasePlan 
 /// in addition to them; empty if it leases none, or holds its share of the sums.
 ZERO_COLD_INLINE std::string lease_reason(FlatLayout const& layout, StageRow const& row,
                                           ElementSizes const& sizes, std::size_t type,
-                                          LeasePlan const& gradients) {
+                                          LeasePlan const& gradients, bool reads_in_place) {
     if (!holds_all_sums(layout, row) || has_gradient_block(layout)
-        || (gradients.elements == 0 && copied_gradient_elements(layout, type) == 0)) {
+        || (gradients.elements == 0
+            && (reads_in_place || copied_gradient_elements(layout, type) == 0))) {
         return {};
     }
     return text({"gradients lie beside their sums because ",
@@ -190,7 +191,8 @@ ZERO_COLD_INLINE std::string lease_reason(FlatLayout const& layout, StageRow con
 ZERO_COLD_INLINE std::string describe_leases(FlatLayout const& layout, StageRow const& row,
                                              ElementSizes const& sizes, Storage storage,
                                              std::size_t spares, std::size_t type,
-                                             GatherOptions const& gather, bool sums_in_leases) {
+                                             GatherOptions const& gather, bool sums_in_leases,
+                                             bool reads_in_place) {
     LeasePlan const gradients =
         sums_in_leases ? LeasePlan{}
                        : plan_gradient_leases(layout, !row.shards_parameters(), spares, type);
@@ -201,9 +203,10 @@ ZERO_COLD_INLINE std::string describe_leases(FlatLayout const& layout, StageRow 
     }
     std::string lines =
         detail::buffer_text("gradient leases", layout, gradients, sizes.gradient, whole_gradients)
-        + detail::buffer_text("copies of caller-owned gradients", layout,
-                              sums_in_leases ? LeasePlan{} : detail::copied_gradients(layout, type),
-                              sizes.gradient)
+        + detail::buffer_text(
+            "copies of caller-owned gradients", layout,
+            sums_in_leases || reads_in_place ? LeasePlan{} : detail::copied_gradients(layout, type),
+            sizes.gradient)
         + detail::buffer_text("parameter leases", layout, parameters, sizes.parameter);
     std::size_t whole = detail::one_unit_bytes(layout, gradients, sizes.gradient);
     if (row.shards_parameters()) { // otherwise buckets are copied one at a time
@@ -217,8 +220,9 @@ ZERO_COLD_INLINE std::string describe_leases(FlatLayout const& layout, StageRow 
              "(.units = {layer} in the registrations) they hold about two layers, at least the "
              "largest parameter\n"});
     }
-    return sums_in_leases ? lines
-                          : lines + detail::lease_reason(layout, row, sizes, type, gradients);
+    return sums_in_leases
+               ? lines
+               : lines + detail::lease_reason(layout, row, sizes, type, gradients, reads_in_place);
 }
 
 } // namespace ZERO_NAMESPACE

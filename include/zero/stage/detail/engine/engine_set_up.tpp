@@ -208,6 +208,9 @@ template <class Config>
         with_types(type, [&]<class Types>(Types) {
             using Sums = detail::GradientSumStore<Config, Types>;
             auto totals = all.totals(type, sizeof(typename Types::Communication));
+            if (Sums::sends_only_pieces(all)) {
+                totals.gradient_lease_elements -= copied_gradient_elements(_layout, type);
+            }
             if (Sums::sums_in_leases(all, type)) {
                 totals.gradient_lease_elements = 0;
             }
@@ -308,10 +311,11 @@ template <class Config>
     auto const all = context({});
     for (std::size_t type = 0; type < Config::types; ++type) {
         with_types(type, [&]<class Types>(Types) {
+            using Sums = detail::GradientSumStore<Config, Types>;
             std::string const leases = describe_leases(
                 _layout, all.row, element_sizes<Types>(), _options.storage,
                 spare_places(_options.extra_leases, all.further_leases), type, _options.gather,
-                detail::GradientSumStore<Config, Types>::sums_in_leases(all, type));
+                Sums::sums_in_leases(all, type), Sums::sends_only_pieces(all));
             if (Config::types > 1 && !leases.empty()) {
                 lines += detail::text(
                     {name_of(dtype_of<typename Types::Parameter>()), " parameters:\n"});

@@ -487,12 +487,14 @@ private:
             open(bucket, _queue);
         }
         _stores.of_bucket(bucket, [&](auto& store) {
-            store.prepare(bucket, PieceIndices(_layout->pieces(bucket).size()),
-                          [&](std::size_t parameter) { return is_written(parameter); });
-            if constexpr (Config::adds_in_tree) {
-                store.take_in_tree(bucket, _micro_steps);
-            } else {
-                store.take(bucket, _micro_steps == 0, _is_last);
+            auto const written = [&](std::size_t parameter) { return is_written(parameter); };
+            if (!store.take_in_place(bucket, _micro_steps == 0, _is_last, written)) {
+                store.prepare(bucket, PieceIndices(_layout->pieces(bucket).size()), written);
+                if constexpr (Config::adds_in_tree) {
+                    store.take_in_tree(bucket, _micro_steps);
+                } else {
+                    store.take(bucket, _micro_steps == 0, _is_last);
+                }
             }
             if (store.reads_callers(bucket)) {
                 _writers.note(bucket, _queue, Backend::record(_queue));

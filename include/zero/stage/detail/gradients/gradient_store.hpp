@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../../backend/fence.hpp"
+#include "../../../comm/communicator.hpp"
 #include "../../../core/buffer.hpp"
 #include "../../../core/convert.hpp"
 #include "../../../core/detail/light_std.hpp"
@@ -46,6 +47,65 @@ public:
 private:
     PiecePosition const* _listed = nullptr;
     std::size_t _count;
+};
+
+/// @brief The tables of caller-owned gradients that the communicator reads where they lie. Peers
+/// read them until the commands that follow a reduction.
+template <class G, class Backend>
+class GradientPieces {
+public:
+    GradientPieces() = default;
+
+    /// @param callers per parameter: its caller-owned gradient
+    /// @param is_sent whether the gradients of a bucket are sent in pieces
+    template <class IsSent>
+    [[gnu::cold]] GradientPieces(FlatLayout const& layout, List<G*> const& callers,
+                                 IsSent const& is_sent) {
+        for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+            _first.push_back(_rows.size());
+            for (Piece const& piece : layout.pieces(bucket)) {
+                if (is_sent(bucket) && piece.elements != 0) {
+                    G const* const data = callers[piece.parameter] + piece.parameter_begin;
+                    _rows.push_back({data, piece.bucket_begin, piece.elements});
+                    _gradients.push_back({data, piece.parameter, true});
+                }
+            }
+        }
+        _first.push_back(_rows.size());
+    }
+
+    [[nodiscard]] bool is_empty() const noexcept { return _rows.size() == 0; }
+
+    [[nodiscard]] bool has(std::size_t bucket) const noexcept {
+        return !is_empty() && _first[bucket] != _first[bucket + 1];
+    }
+
+    /// @brief Returns the pieces of a bucket. Those of gradients that were not written are zeros.
+    template <class Written>
+    [[nodiscard]] SentPieces<G> of(std::size_t bucket, typename Backend::Queue queue,
+                                   Written const& is_written) {
+        static constexpr void const* none = nullptr;
+        for (std::size_t row = _first[bucket]; row < _first[bucket + 1]; ++row) {
+            Gradient& gradient = _gradients[row];
+            if (bool const is_sent = is_written(gradient.parameter); is_sent != gradient.is_sent) {
+                gradient.is_sent = is_sent; // commands of an earlier micro-step may read the row
+                Backend::copy_bytes(queue, &_rows[row].data, is_sent ? &gradient.data : &none,
+                                    sizeof(void const*));
+            }
+        }
+        return {{_rows.data() + _first[bucket], _first[bucket + 1] - _first[bucket]}};
+    }
+
+private:
+    struct Gradient {
+        void const* data;
+        std::size_t parameter;
+        bool is_sent; ///< whether the row names it once all commands have run
+    };
+
+    List<SentPiece> _rows;
+    List<Gradient> _gradients;       ///< by row
+    std::vector<std::size_t> _first; ///< by bucket: its first row; then their number; empty: none
 };
 
 /// @brief Owns the gradients of one parameter type: before their reduction the leases of a
@@ -250,19 +310,26 @@ public:
               [&](std::size_t parameter) { return !is_written(parameter); });
     }
 
+    /// @brief Reduces caller-owned gradients of a bucket where they lie, those that were not
+    /// written as zeros. Collective if it does.
+    /// @return false if `prepare` and `take` must do it
+    template <class Written>
+    [[nodiscard]] bool take_in_place(std::size_t bucket, bool is_first, bool is_last,
+                                     Written const& is_written) {
+        if (_pieces.is_empty()) [[likely]] {
+            return false;
+        }
+        return reduce_in_place(bucket, is_first, is_last, is_written);
+    }
+
     /// @brief Consumes the source of a bucket: reduces it, or adds it to the accumulation buffer
     /// and reduces that in the last micro-step.
     void take(std::size_t bucket, bool is_first, bool is_last) {
         [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
         G* const lease = source(bucket);
-        if (_schedule == ReductionSchedule::every_micro_step) {
-            if constexpr (GroupedCommunicator<typename Config::Communicator>) {
-                _sums.name_reductions(is_last);
-            }
+        if (is_sent(is_first, is_last)) {
+            name_reductions(is_last);
             _sums.reduce(bucket, lease, is_first, is_first && is_last);
-        } else if (is_first && is_last && is_exact_conversion<A, G>) {
-            _sums.reduce(bucket, lease, true, true); // one micro-step: passing through the
-                                                     // accumulation buffer would change no bit
         } else {
             _sums.add(bucket, 0, lease, _layout->elements(bucket), is_first);
             if (is_last) {
@@ -296,6 +363,38 @@ public:
     }
 
 private:
+    using Sums = GradientSumStore<Config, Types>;
+
+    /// Whether gradients are sent in a micro-step, not added to the accumulation buffer. If it is
+    /// the only one, passing through that buffer would change no bit.
+    [[nodiscard]] bool is_sent(bool is_first, bool is_last) const noexcept {
+        return _schedule == ReductionSchedule::every_micro_step
+               || (is_first && is_last && is_exact_conversion<A, G>);
+    }
+
+    /// Not inlined, so that steps without such gradients do not run through it.
+    template <class Written>
+    [[gnu::noinline]] bool reduce_in_place(std::size_t bucket, bool is_first, bool is_last,
+                                           Written const& is_written) {
+        if constexpr (Sums::can_send_pieces) {
+            if (_pieces.has(bucket) && is_sent(is_first, is_last)) {
+                [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
+                name_reductions(is_last);
+                _sums.reduce(bucket, _pieces.of(bucket, _queue, is_written), is_first);
+                return true;
+            }
+        }
+        return false;
+    }
+
+    void name_reductions([[maybe_unused]] bool is_last) noexcept {
+        if constexpr (GroupedCommunicator<typename Config::Communicator>) {
+            if (_schedule == ReductionSchedule::every_micro_step) {
+                _sums.name_reductions(is_last);
+            }
+        }
+    }
+
     void clear_range(std::size_t bucket, Range const& range, Queue writer) {
         if (range.size() != 0) {
             Backend::fill(writer, source(bucket) + range.begin, range.size(), G{});
@@ -314,13 +413,15 @@ private:
     [[gnu::cold]] GradientStore(TypeContext<Config> const& context, std::size_t buckets)
         : _type(context.type), _layout(context.layout), _queue(context.queue),
           _rank(context.rank()), _schedule(context.schedule), _poison(context.options->poison),
-          _sums_in_leases(GradientSumStore<Config, Types>::sums_in_leases(context, context.type)),
+          _sums_in_leases(Sums::sums_in_leases(context, context.type)),
           _pool(_sums_in_leases ? plan_gradient_sums(*_layout, context.type)
                                 : context.gradient_leases(context.type),
                 *context.memory,
                 _sums_in_leases ? BufferKind::gradients : BufferKind::gradient_leases),
           _copied(*context.memory,
-                  _sums_in_leases ? 0 : copied_gradient_elements(*_layout, context.type),
+                  _sums_in_leases || Sums::sends_only_pieces(context)
+                      ? 0
+                      : copied_gradient_elements(*_layout, context.type),
                   BufferKind::gradient_leases),
           _sums(context, buckets), _drain(context.queue) {
         for (auto const& parameter : context.parameters) {
@@ -343,6 +444,12 @@ private:
                 sources.push_back(_sums_in_leases ? _pool.place(bucket) : source(bucket));
             }
             _sums.use_sources(std::move(sources));
+        }
+        if (Sums::sends_pieces(context)) {
+            _pieces = {*_layout, _callers, [&](std::size_t bucket) {
+                           return _layout->bucket(bucket).type == _type
+                                  && _sources[bucket] == GradientSource::copy;
+                       }};
         }
         _copies = {*_layout, _queue, *context.memory, _callers, [&](std::size_t bucket) {
                        return bucket < buckets && _sources[bucket] != GradientSource::block
@@ -378,14 +485,15 @@ private:
     bool _sums_in_leases; ///< see GradientSumStore
     BucketPool<G, Backend> _pool;
     Buffer<G> _copied; ///< source of buckets with caller-owned gradients only, one at a time
-    GradientSumStore<Config, Types> _sums;
-    G* _block = nullptr;              ///< the caller's block of gradients, if there is one
-    List<G*> _callers;                ///< per parameter: its caller-owned gradient, or null
-    std::vector<std::size_t> _wholes; ///< per parameter: offset of its whole gradient from the
-                                      ///< memory of its last bucket, 0: it has none; empty: none
-                                      ///< has one
-    List<GradientSource> _sources;    ///< per trainable bucket
-    BucketCopies<G, Backend> _copies; ///< rows of caller-owned gradients that are copied
+    Sums _sums;
+    G* _block = nullptr;                ///< the caller's block of gradients, if there is one
+    List<G*> _callers;                  ///< per parameter: its caller-owned gradient, or null
+    std::vector<std::size_t> _wholes;   ///< per parameter: offset of its whole gradient from the
+                                        ///< memory of its last bucket, 0: it has none; empty: none
+                                        ///< has one
+    List<GradientSource> _sources;      ///< per trainable bucket
+    BucketCopies<G, Backend> _copies;   ///< rows of caller-owned gradients that are copied
+    GradientPieces<G, Backend> _pieces; ///< those that are sent where they lie
     Drain<Backend> _drain;
 };
 

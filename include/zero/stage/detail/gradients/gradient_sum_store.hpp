@@ -3,6 +3,7 @@
 #include "../../../comm/communicator.hpp"
 #include "../../../comm/grouped_communicator.hpp"
 #include "../../../core/buffer.hpp"
+#include "../../../core/convert.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/memory_resource.hpp"
@@ -215,6 +216,31 @@ public:
                && can_sum_in_leases(*context.layout, context.row, type);
     }
 
+    /// @brief Whether the communicator can read gradients in tensors of the caller where they lie:
+    /// nothing is converted or encoded before they are added.
+    static constexpr bool can_send_pieces = [] {
+        if constexpr (std::is_same_v<G, C> && !Types::adds_in_tree && !has_gradient_codec<Types>) {
+            return ReduceScattersPieces<ShardOf<Communicator>, C, A>;
+        } else {
+            return false;
+        }
+    }();
+
+    /// @brief Whether it does so, in every micro-step of which the gradients are sent. Replicated
+    /// gradients are all-reduced, and a divisor is applied, at one address. Beside a block the
+    /// copies may become the sums.
+    [[nodiscard]] static bool sends_pieces(EngineContext<Config> const& context) noexcept {
+        return can_send_pieces && context.row.shards_optimizer() && context.predivide == 1.0F
+               && !has_gradient_block(*context.layout);
+    }
+
+    /// @brief Whether it does so in every micro-step, so that there is no buffer for copies.
+    [[nodiscard]] static bool sends_only_pieces(EngineContext<Config> const& context) noexcept {
+        return sends_pieces(context)
+               && (context.schedule == ReductionSchedule::every_micro_step
+                   || (context.has_one_micro_step && is_exact_conversion<A, G>));
+    }
+
     [[gnu::cold]] GradientSumStore(TypeContext<Config> const& context, std::size_t buckets)
         : _layout(context.layout), _communicator(context.communicator), _queue(context.queue),
           _rank(context.shard_rank()), _is_replicated(!context.row.shards_optimizer()),
@@ -294,6 +320,17 @@ public:
             } else {
                 scatter_into_sum(bucket, cuts[_rank], source, cuts, is_first);
             }
+        }
+    }
+
+    /// @brief The same of gradients where they lie, into this rank's extent.
+    void reduce(std::size_t bucket, SentPieces<C> pieces, bool is_first)
+        requires can_send_pieces
+    {
+        auto const cuts = _cuts.of(_layout->cuts(bucket));
+        if (cuts.back() != 0) {
+            shard().reduce_scatter(pieces, at(bucket, cuts[_rank]), cuts, _queue,
+                                   gradient_tag(bucket), !is_first);
         }
     }
 
