@@ -1,4 +1,4 @@
-// expect: zero::ZeroStage: zero::Level names a codec for the sums that replicas add, and this communicator has no replicas; give zero::Wire one codec of gradients instead, or use zero::Groups with zero::Hybrid.
+// expect: zero::ZeroStage: zero::Level says how gradients travel inside a group and between replicas, and this communicator has no replicas; give zero::Wire one codec of gradients instead, or use zero::Groups with zero::Hybrid.
 #include "stage.hpp"
 
 #include <zero/stage/wire.hpp>

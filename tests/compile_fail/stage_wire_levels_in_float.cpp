@@ -5,10 +5,10 @@
 #include <zero/stage/wire.hpp>
 
 using Hosts = zero::Groups<zero::LoopbackCommunicator, zero::HybridInFloat>;
-using Wire = zero::Wire<zero::Plain, zero::Int8Blocks>;
+using Wire = zero::Wire<zero::Plain, zero::Level<zero::Plain, zero::Int8Blocks>>;
 
 int main() {
     auto ranks = zero::LoopbackCommunicator::make_group(1);
     Hosts hosts(ranks.front(), {.shard = 1});
-    train<zero::ZeroStage<2, zero::Parameters<zero::bfloat16>, Hosts, Wire>>(hosts);
+    train<zero::ZeroStage<2, zero::GradientReduction<void, zero::bfloat16>, Hosts, Wire>>(hosts);
 }

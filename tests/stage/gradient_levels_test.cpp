@@ -43,16 +43,15 @@ constexpr Grid grids[] = {{2, 2}, {3, 2}, {2, 3}, {1, 3}, {3, 1}, {1, 1}};
 template <class Result, class Body>
 std::vector<Result> on_hosts(Grid grid, Body const& body) {
     std::vector<Result> results(static_cast<std::size_t>(grid[0] * grid[1]));
-    run_ranks<Hosts>(grid[0] * grid[1], test_time_out,
-                     {.shard = static_cast<std::size_t>(grid[0])}, [&](Hosts& hosts) {
-                         results[static_cast<std::size_t>(hosts.rank())] = body(hosts);
-                     });
+    run_ranks<Hosts>(
+        grid[0] * grid[1], test_time_out, {.shard = static_cast<std::size_t>(grid[0])},
+        [&](Hosts& hosts) { results[static_cast<std::size_t>(hosts.rank())] = body(hosts); });
     return results;
 }
 
 /// What a run leaves on a rank.
 struct Left {
-    bool is_right = true; ///< the sums of all steps are the expected ones
+    bool is_right = true;             ///< the sums of all steps are the expected ones
     std::vector<Values> parameters{}; ///< after each step
     friend bool operator==(Left const&, Left const&) = default;
 };
@@ -100,7 +99,8 @@ void check_bits() {
     for (Grid const grid : grids) {
         for (auto const schedule : schedules) {
             CAPTURE(grid[0], grid[1], name_of(schedule));
-            auto const two = [&]<class Stage>(Stage const*, typename Stage::Options const& options) {
+            auto const two = [&]<class Stage>(Stage const*,
+                                              typename Stage::Options const& options) {
                 return check<Inside, Between, Stage>(grid, schedule, 2, options);
             };
             auto const same = [&]<class Stage>(Stage const* stage,
@@ -150,14 +150,16 @@ TEST_CASE("One codec serves both levels, and sums may travel as they are between
 TEST_CASE("Other codecs between replicas have other sums") { // or the comparisons show nothing
     auto const every = ReductionSchedule::every_micro_step;
     auto const with = [&]<class G>(G const*) {
-        return on_hosts<Left>({2, 2}, [&](Hosts& hosts) {
-            Coded<2, float, G> engine(hosts, registration<float>(toy_specs()));
-            return take_steps(engine, static_cast<std::uint64_t>(hosts.rank()), 1,
-                              [&](std::uint64_t step) {
-                                  return expected_sums<float, Plain, Int8Blocks>(2, 2, every, step,
-                                                                                 1);
-                              });
-        })[0]
+        return on_hosts<Left>(
+                   {2, 2},
+                   [&](Hosts& hosts) {
+                       Coded<2, float, G> engine(hosts, registration<float>(toy_specs()));
+                       return take_steps(engine, static_cast<std::uint64_t>(hosts.rank()), 1,
+                                         [&](std::uint64_t step) {
+                                             return expected_sums<float, Plain, Int8Blocks>(
+                                                 2, 2, every, step, 1);
+                                         });
+                   })[0]
             .is_right;
     };
     CHECK(with(static_cast<Level<Plain, Int8Blocks> const*>(nullptr)));
@@ -305,8 +307,8 @@ TEST_CASE("Feedback keeps what each rank loses inside its group") {
         return is_right ? 1 : 0;
     });
     CHECK(right == std::vector<int>(4, 1));
-    CHECK_FALSE(same_bits(first[2], expected_sums<float, Int4Blocks>(
-                                        2, ReductionSchedule::every_micro_step, 2, 2)));
+    CHECK_FALSE(same_bits(
+        first[2], expected_sums<float, Int4Blocks>(2, ReductionSchedule::every_micro_step, 2, 2)));
 }
 
 TEST_CASE("The data ranks of each part of a model may be groups with codes between them") {
@@ -321,12 +323,12 @@ TEST_CASE("The data ranks of each part of a model may be groups with codes betwe
         ZeroStage<2, Wire<Int8Blocks, Level<Plain, Int8Blocks>>, Parameters<bfloat16>, Ranks>
             engine(ranks, registration<bfloat16>(toy_specs()));
         right[static_cast<std::size_t>(rank)] =
-            take_steps(engine, static_cast<std::uint64_t>(data.rank()), 2,
-                       [](std::uint64_t step) {
-                           return expected_sums<bfloat16, Plain, Int8Blocks>(
-                               2, 2, ReductionSchedule::every_micro_step, step, 2);
-                       })
-                    .is_right
+            take_steps(
+                engine, static_cast<std::uint64_t>(data.rank()), 2,
+                [](std::uint64_t step) {
+                    return expected_sums<bfloat16, Plain, Int8Blocks>(
+                        2, 2, ReductionSchedule::every_micro_step, step, 2);
+                }).is_right
                 ? 1
                 : 0;
     });

@@ -82,8 +82,7 @@ std::vector<Volume> volumes(int world, int shard, std::vector<ParameterSpec> con
         own.inside =
             read[CollectiveKind::reduce_scatter].bytes + read[CollectiveKind::exchange].bytes;
         auto const& sums = between.traffic();
-        own.between = sums[CollectiveKind::exchange].bytes
-                      + sums[CollectiveKind::all_gather].bytes;
+        own.between = sums[CollectiveKind::exchange].bytes + sums[CollectiveKind::all_gather].bytes;
         own.added = sums[CollectiveKind::all_reduce].bytes;
         own.between_calls = of_replicas.recorded()[CollectiveKind::exchange].calls
                             + of_replicas.recorded()[CollectiveKind::all_gather].calls;

@@ -101,8 +101,7 @@ TEST_CASE("Sums between replicas in codes take their share of the bytes between 
           == Approx((inside + 0.5) / (inside + 0.5 * 34 / 128)).epsilon(0.01));
     // both levels, and weights: 8 bits for two passes, 4 for the third and between
     CHECK((gain(measure<3, InHosts, Wire<Int8Blocks, Int4Blocks>>(slow_hosts(), 66)))
-          == Approx((inside + 0.5)
-                    / (inside * (2 * 66 + 34) / (3 * 128) + 0.5 * 34 / 128))
+          == Approx((inside + 0.5) / (inside * (2 * 66 + 34) / (3 * 128) + 0.5 * 34 / 128))
                  .epsilon(0.01));
     check(measure<2, InHosts, Wire<Plain, Level<Int4Blocks, Int8Blocks>>>(slow_hosts()));
 }

@@ -117,10 +117,11 @@ consteval bool diagnose_wire() {
             static_assert(detail::WireLevelsAreUsed<P>,
                           "zero: zero::Level<zero::Plain, zero::Plain> encodes nothing; leave the "
                           "second argument of zero::Wire out.");
-            static_assert(!detail::WireGradientsFit<P> || detail::WireFeedbackIsUsed<P>,
-                          "zero: Wire keeps the errors of the gradients that a rank encodes for its "
-                          "group, and it encodes none; leave the third argument of zero::Wire "
-                          "out.");
+            static_assert(
+                !detail::WireGradientsFit<P> || detail::WireFeedbackIsUsed<P>,
+                "zero: Wire keeps the errors of the gradients that a rank encodes for its "
+                "group, and it encodes none; leave the third argument of zero::Wire "
+                "out.");
             static_assert(!detail::WireGradientsFit<P> || !detail::WireFeedbackIsUsed<P>
                               || detail::WireFeedbackFits<P>,
                           "zero: the third argument of zero::Wire is zero::ErrorFeedback<float>, "

@@ -224,11 +224,10 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
             std::size_t const own = layout.extent(bucket, rank).size();
             std::size_t const part = options.wire_elements == 0 ? own : options.wire_elements;
             std::size_t const chunks =
-                block_bytes == 0
-                    ? (own == 0 ? 0 : (own + part - 1) / part)
-                    : exchange_chunks(
-                        parts_of_replicas(layout, bucket, rank, options.replicas).cuts,
-                        coded_capacity(options.gradient_wire_bytes, block_bytes));
+                block_bytes == 0 ? (own == 0 ? 0 : (own + part - 1) / part)
+                                 : exchange_chunks(
+                                     parts_of_replicas(layout, bucket, rank, options.replicas).cuts,
+                                     coded_capacity(options.gradient_wire_bytes, block_bytes));
             step.replicated.calls += 2 * chunks;
         }
     }

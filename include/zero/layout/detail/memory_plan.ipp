@@ -169,10 +169,9 @@ ZERO_COLD_INLINE MemoryRow plan_replica_codes(FlatLayout const& layout, std::siz
                                               std::size_t type) {
     detail::require_rank(layout, rank);
     detail::require_replica(replica, replicas);
-    return detail::plan_codes(layout, replica, replicas, block_bytes, wire_bytes, type,
-                              [&](std::size_t bucket) {
-                                  return parts_of_replicas(layout, bucket, rank, replicas);
-                              });
+    return detail::plan_codes(
+        layout, replica, replicas, block_bytes, wire_bytes, type,
+        [&](std::size_t bucket) { return parts_of_replicas(layout, bucket, rank, replicas); });
 }
 
 ZERO_COLD_INLINE MemoryRow plan_gradient_errors(FlatLayout const& layout, std::size_t block_bytes,

@@ -189,9 +189,9 @@ consteval bool diagnose_stage() {
                       "type of zero::GradientReduction would never be used; leave that type or the "
                       "second argument of zero::Wire out.");
         static_assert(conflict != Conflict::levels_without_groups,
-                      "zero::ZeroStage: zero::Level names a codec for the sums that replicas add, "
-                      "and this communicator has no replicas; give zero::Wire one codec of "
-                      "gradients instead, or use zero::Groups with zero::Hybrid.");
+                      "zero::ZeroStage: zero::Level says how gradients travel inside a group and "
+                      "between replicas, and this communicator has no replicas; give zero::Wire "
+                      "one codec of gradients instead, or use zero::Groups with zero::Hybrid.");
         static_assert(conflict != Conflict::groups_in_float_and_codes,
                       "zero::ZeroStage: zero::Wire sends sums between replicas in codes, so "
                       "zero::HybridInFloat would send no float; write zero::Hybrid, or "

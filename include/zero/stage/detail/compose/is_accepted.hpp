@@ -115,14 +115,14 @@ consteval bool can_keep_errors() {
 /// @brief Whether a backend encodes gradients of type G and sums of type A, and adds what it
 /// decodes.
 template <class B, class C, class G, class A>
-concept AddsInCodes = requires(typename B::Queue queue,
-                               typename B::template SliceTable<CodedSlice>::Range slices,
-                               std::uint8_t* codes, std::uint8_t const* received,
-                               G const* gradients, A const* accumulated, A* sums) {
-    B::template encode<C>(queue, slices, gradients, codes);
-    B::template encode<C>(queue, slices, accumulated, codes);
-    B::template decode_sum<C>(queue, slices, received, CodedPieces{}, sums, true);
-};
+concept AddsInCodes =
+    requires(typename B::Queue queue, typename B::template SliceTable<CodedSlice>::Range slices,
+             std::uint8_t* codes, std::uint8_t const* received, G const* gradients,
+             A const* accumulated, A* sums) {
+        B::template encode<C>(queue, slices, gradients, codes);
+        B::template encode<C>(queue, slices, accumulated, codes);
+        B::template decode_sum<C>(queue, slices, received, CodedPieces{}, sums, true);
+    };
 
 /// @brief The same for the gradients of a `TypeSet` and for what its replicas add.
 template <class B, class Types>

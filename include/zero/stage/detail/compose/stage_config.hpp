@@ -96,11 +96,9 @@ template <class Communicator, class LossScaler, class Optimizer, class Optimizer
           class MasterPolicy, class... P>
 struct MakeEngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, OffloadTo,
                         LayoutOptions, WireTypes, Reduction, MasterPolicy, Parameters<P...>> {
-    using type =
-        EngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, MasterPolicy, OffloadTo,
-                     LayoutOptions,
-                     type_set_t<WireTypes, Communicator,
-                                reduced_type_set_t<Reduction, MasterPolicy, P>>...>;
+    using type = EngineConfig<
+        Communicator, LossScaler, Optimizer, OptimizerState, MasterPolicy, OffloadTo, LayoutOptions,
+        type_set_t<WireTypes, Communicator, reduced_type_set_t<Reduction, MasterPolicy, P>>...>;
 };
 
 /// @brief The policies of a stage, with defaults for the missing ones.

@@ -380,10 +380,10 @@ public:
     [[nodiscard]] static std::size_t buffer_bytes(EngineContext<Config> const& context,
                                                   std::size_t type) {
         auto& replicas = context.communicator->replicas();
-        return plan_replica_codes(
-                   *context.layout, context.shard_rank(), context.communicator->replica(),
-                   static_cast<std::size_t>(replicas.size()), C::bytes_per_block,
-                   context.options->reduction.wire_bytes, type)
+        return plan_replica_codes(*context.layout, context.shard_rank(),
+                                  context.communicator->replica(),
+                                  static_cast<std::size_t>(replicas.size()), C::bytes_per_block,
+                                  context.options->reduction.wire_bytes, type)
             .bytes();
     }
 

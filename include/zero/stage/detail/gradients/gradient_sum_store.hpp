@@ -369,8 +369,8 @@ public:
         if (own.is_empty()) {
             return;
         }
-        CollectiveTag const tag = bucket_tag(CollectivePurpose::reduce,
-                                             "sums of replicas of bucket", *_layout, bucket);
+        CollectiveTag const tag =
+            bucket_tag(CollectivePurpose::reduce, "sums of replicas of bucket", *_layout, bucket);
         if constexpr (has_replica_codec<Types>) {
             _replicas.add_up(bucket, at(bucket, own.begin), tag);
         } else {
@@ -422,8 +422,8 @@ private:
     [[nodiscard]] auto& shard() const noexcept { return shard_of(*_communicator); }
 
     CollectiveTag gradient_tag(std::size_t bucket) const noexcept {
-        char const* what = has_gradient_codec<Types> ? "encoded gradients of bucket"
-                                                     : "gradients of bucket";
+        char const* what =
+            has_gradient_codec<Types> ? "encoded gradients of bucket" : "gradients of bucket";
         if constexpr (GroupedCommunicator<Communicator>) {
             what = _replicas.reductions();
         }
