@@ -53,7 +53,6 @@ std::vector<Result> on_hosts(Grid grid, Body const& body) {
 struct Left {
     bool is_right = true;             ///< the sums of all steps are the expected ones
     std::vector<Values> parameters{}; ///< after each step
-    friend bool operator==(Left const&, Left const&) = default;
 };
 
 /// Takes two steps. Collective. @param expected `expected(step)`: the sums of a step
