@@ -9,6 +9,7 @@
 #include <zero/comm/groups.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/joint_step.hpp>
+#include <zero/stage/wire.hpp>
 #include <zero/zero.hpp>
 
 #include <algorithm>
@@ -356,20 +357,28 @@ TEST_CASE("Control: an expert part that divides by its own ranks has a norm E ti
     }
 }
 
-TEST_CASE("The ranks with the same experts may be sharded in groups") {
+TEST_CASE("The ranks with the same experts may be sharded in groups, with codes between them") {
     using Hosts = Groups<LoopbackCommunicator, Hybrid>;
     using HostRanks = Groups<Hosts, Experts>;
-    auto const norms = on_ranks<double>(8, [](LoopbackCommunicator& everyone) {
-        auto same = everyone.split(everyone.rank() % 2, everyone.rank());
-        auto model = everyone.split(everyone.rank() / 2, everyone.rank());
-        Hosts hosts(same, {.shard = 2});
-        HostRanks ranks(hosts, model);
-        using Zero = ZeroStage<2, HostRanks>;
-        Zero engine(ranks, expert_parameters<Zero>(
-                               experts_of(static_cast<std::size_t>(model.rank()), 2, experts)));
-        return norm_of(engine);
-    });
-    CHECK(norms == std::vector<double>(8, std::sqrt(experts * elements * 9.0 / 4.0)));
+    auto const norms_with = []<class W>(W const*) {
+        return on_ranks<double>(8, [](LoopbackCommunicator& everyone) {
+            auto same = everyone.split(everyone.rank() % 2, everyone.rank());
+            auto model = everyone.split(everyone.rank() / 2, everyone.rank());
+            Hosts hosts(same, {.shard = 2});
+            HostRanks ranks(hosts, model);
+            using Zero = ZeroStage<2, HostRanks, W>;
+            Zero engine(ranks, expert_parameters<Zero>(
+                                   experts_of(static_cast<std::size_t>(model.rank()), 2, experts)));
+            return norm_of(engine);
+        });
+    };
+    double const exact = std::sqrt(experts * elements * 9.0 / 4.0);
+    CHECK(norms_with(static_cast<Wire<> const*>(nullptr)) == std::vector<double>(8, exact));
+    auto const coded =
+        norms_with(static_cast<Wire<Plain, Level<Plain, Int8Blocks>> const*>(nullptr));
+    CHECK(coded == std::vector<double>(8, coded[0]));
+    CHECK(coded[0] == Approx(exact).epsilon(0.01));
+    CHECK(coded[0] != exact);
 }
 
 TEST_CASE("Experts are refused with a size that does not divide the ranks, with one name on two "

@@ -31,27 +31,41 @@ inline float written(std::uint64_t rank, std::size_t parameter, std::size_t i, s
     return smaller * noise(2 + rank, parameter, i, step * 16 + micro_step);
 }
 
-/// The values of `numbers` after the codec, block by block.
-template <class C>
+/// The values of `numbers` after the codec, block by block; without one, rounded to G.
+template <class C, class G = float>
 std::vector<float> through(std::vector<float> numbers) {
-    for (std::size_t begin = 0; begin < numbers.size(); begin += 64) {
-        std::size_t const end = std::min(begin + 64, numbers.size());
-        float block[64] = {};
-        std::copy(numbers.begin() + static_cast<std::ptrdiff_t>(begin),
-                  numbers.begin() + static_cast<std::ptrdiff_t>(end), block);
-        std::vector<std::uint8_t> bytes(C::bytes_per_block);
-        C::encode(block, bytes.data());
-        C::decode(bytes.data(), block);
-        std::copy(block, block + (end - begin),
-                  numbers.begin() + static_cast<std::ptrdiff_t>(begin));
+    if constexpr (std::is_same_v<C, Plain>) {
+        for (float& number : numbers) {
+            number = to_float(from_float<G>(number));
+        }
+    } else {
+        for (std::size_t begin = 0; begin < numbers.size(); begin += 64) {
+            std::size_t const end = std::min(begin + 64, numbers.size());
+            float block[64] = {};
+            std::copy(numbers.begin() + static_cast<std::ptrdiff_t>(begin),
+                      numbers.begin() + static_cast<std::ptrdiff_t>(end), block);
+            std::vector<std::uint8_t> bytes(C::bytes_per_block);
+            C::encode(block, bytes.data());
+            C::decode(bytes.data(), block);
+            std::copy(block, block + (end - begin),
+                      numbers.begin() + static_cast<std::ptrdiff_t>(begin));
+        }
     }
     return numbers;
 }
 
-/// The sums of a step: parameter by parameter.
+/// The sum of what several ranks send, in rank order.
+inline void add(std::vector<float>& sum, std::vector<float> const& sent, bool is_first) {
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+        sum[i] = is_first ? sent[i] : sum[i] + sent[i];
+    }
+}
+
+/// The sums of a step of a group of ranks from `first` on: parameter by parameter. Where gradients
+/// travel as they are, their sum is rounded once.
 template <class G, class C>
 Values expected_sums(int world, ReductionSchedule schedule, std::uint64_t step,
-                     std::uint64_t micro_steps) {
+                     std::uint64_t micro_steps, std::uint64_t first = 0) {
     Values sums;
     auto const specs = toy_specs();
     for (std::size_t p = 0; p < specs.size(); ++p) {
@@ -64,21 +78,33 @@ Values expected_sums(int world, ReductionSchedule schedule, std::uint64_t step,
             for (std::uint64_t rank = 0; rank < static_cast<std::uint64_t>(world); ++rank) {
                 std::vector<float> own(n);
                 for (std::size_t i = 0; i < n; ++i) {
-                    own[i] = to_float(from_float<G>(written(rank, p, i, step, micro_step)));
+                    own[i] = to_float(from_float<G>(written(first + rank, p, i, step, micro_step)));
                     for (std::uint64_t m = 1; is_boundary && m < micro_steps; ++m) {
-                        own[i] += to_float(from_float<G>(written(rank, p, i, step, m)));
+                        own[i] += to_float(from_float<G>(written(first + rank, p, i, step, m)));
                     }
                 }
-                own = through<C>(own);
-                for (std::size_t i = 0; i < n; ++i) {
-                    sum[i] = rank == 0 ? own[i] : sum[i] + own[i];
-                }
+                add(sum, through<C, G>(own), rank == 0);
             }
-            for (std::size_t i = 0; i < n; ++i) {
-                all[i] = micro_step == 0 ? sum[i] : all[i] + sum[i];
-            }
+            add(all, std::is_same_v<C, Plain> ? through<Plain, G>(sum) : sum, micro_step == 0);
         }
         sums.push_back(all);
+    }
+    return sums;
+}
+
+/// The same with R replicas of G ranks, which send their sums through the other codec.
+template <class G, class Inside, class Between>
+Values expected_sums(int shard, int replicas, ReductionSchedule schedule, std::uint64_t step,
+                     std::uint64_t micro_steps) {
+    Values sums = expected_sums<G, Inside>(shard, schedule, step, micro_steps);
+    for (int replica = 1; replica < replicas; ++replica) {
+        auto const others = expected_sums<G, Inside>(shard, schedule, step, micro_steps,
+                                                     static_cast<std::uint64_t>(replica * shard));
+        for (std::size_t p = 0; p < sums.size(); ++p) {
+            sums[p] = replica == 1 ? through<Between, G>(sums[p]) : sums[p];
+            add(sums[p], through<Between, G>(others[p]), false);
+            sums[p] = replica + 1 == replicas ? through<Between, G>(sums[p]) : sums[p];
+        }
     }
     return sums;
 }

@@ -5,6 +5,7 @@
 #include <zero/comm/groups.hpp>
 #include <zero/stage/gathered_parameters.hpp>
 #include <zero/stage/training_state.hpp>
+#include <zero/stage/wire.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>
@@ -112,8 +113,10 @@ TEST_CASE("Ranks that make different numbers of micro-steps are told on every ra
     check(std::integral_constant<int, 3>());
 }
 
-TEST_CASE("A rank that announces another last micro-step than its group is told over parts that "
-          "know nothing of each other") {
+namespace {
+
+template <class Engine>
+void check_last_micro_step() {
     std::vector<LoopbackCommunicator> shards[] = {
         LoopbackCommunicator::make_group(2, test_time_out),
         LoopbackCommunicator::make_group(2, test_time_out)};
@@ -124,7 +127,7 @@ TEST_CASE("A rank that announces another last micro-step than its group is told 
         auto const rank = static_cast<std::size_t>(everyone.rank());
         Hosts hosts(everyone, shards[rank / 2][rank % 2], replicas[rank % 2][rank / 2]);
         run_rank(hosts, [&](Hosts& groups) {
-            Stage<3> engine(groups, registration<float>(toy_specs()));
+            Engine engine(groups, registration<float>(toy_specs()));
             (void)run_step(engine, rank, 0, rank == 3 ? 2 : 1).report();
         });
     });
@@ -134,6 +137,14 @@ TEST_CASE("A rank that announces another last micro-step than its group is told 
         CHECK_THAT(outcome.message, contains_text("'last gradients of bucket"));
         CHECK_THAT(outcome.message, contains_text("('gradients of bucket"));
     }
+}
+
+} // namespace
+
+TEST_CASE("A rank that announces another last micro-step than its group is told over parts that "
+          "know nothing of each other") {
+    check_last_micro_step<Stage<3>>();
+    check_last_micro_step<ZeroStage<3, Hosts, Wire<Plain, Int8Blocks>>>();
 }
 
 TEST_CASE("A rank that would send floats between replicas, and others that would not, are told") {

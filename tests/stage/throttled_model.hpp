@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 namespace zero::test::throttled_model {
@@ -94,11 +95,23 @@ struct Seconds {
     double real = 0; ///< by the clock, of rank 0
 };
 
+/// Bytes of 64 elements in codes; 0: `Plain`.
+template <class C>
+constexpr std::size_t block_bytes_of() {
+    if constexpr (std::is_same_v<C, Plain>) {
+        return 0;
+    } else {
+        return C::bytes_per_block;
+    }
+}
+
 /// Runs steps of `ZeroStage<N>` with bfloat16 parameters.
 /// @tparam W `Wire<...>`, @param block_bytes of its codec of weights; 0: `Plain`
 template <int N, class Kind, class W = Wire<>>
 Seconds measure(Hosts const& hosts, std::size_t block_bytes = 0) {
     using Clock = std::chrono::steady_clock;
+    using Levels = detail::LevelsOf<typename W::GradientCodec>;
+    using Between = typename Levels::Between;
     std::vector<ParameterSpec> const specs{{"first", hosts.elements / 2, {0}, 0, true},
                                            {"second", hosts.elements / 2, {1}, 0, true}};
     std::vector<std::size_t> numbers;
@@ -133,7 +146,9 @@ Seconds measure(Hosts const& hosts, std::size_t block_bytes = 0) {
                 StepCommunicationOptions options{
                     .sizes = {.parameter = 2, .gradient = 2, .communication = 2},
                     .control_bytes = 30 * sizeof(std::int64_t),
-                    .weight_block_bytes = block_bytes};
+                    .weight_block_bytes = block_bytes,
+                    .gradient_block_bytes = block_bytes_of<typename Levels::Inside>(),
+                    .replica_block_bytes = block_bytes_of<Between>()};
                 auto const& layout = engine.layout();
                 std::size_t const shard = rank % layout.world();
                 Kind::set(options, hosts, rank);

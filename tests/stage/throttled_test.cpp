@@ -88,6 +88,24 @@ TEST_CASE("Over links of 1:8 a step on 2 x 2 ranks is 2.3 times as fast with hyb
     check(measure<3, InHosts, Wire<Int8Blocks>>(slow_hosts(), 66));
 }
 
+TEST_CASE("Sums between replicas in codes take their share of the bytes between hosts") {
+    auto const plain = check(measure<3, InHosts>(slow_hosts()));
+    // three passes of 1/2 inside; between hosts 2 (R-1)/(G R) of the bytes
+    double const inside = 3 * 0.5 / 8;
+    auto const gain = [&](Seconds const& step) { return plain.throttled / check(step).throttled; };
+    using In8Bits = Wire<Plain, Level<Plain, Int8Blocks>>;
+    using In4Bits = Wire<Plain, Level<Plain, Int4Blocks>>;
+    CHECK((gain(measure<3, InHosts, In8Bits>(slow_hosts())))
+          == Approx((inside + 0.5) / (inside + 0.5 * 66 / 128)).epsilon(0.01));
+    CHECK((gain(measure<3, InHosts, In4Bits>(slow_hosts())))
+          == Approx((inside + 0.5) / (inside + 0.5 * 34 / 128)).epsilon(0.01));
+    // both levels, and weights: 8 bits for two passes, 4 for the third and between
+    CHECK((gain(measure<3, InHosts, Wire<Int8Blocks, Int4Blocks>>(slow_hosts(), 66)))
+          == Approx((inside + 0.5) / (inside * (2 * 66 + 34) / (3 * 128) + 0.5 * 34 / 128))
+                 .epsilon(0.01));
+    check(measure<2, InHosts, Wire<Plain, Level<Int4Blocks, Int8Blocks>>>(slow_hosts()));
+}
+
 TEST_CASE("In stage 2 the reduction and the publication follow the model as well") {
     auto const flat = check(measure<2, Flat>(slow_hosts()));
     auto const coded = check(measure<2, Flat, Wire<Int8Blocks>>(slow_hosts(), 66));
@@ -149,6 +167,8 @@ TEST_CASE("Replicas share the bandwidth of a host, and replicas of one host the 
     CHECK(replicated() == CommunicationTerm{2, 128 * 4});
     options.wire_elements = 64;
     CHECK(replicated() == CommunicationTerm{4, 128 * 4});
+    options.replica_block_bytes = 34;
+    CHECK(replicated() == CommunicationTerm{2, 2 * 34});
     CommunicationModel const flat({.latency_seconds = 1, .bytes_per_second = 8});
     CHECK(flat.predict(1, step).reductions == 2 * 7 + 75);
 }

@@ -102,8 +102,9 @@ struct StepCommunicationOptions {
     std::size_t frozen_block_bytes = 0; ///< the same of frozen parameters, for `FrozenWeights`
 
     std::size_t gradient_block_bytes = 0; ///< the same of the gradients, in stages 1 to 3
+    std::size_t replica_block_bytes = 0;  ///< the same of sums between replicas
 
-    /// @brief With them: `GradientReductionOptions::wire_bytes`; `wire_elements` is not used then
+    /// @brief With either: `GradientReductionOptions::wire_bytes`; `wire_elements` is not used then
     std::size_t gradient_wire_bytes = std::size_t{25} << 20U;
 };
 
@@ -245,6 +246,14 @@ inline void require_rank(FlatLayout const& layout, std::size_t rank) {
     if (rank >= layout.world()) {
         throw_error<InvalidArgument>({"zero: there is no rank ", rank, "; the layout has ",
                                       layout.world(), " ranks, numbered from 0."});
+    }
+}
+
+/// @brief Throws `InvalidArgument` unless there is such a replica.
+inline void require_replica(std::size_t replica, std::size_t replicas) {
+    if (replica >= replicas) {
+        throw_error<InvalidArgument>({"zero: there is no replica ", replica, "; there are ",
+                                      replicas, ", numbered from 0."});
     }
 }
 

@@ -226,6 +226,28 @@ MemoryRow plan_frozen_codes(FlatLayout const& layout, std::size_t rank, std::siz
 MemoryRow plan_gradient_codes(FlatLayout const& layout, std::size_t rank, std::size_t block_bytes,
                               std::size_t wire_bytes, std::size_t type = 0);
 
+/// @brief Returns what the ranks of a layout add of a bucket in codes: each its extent.
+inline CodedParts parts_of_ranks(FlatLayout const& layout, std::size_t bucket) noexcept {
+    return {{0, layout.elements(bucket)}, layout.cuts(bucket)};
+}
+
+/// @brief Returns what R replicas add of a rank's extent in codes: each an equal part of it. One
+/// replica adds nothing.
+inline CodedParts parts_of_replicas(FlatLayout const& layout, std::size_t bucket, std::size_t rank,
+                                    std::size_t replicas) noexcept {
+    Range const own = replicas == 1 ? Range{} : layout.extent(bucket, rank);
+    return {own, Cuts::even(replicas, even_extent(own.size(), replicas))};
+}
+
+/// @brief Returns what is added to the row `wire` of an engine whose replicas add sums in codes:
+/// as `plan_gradient_codes`.
+/// @param rank this rank's number among those of `layout`
+/// @param replica its number among the R replicas
+/// @throws InvalidArgument if there is no such rank or replica
+MemoryRow plan_replica_codes(FlatLayout const& layout, std::size_t rank, std::size_t replica,
+                             std::size_t replicas, std::size_t block_bytes, std::size_t wire_bytes,
+                             std::size_t type = 0);
+
 /// @brief Returns the row `gradient_errors` of an engine with `ErrorFeedback`: all trainable
 /// elements on every rank, padding included.
 /// @param block_bytes bytes of 64 errors: 256 as floats, or `Codec::bytes_per_block`

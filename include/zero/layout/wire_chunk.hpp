@@ -85,6 +85,21 @@ constexpr std::size_t exchange_chunks(Cuts cuts, std::size_t capacity) noexcept 
     return chunks;
 }
 
+/// @brief What ranks add in codes: a range of a bucket, of which each of them adds one part.
+struct CodedParts {
+    Range range{}; ///< in the bucket
+    Cuts cuts{};   ///< of the parts, counted from its begin; those of even parts may lie behind it
+
+    /// @brief Returns what a chunk sends of a rank's part, in the bucket.
+    [[nodiscard]] constexpr Range chunk(std::size_t rank, std::size_t stride,
+                                        std::size_t number) const noexcept {
+        std::size_t const first = detail::smaller(cuts[rank], range.size());
+        std::size_t const last = detail::smaller(cuts[rank + 1], range.size());
+        Range const part = wire_part(first, last, stride, number);
+        return {range.begin + first + part.begin, range.begin + first + part.end};
+    }
+};
+
 /// @brief Returns the capacity of the buffer for codes in elements.
 /// @param bytes `GradientReductionOptions::wire_bytes`
 /// @param block_bytes `Codec::bytes_per_block`

@@ -25,7 +25,8 @@ struct ErrorFeedbackOptions {
 /// With the old error e, a rank encodes v = gradient + e, and keeps beta e + (1 - beta) (v -
 /// decoded v). Errors are scaled with the loss scale. A block that is not finite leaves no error. A
 /// step that is skipped or cancelled sets all errors to 0, and so do every `reset_every`-th step,
-/// every load and `Engine::set_step_count`. Checkpoints do not hold them.
+/// every load and `Engine::set_step_count`. Checkpoints do not hold them. On `Groups<C, Hybrid>` a
+/// rank keeps what it lost inside its group, and nothing of what is lost between replicas.
 ///
 /// Each rank has errors of the whole model, in the row `gradient errors` of the memory plan, in
 /// every stage. A parameter without a gradient gets what is left of its errors, so
@@ -61,9 +62,15 @@ struct ErrorFeedback {
 /// *Frozen parameters* (stage 3). A rank keeps its shards in codes alone, and gathers send them as
 /// they lie. A write, such as of initial values, `load_checkpoint` or `GatheredParameters`, encodes
 /// once; what is read is decoded, exactly in `TrainingState`, and rounded to the parameter type in
-/// a pass. docs/wire.md
+/// a pass.
+///
+/// *Two levels.* On `Groups<C, Hybrid>` gradients are encoded inside a group, and once a step
+/// replicas add their sums in codes: an exchange of the parts of an extent, decoded and added in
+/// float in the order of replicas, rounded to the accumulation type, encoded again and gathered.
+/// Every replica decodes all parts, its own as well. docs/wire.md
 /// @tparam Weights `Plain`, `Int8Blocks`, `Int4Blocks` or another `Codec`
-/// @tparam Gradients the same; the communicator is an `ExchangingCommunicator`
+/// @tparam Gradients the same, on one level or on both; or a `Level<Inside, Between>`. The
+/// communicator is an `ExchangingCommunicator`
 /// @tparam Feedback `NoFeedback`, or `ErrorFeedback` beside a codec of gradients
 /// @tparam Frozen `Plain`, or a `Codec` that encodes decoded blocks to the codes that they had
 template <class Weights = Plain, class Gradients = Plain, class Feedback = NoFeedback,
@@ -71,7 +78,7 @@ template <class Weights = Plain, class Gradients = Plain, class Feedback = NoFee
 struct Wire {
     using policy_category = WireCategory;
     using WeightCodec = Weights;     ///< or `Plain`
-    using GradientCodec = Gradients; ///< or `Plain`
+    using GradientCodec = Gradients; ///< or `Plain`, or a `Level`
     using ErrorFeedback = Feedback;  ///< or `NoFeedback`
     using FrozenCodec = Frozen;      ///< or `Plain`
 };
@@ -82,6 +89,7 @@ template <class C>
 using FrozenWeights = Wire<Plain, Plain, NoFeedback, C>;
 static_assert(WirePolicy<Wire<>> && WirePolicy<Wire<Int8Blocks>>
               && WirePolicy<Wire<Plain, Int4Blocks, ErrorFeedback<float>>>
-              && WirePolicy<FrozenWeights<Int8Blocks>>);
+              && WirePolicy<FrozenWeights<Int8Blocks>>
+              && WirePolicy<Wire<Plain, Level<Plain, Int8Blocks>>>);
 
 } // namespace ZERO_NAMESPACE

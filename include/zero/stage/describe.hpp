@@ -58,7 +58,7 @@ template <class Config>
 }
 
 /// @brief Returns ", weights sent as Int8Blocks, frozen parameters kept as Int4Blocks, gradients
-/// sent as Int4Blocks", or less.
+/// sent as Int4Blocks, sums of replicas sent as Int8Blocks", or less.
 template <class Config>
 [[gnu::cold]] std::string describe_codec() {
     std::string codec;
@@ -76,6 +76,10 @@ template <class Config>
     }
     if constexpr (keeps_errors<Config>) {
         codec += " with " + type_name<typename Config::Feedback>();
+    }
+    if constexpr (codes_replicas<Config>) {
+        codec += ", sums of replicas sent as "
+                 + type_name<typename Config::template TypesAt<0>::ReplicaCodec>();
     }
     return codec;
 }

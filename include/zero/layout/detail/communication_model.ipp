@@ -211,15 +211,24 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
     StepCommunication step;
     step.control = {options.control_calls, options.control_bytes};
     if (options.replicas != 1) {
+        std::size_t const block_bytes = options.replica_block_bytes;
+        std::size_t const element_bytes = options.replica_element_bytes == 0
+                                              ? options.sizes.communication
+                                              : options.replica_element_bytes;
+        std::uint64_t const read =
+            replica_traffic_of_rank(layout, rank, options.replica, options.replicas);
         step.replicas = options.replicas;
         step.replicated.bytes =
-            (options.replica_element_bytes == 0 ? options.sizes.communication
-                                                : options.replica_element_bytes)
-            * replica_traffic_of_rank(layout, rank, options.replica, options.replicas);
+            block_bytes == 0 ? element_bytes * read : read / granularity * block_bytes;
         for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
             std::size_t const own = layout.extent(bucket, rank).size();
             std::size_t const part = options.wire_elements == 0 ? own : options.wire_elements;
-            step.replicated.calls += own == 0 ? 0 : 2 * ((own + part - 1) / part);
+            std::size_t const chunks =
+                block_bytes == 0 ? (own == 0 ? 0 : (own + part - 1) / part)
+                                 : exchange_chunks(
+                                     parts_of_replicas(layout, bucket, rank, options.replicas).cuts,
+                                     coded_capacity(options.gradient_wire_bytes, block_bytes));
+            step.replicated.calls += 2 * chunks;
         }
     }
     if (layout.world() == 1) { // nothing is sent inside
@@ -374,10 +383,7 @@ ZERO_COLD_INLINE LevelTraffic step_traffic_of_levels(FlatLayout const& layout, s
 ZERO_COLD_INLINE std::uint64_t replica_traffic_of_rank(FlatLayout const& layout, std::size_t rank,
                                                        std::size_t replica, std::size_t replicas) {
     detail::require_rank(layout, rank);
-    if (replica >= replicas) {
-        detail::throw_error<InvalidArgument>({"zero: there is no replica ", replica, "; there are ",
-                                              replicas, ", numbered from 0."});
-    }
+    detail::require_replica(replica, replicas);
     std::uint64_t elements = 0;
     for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
         std::size_t const own = layout.extent(bucket, rank).size();

@@ -145,27 +145,50 @@ ZERO_COLD_INLINE MemoryRow plan_frozen_codes(FlatLayout const& layout, std::size
     return row;
 }
 
-ZERO_COLD_INLINE MemoryRow plan_gradient_codes(FlatLayout const& layout, std::size_t rank,
-                                               std::size_t block_bytes, std::size_t wire_bytes,
-                                               std::size_t type) {
-    detail::require_rank(layout, rank);
+namespace detail {
+
+/// @brief The codes that `rank` of `ranks` holds. @param parts_of `parts_of(bucket)`: what they add
+template <class Parts>
+MemoryRow plan_codes(FlatLayout const& layout, std::size_t rank, std::size_t ranks,
+                     std::size_t block_bytes, std::size_t wire_bytes, std::size_t type,
+                     Parts const& parts_of) {
     std::size_t const capacity = coded_capacity(wire_bytes, block_bytes);
     std::size_t sent = 0;
     std::size_t received = 0;
     for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
         if (layout.bucket(bucket).type == type) { // the first chunk is the largest
-            Cuts const cuts = layout.cuts(bucket);
-            std::size_t const stride = exchange_stride(cuts, capacity);
+            CodedParts const parts = parts_of(bucket);
+            std::size_t const stride = exchange_stride(parts.cuts, capacity);
             std::size_t chunk = 0;
-            for (std::size_t other = 0; other < layout.world(); ++other) {
-                chunk += wire_part(cuts[other], cuts[other + 1], stride, 0).size();
+            for (std::size_t other = 0; other < ranks; ++other) {
+                chunk += parts.chunk(other, stride, 0).size();
             }
-            sent = detail::larger(sent, chunk);
-            received = detail::larger(
-                received, layout.world() * wire_part(cuts[rank], cuts[rank + 1], stride, 0).size());
+            sent = larger(sent, chunk);
+            received = larger(received, ranks * parts.chunk(rank, stride, 0).size());
         }
     }
-    return {(sent + received) / detail::block_elements * block_bytes, 0, false};
+    return {(sent + received) / block_elements * block_bytes, 0, false};
+}
+
+} // namespace detail
+
+ZERO_COLD_INLINE MemoryRow plan_gradient_codes(FlatLayout const& layout, std::size_t rank,
+                                               std::size_t block_bytes, std::size_t wire_bytes,
+                                               std::size_t type) {
+    detail::require_rank(layout, rank);
+    return detail::plan_codes(layout, rank, layout.world(), block_bytes, wire_bytes, type,
+                              [&](std::size_t bucket) { return parts_of_ranks(layout, bucket); });
+}
+
+ZERO_COLD_INLINE MemoryRow plan_replica_codes(FlatLayout const& layout, std::size_t rank,
+                                              std::size_t replica, std::size_t replicas,
+                                              std::size_t block_bytes, std::size_t wire_bytes,
+                                              std::size_t type) {
+    detail::require_rank(layout, rank);
+    detail::require_replica(replica, replicas);
+    return detail::plan_codes(
+        layout, replica, replicas, block_bytes, wire_bytes, type,
+        [&](std::size_t bucket) { return parts_of_replicas(layout, bucket, rank, replicas); });
 }
 
 ZERO_COLD_INLINE MemoryRow plan_gradient_errors(FlatLayout const& layout, std::size_t block_bytes,

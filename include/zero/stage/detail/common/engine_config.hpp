@@ -40,6 +40,10 @@ inline constexpr bool has_weight_codec = requires { typename Types::WeightCodec;
 template <class Types>
 inline constexpr bool has_gradient_codec = requires { typename Types::GradientCodec; };
 
+/// @brief Whether the sums that replicas add do.
+template <class Types>
+inline constexpr bool has_replica_codec = requires { typename Types::ReplicaCodec; };
+
 /// @brief Whether its frozen parameters lie in codes.
 template <class Types>
 inline constexpr bool has_frozen_codec = requires { typename Types::FrozenCodec; };
@@ -157,6 +161,12 @@ struct WithGradientCodec : Types {
     using Feedback = F;
 };
 
+/// @brief The same, with sums that travel between replicas in the blocks of a codec.
+template <class Types, class C>
+struct WithReplicaCodec : Types {
+    using ReplicaCodec = C;
+};
+
 /// @brief Whether weights travel in codes. All types of an engine have one codec.
 template <class Config>
 inline constexpr bool codes_weights = has_weight_codec<typename Config::template TypesAt<0>>;
@@ -168,6 +178,10 @@ inline constexpr bool codes_frozen = has_frozen_codec<typename Config::template 
 /// @brief Whether gradients travel in codes.
 template <class Config>
 inline constexpr bool codes_gradients = has_gradient_codec<typename Config::template TypesAt<0>>;
+
+/// @brief Whether the sums that replicas add do.
+template <class Config>
+inline constexpr bool codes_replicas = has_replica_codec<typename Config::template TypesAt<0>>;
 
 /// @brief Whether ranks keep the errors of encoded gradients.
 template <class Config>

@@ -84,8 +84,10 @@ enum class Conflict {
     gradient_codes_beside_type,
     /// Gradients travel in codes, and are added in a tree.
     gradient_codes_in_tree,
-    /// Gradients travel in codes, and are added in two levels.
-    gradient_codes_over_groups,
+    /// Gradients have a codec for each of two levels, and the communicator has one.
+    levels_without_groups,
+    /// Sums travel between replicas as floats, and in codes.
+    groups_in_float_and_codes,
     /// Gradients travel in codes, and the communicator only moves what it adds.
     gradient_codes_without_exchange,
     /// The backend cannot encode gradients.
@@ -133,6 +135,8 @@ struct Composition {
     bool all_have_copies = true;                    ///< every type has copied master weights
     bool can_encode = true;                         ///< the backend can, with these types
     bool codes_gradients = false;                   ///< a Wire with a codec of gradients
+    bool codes_replicas = false;                    ///< of the sums that replicas add
+    bool has_levels = false;                        ///< it names both levels
     bool sends_gradient_type = true;                ///< no communication type is another one
     bool can_exchange = true;                       ///< the communicator is an exchanging one
     bool can_encode_gradients = true;               ///< the backend can, with these types
@@ -240,13 +244,17 @@ constexpr Conflict conflict_of(Composition const& composition) noexcept {
     if (composition.codes_gradients && !composition.sends_gradient_type) {
         return Conflict::gradient_codes_beside_type;
     }
-    if (composition.codes_gradients && composition.has_groups) {
-        return Conflict::gradient_codes_over_groups;
+    if (composition.has_levels && !composition.has_groups) {
+        return Conflict::levels_without_groups;
     }
-    if (composition.codes_gradients && !composition.can_exchange) {
+    if (composition.codes_replicas && composition.sends_float_between) {
+        return Conflict::groups_in_float_and_codes;
+    }
+    bool const is_coded = composition.codes_gradients || composition.codes_replicas;
+    if (is_coded && !composition.can_exchange) {
         return Conflict::gradient_codes_without_exchange;
     }
-    if (composition.codes_gradients && !composition.can_encode_gradients) {
+    if (is_coded && !composition.can_encode_gradients) {
         return Conflict::gradient_codes_without_backend;
     }
     return composition.master;

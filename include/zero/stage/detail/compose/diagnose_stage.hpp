@@ -192,10 +192,14 @@ consteval bool diagnose_stage() {
                       "zero::ZeroStage: zero::Wire sends gradients in codes, so the communication "
                       "type of zero::GradientReduction would never be used; leave that type or the "
                       "second argument of zero::Wire out.");
-        static_assert(conflict != Conflict::gradient_codes_over_groups,
-                      "zero::ZeroStage: zero::Wire encodes gradients for one level of ranks, and "
-                      "zero::Hybrid adds them again between replicas; use the communicator without "
-                      "zero::Hybrid, or leave the second argument of zero::Wire out.");
+        static_assert(conflict != Conflict::levels_without_groups,
+                      "zero::ZeroStage: zero::Level says how gradients travel inside a group and "
+                      "between replicas, and this communicator has no replicas; give zero::Wire "
+                      "one codec of gradients instead, or use zero::Groups with zero::Hybrid.");
+        static_assert(conflict != Conflict::groups_in_float_and_codes,
+                      "zero::ZeroStage: zero::Wire sends sums between replicas in codes, so "
+                      "zero::HybridInFloat would send no float; write zero::Hybrid, or "
+                      "zero::Level<codec, zero::Plain> as the second argument of zero::Wire.");
         static_assert(conflict != Conflict::gradient_codes_without_exchange,
                       "zero::ZeroStage: encoded gradients are exchanged and then added, and this "
                       "communicator has no 'exchange' (zero::Hierarchical has none); use a flat "

@@ -120,23 +120,31 @@ consteval bool can_keep_errors() {
     }
 }
 
-/// @brief Whether a backend encodes the gradients of a `TypeSet`, and adds what it decodes.
+/// @brief Whether a backend encodes gradients of type G and sums of type A, and adds what it
+/// decodes.
+template <class B, class C, class G, class A>
+concept AddsInCodes =
+    requires(typename B::Queue queue, typename B::template SliceTable<CodedSlice>::Range slices,
+             std::uint8_t* codes, std::uint8_t const* received, G const* gradients,
+             A const* accumulated, A* sums) {
+        B::template encode<C>(queue, slices, gradients, codes);
+        B::template encode<C>(queue, slices, accumulated, codes);
+        B::template decode_sum<C>(queue, slices, received, CodedPieces{}, sums, true);
+    };
+
+/// @brief The same for the gradients of a `TypeSet` and for what its replicas add.
 template <class B, class Types>
 consteval bool can_encode_gradients() {
+    using A = typename Types::Accumulation;
+    bool can = true;
     if constexpr (has_gradient_codec<Types>) {
-        using C = typename Types::GradientCodec;
-        using Slices = typename B::template SliceTable<CodedSlice>::Range;
-        return requires(typename B::Queue queue, Slices slices, std::uint8_t* codes,
-                        std::uint8_t const* received, typename Types::Gradient const* gradients,
-                        typename Types::Accumulation const* accumulated,
-                        typename Types::Accumulation* sums) {
-            B::template encode<C>(queue, slices, gradients, codes);
-            B::template encode<C>(queue, slices, accumulated, codes);
-            B::template decode_sum<C>(queue, slices, received, CodedPieces{}, sums, true);
-        } && can_keep_errors<B, Types>();
-    } else {
-        return true;
+        can = AddsInCodes<B, typename Types::GradientCodec, typename Types::Gradient, A>
+              && can_keep_errors<B, Types>();
     }
+    if constexpr (has_replica_codec<Types>) {
+        can = can && AddsInCodes<B, typename Types::ReplicaCodec, A, A>;
+    }
+    return can;
 }
 template <class B, class... Types>
 consteval bool can_encode_gradients(std::tuple<Types...> const* /*sets*/) {
@@ -238,6 +246,8 @@ consteval Conflict conflict_in() {
         .all_have_copies = all_have_copies(sets),
         .can_encode = can_encode<Device>(sets),
         .codes_gradients = codes_gradients<typename Config::EngineConfig>,
+        .codes_replicas = codes_replicas<typename Config::EngineConfig>,
+        .has_levels = LevelsOf<typename Config::WireTypes::GradientCodec>::are_given,
         .sends_gradient_type = sends_gradient_type(sets),
         .can_exchange = ExchangingCommunicator<ShardOf<typename Config::Communicator>>,
         .can_encode_gradients = can_encode_gradients<Device>(sets),

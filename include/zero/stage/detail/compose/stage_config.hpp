@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../../comm/grouped_communicator.hpp"
 #include "../../../comm/loopback.hpp"
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/policy_category.hpp"
@@ -64,12 +65,24 @@ using coded_weights_t = std::conditional_t<
     std::is_same_v<typename WireTypes::WeightCodec, Plain>, coded_frozen_t<WireTypes, Types>,
     WithWeightCodec<coded_frozen_t<WireTypes, Types>, typename WireTypes::WeightCodec>>;
 
+/// @brief The same with that of gradients inside a group, if there is one.
+template <class WireTypes, class C, class Types>
+using coded_gradients_t =
+    std::conditional_t<std::is_same_v<C, Plain>, Types,
+                       WithGradientCodec<Types, C, typename WireTypes::ErrorFeedback>>;
+
+/// @brief The same with that of sums between replicas, if there are any.
+template <class Communicator, class C, class Types>
+using coded_replicas_t =
+    std::conditional_t<std::is_same_v<C, Plain> || !GroupedCommunicator<Communicator>, Types,
+                       WithReplicaCodec<Types, C>>;
+
 /// @brief The same with all codecs of a `Wire`.
-template <class WireTypes, class Types>
-using type_set_t = std::conditional_t<
-    std::is_same_v<typename WireTypes::GradientCodec, Plain>, coded_weights_t<WireTypes, Types>,
-    WithGradientCodec<coded_weights_t<WireTypes, Types>, typename WireTypes::GradientCodec,
-                      typename WireTypes::ErrorFeedback>>;
+template <class WireTypes, class Communicator, class Types>
+using type_set_t = coded_replicas_t<
+    Communicator, typename LevelsOf<typename WireTypes::GradientCodec>::Between,
+    coded_gradients_t<WireTypes, typename LevelsOf<typename WireTypes::GradientCodec>::Inside,
+                      coded_weights_t<WireTypes, Types>>>;
 
 /// @brief The options of a layout, as `EngineConfig` takes them.
 template <class Partitioner, class Bucketer>
@@ -89,10 +102,9 @@ template <class Communicator, class LossScaler, class Optimizer, class Optimizer
           class MasterPolicy, class... P>
 struct MakeEngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, OffloadTo,
                         LayoutOptions, WireTypes, Reduction, MasterPolicy, Parameters<P...>> {
-    using type =
-        EngineConfig<Communicator, LossScaler, Optimizer, OptimizerState, MasterPolicy, OffloadTo,
-                     LayoutOptions,
-                     type_set_t<WireTypes, reduced_type_set_t<Reduction, MasterPolicy, P>>...>;
+    using type = EngineConfig<
+        Communicator, LossScaler, Optimizer, OptimizerState, MasterPolicy, OffloadTo, LayoutOptions,
+        type_set_t<WireTypes, Communicator, reduced_type_set_t<Reduction, MasterPolicy, P>>...>;
 };
 
 /// @brief The policies of a stage, with defaults for the missing ones.

@@ -230,11 +230,6 @@ template <class Config>
                     bytes * totals.own_trainable_content,
                     bytes * (totals.own_trainable_padded - totals.own_trainable_content), false};
             }
-            if constexpr (GroupedCommunicator<Communicator>) {
-                using Replicas = detail::ReplicaSumStore<Config, Types>;
-                own[BufferKind::wire].content_bytes +=
-                    Replicas::buffer_elements(all, type) * sizeof(typename Replicas::Payload);
-            }
             if constexpr (SecondaryCommunicator<Communicator>) {
                 own[BufferKind::secondary_copies] =
                     detail::SecondaryCopyStore<Config, Types>::row(all, type);
@@ -243,6 +238,10 @@ template <class Config>
                 using Codes = detail::EncodedGradients<Config, Types>;
                 own[BufferKind::wire] = Codes::row(all, type);
                 own[BufferKind::gradient_errors] = Codes::Errors::row(_layout, type);
+            }
+            if constexpr (GroupedCommunicator<Communicator>) {
+                own[BufferKind::wire].content_bytes +=
+                    detail::ReplicaSumsOf<Config, Types>::buffer_bytes(all, type);
             }
             if constexpr (detail::has_weight_codec<Types>) {
                 own[BufferKind::weight_codes] =

@@ -340,7 +340,8 @@ public:
     void reduce(std::size_t bucket, From* source, bool is_first, bool /*is_whole*/) {
         Range const own = _layout->extent(bucket, _rank);
         A* const sums = own.is_empty() ? nullptr : at(bucket, own.begin);
-        _wire.reduce(bucket, static_cast<From const*>(source), sums, is_first);
+        _wire.reduce(bucket, static_cast<From const*>(source), sums, is_first,
+                     gradient_tag(bucket));
     }
 
     /// @brief Sums `source` over the ranks as a subtree of micro-batches, and adds the sums that
@@ -371,14 +372,17 @@ public:
 
     /// @brief Bytes of the tables in the backend's memory.
     [[nodiscard]] std::size_t table_bytes() const noexcept {
+        std::size_t bytes = 0;
         if constexpr (has_gradient_codec<Types>) {
-            return _wire.table_bytes();
-        } else {
-            return 0;
+            bytes += _wire.table_bytes();
         }
+        if constexpr (has_replica_codec<Types>) {
+            bytes += _replicas.table_bytes();
+        }
+        return bytes;
     }
 
-    /// @brief See `ReplicaSumStore`.
+    /// @brief See `ReductionNames`.
     void name_reductions(bool is_last) noexcept
         requires GroupedCommunicator<Communicator>
     {
@@ -399,10 +403,15 @@ public:
     /// @brief Adds this rank's extent of the sums over the replicas. Collective.
     void add_over_replicas(std::size_t bucket) {
         Range const own = _layout->extent(bucket, _rank);
-        if (!own.is_empty()) {
-            _replicas.add_up(at(bucket, own.begin), own.size(),
-                             bucket_tag(CollectivePurpose::reduce, "sums of replicas of bucket",
-                                        *_layout, bucket));
+        if (own.is_empty()) {
+            return;
+        }
+        CollectiveTag const tag =
+            bucket_tag(CollectivePurpose::reduce, "sums of replicas of bucket", *_layout, bucket);
+        if constexpr (has_replica_codec<Types>) {
+            _replicas.add_up(bucket, at(bucket, own.begin), tag);
+        } else {
+            _replicas.add_up(at(bucket, own.begin), own.size(), tag);
         }
     }
 
@@ -450,7 +459,8 @@ private:
     [[nodiscard]] auto& shard() const noexcept { return shard_of(*_communicator); }
 
     CollectiveTag gradient_tag(std::size_t bucket) const noexcept {
-        char const* what = "gradients of bucket";
+        char const* what =
+            has_gradient_codec<Types> ? "encoded gradients of bucket" : "gradients of bucket";
         if constexpr (GroupedCommunicator<Communicator>) {
             what = _replicas.reductions();
         }

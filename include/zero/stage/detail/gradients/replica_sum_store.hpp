@@ -23,6 +23,25 @@ struct NoReplicas {
     explicit NoReplicas(Context const& /*context*/) noexcept {}
 };
 
+/// @brief Names the reductions of a micro-step inside a group.
+class ReductionNames {
+public:
+    /// @brief Sets the name, so that ranks that differ in the number of micro-steps are told: those
+    /// that end the step wait for other replicas next.
+    /// @param is_last whether the micro-step was announced as the last one
+    void name_reductions(bool is_last) noexcept {
+        _reductions = is_last ? "last gradients of bucket" : usual;
+    }
+
+    /// @brief The text of their tags.
+    [[nodiscard]] char const* reductions() const noexcept { return _reductions; }
+
+private:
+    static constexpr char const* usual = "gradients of bucket";
+
+    char const* _reductions = usual;
+};
+
 /// @brief Adds the sums of a step over the replicas of a `GroupedCommunicator`, in place. A member
 /// of GradientSumStore.
 ///
@@ -31,7 +50,7 @@ struct NoReplicas {
 /// payload in a buffer; an extent that is larger than the buffer is sent in chunks, which change no
 /// bit.
 template <class Config, class Types>
-class ReplicaSumStore {
+class ReplicaSumStore : public ReductionNames {
 public:
     using A = typename Types::Accumulation;
     using Backend = typename Config::Backend;
@@ -55,21 +74,17 @@ public:
         return smaller(largest, capacity(context));
     }
 
+    /// @brief Returns its bytes.
+    [[nodiscard]] static std::size_t buffer_bytes(EngineContext<Config> const& context,
+                                                  std::size_t type) {
+        return buffer_elements(context, type) * sizeof(Payload);
+    }
+
     [[gnu::cold]] explicit ReplicaSumStore(TypeContext<Config> const& context)
         : _replicas(&context.communicator->replicas()), _queue(context.queue),
           _capacity(capacity(context)),
           _buffer(*context.memory, buffer_elements(context, context.type), BufferKind::wire),
           _cuts(static_cast<std::size_t>(_replicas->size()) + 1, 0), _drain(context.queue) {}
-
-    /// @brief Names the reductions of a micro-step inside the group, so that ranks that differ in
-    /// the number of micro-steps are told: those that end the step wait for other replicas next.
-    /// @param is_last whether the micro-step was announced as the last one
-    void name_reductions(bool is_last) noexcept {
-        _reductions = is_last ? "last gradients of bucket" : usual;
-    }
-
-    /// @brief The text of their tags.
-    [[nodiscard]] char const* reductions() const noexcept { return _reductions; }
 
     /// @brief Adds the sums of an extent over the replicas: rounds them to the payload, adds them
     /// in float in the order of replicas, and rounds once. Collective.
@@ -91,7 +106,6 @@ public:
     }
 
 private:
-    static constexpr char const* usual = "gradients of bucket";
     /// Collectives get memory of the device only.
     static constexpr bool is_converted =
         !std::is_same_v<A, Payload> || lies_on_host<Config>(BufferKind::gradients);
@@ -112,7 +126,6 @@ private:
                               tag);
     }
 
-    char const* _reductions = usual;
     typename Communicator::Part* _replicas;
     typename Backend::Queue _queue;
     std::size_t _capacity; ///< in elements
@@ -121,6 +134,9 @@ private:
     Drain<Backend> _drain;
 };
 
+template <class Config, class Types>
+class EncodedReplicaSums; // stage/wire.hpp includes it
+
 template <class Config, class Types, bool HasReplicas>
 struct ReplicaSums {
     using type = NoReplicas;
@@ -128,7 +144,8 @@ struct ReplicaSums {
 
 template <class Config, class Types>
 struct ReplicaSums<Config, Types, true> {
-    using type = ReplicaSumStore<Config, Types>;
+    using type = std::conditional_t<has_replica_codec<Types>, EncodedReplicaSums<Config, Types>,
+                                    ReplicaSumStore<Config, Types>>;
 };
 
 /// @brief The sums over replicas of an engine, or nothing.

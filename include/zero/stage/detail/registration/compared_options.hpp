@@ -169,6 +169,11 @@ template <class Config>
         settings.codec =
             wire.add(hash_of_options<typename Config::Feedback>(options.feedback)).value();
     }
+    if constexpr (codes_replicas<Config>) {
+        using C = typename Config::template TypesAt<0>::ReplicaCodec;
+        settings.codec =
+            Hash().add(settings.codec).add(type_name<C>()).add(C::bytes_per_block).value();
+    }
     settings.initialisation = initialisation;
     auto hashes = settings.hashes();
     if constexpr (Config::adds_in_tree) {

@@ -189,7 +189,7 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
     auto const finish = [&](FlatLayout layout) {
         layout.name_units(options.unit_names);
         layout.name_backward_call(options.backward_call);
-        if constexpr (codes_weights<Engine> || codes_gradients<Engine>) {
+        if constexpr (codes_weights<Engine> || codes_gradients<Engine> || codes_replicas<Engine>) {
             require_whole_blocks(layout);
         }
         if constexpr (codes_frozen<Engine>) {
