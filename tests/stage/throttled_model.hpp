@@ -96,8 +96,10 @@ struct Seconds {
 
 /// Runs steps of `ZeroStage<N>` with bfloat16 parameters.
 /// @tparam W `Wire<...>`, @param block_bytes of its codec of weights; 0: `Plain`
+/// @param gradient_block_bytes of its codec of gradients
 template <int N, class Kind, class W = Wire<>>
-Seconds measure(Hosts const& hosts, std::size_t block_bytes = 0) {
+Seconds measure(Hosts const& hosts, std::size_t block_bytes = 0,
+                std::size_t gradient_block_bytes = 0) {
     using Clock = std::chrono::steady_clock;
     std::vector<ParameterSpec> const specs{{"first", hosts.elements / 2, {0}, 0, true},
                                            {"second", hosts.elements / 2, {1}, 0, true}};
@@ -133,7 +135,8 @@ Seconds measure(Hosts const& hosts, std::size_t block_bytes = 0) {
                 StepCommunicationOptions options{
                     .sizes = {.parameter = 2, .gradient = 2, .communication = 2},
                     .control_bytes = 30 * sizeof(std::int64_t),
-                    .weight_block_bytes = block_bytes};
+                    .weight_block_bytes = block_bytes,
+                    .gradient_block_bytes = gradient_block_bytes};
                 auto const& layout = engine.layout();
                 std::size_t const shard = rank % layout.world();
                 Kind::set(options, hosts, rank);
