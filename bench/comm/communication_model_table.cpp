@@ -226,10 +226,13 @@ void compare_throttled() {
     row(3, "Wire<Int8Blocks>", measure<3, Flat, Wire<Int8Blocks>>(hosts, 66));
     row(3, "Wire<Int4Blocks>", measure<3, Flat, Wire<Int4Blocks>>(hosts, 34));
     row(3, "Secondary, Wire<Int8Blocks>", measure<3, Copies, Wire<Int8Blocks>>(hosts, 66));
+    using Both = Wire<Int8Blocks, Int4Blocks>;
+    row(3, "Wire<Int8Blocks, Int4Blocks>", measure<3, Flat, Both>(hosts, 66));
     flat = measure<2, Flat>(hosts);
     row(2, "flat", flat);
     row(2, "Hybrid", measure<2, InHosts>(hosts));
     row(2, "Wire<Int8Blocks>", measure<2, Flat, Wire<Int8Blocks>>(hosts, 66));
+    row(2, "Wire<Int8Blocks, Int4Blocks>", measure<2, Flat, Both>(hosts, 66));
 }
 
 } // namespace

@@ -214,6 +214,39 @@ inline void move_copy(void* out, void const* in, std::size_t bytes) {
     });
 }
 
+/// Reads `in_bytes` of each rank and writes `out_bytes`, as a codec does: both in equal steps up to
+/// their ends, of which less than 64 bytes are left out. Both are multiples of 8, and `out` of 16.
+template <bool streams>
+void move_codes(void* out, std::size_t out_bytes, void const* const* from, std::size_t world,
+                std::size_t in_bytes) {
+    std::size_t const lines = in_bytes / 64;
+    auto* to = static_cast<char*>(out);
+    std::size_t owed = 0;
+    for (std::size_t line = 0; line < lines; ++line) {
+        Word4 even = {};
+        Word4 odd = {};
+        for (std::size_t rank = 0; rank < world; ++rank) {
+            char const* const at = static_cast<char const*>(from[rank]) + 64 * line;
+            prefetch_after(at);
+            even ^= load(at) ^ load(at + 32);
+            odd ^= load(at + 16) ^ load(at + 48);
+        }
+        for (owed += out_bytes / 16; owed >= lines; owed -= lines, to += 16) {
+            put<streams>(to, even);
+            even ^= odd;
+        }
+    }
+}
+
+/// Reads and writes `bytes` bytes, a multiple of 16, where they are.
+inline void move_in_place(void* values, std::size_t bytes) {
+    for (std::size_t byte = 0; byte < bytes; byte += 16) {
+        char* const at = static_cast<char*>(values) + byte;
+        prefetch_after(at);
+        store(at, load(at) ^ Word4{1, 1, 1, 1});
+    }
+}
+
 /// Parameters of GPT-2 124M.
 inline constexpr std::size_t gpt2_elements = 124'439'808;
 

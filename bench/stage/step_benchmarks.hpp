@@ -125,9 +125,10 @@ void measure(benchmark::State& state, LoopbackCommunicator& communicator, Iterat
     }
 }
 
-template <int N, class P>
+/// @tparam Policies of the engine, such as `Wire`
+template <int N, class P, class... Policies>
 void full_step(benchmark::State& state, StepCase const& what) {
-    using Engine = ZeroStage<N, Parameters<P>>;
+    using Engine = ZeroStage<N, Parameters<P>, Policies...>;
     auto const model = model_of(state);
     run_ranks(static_cast<int>(world), [&](LoopbackCommunicator& communicator) {
         std::vector<std::unique_ptr<Array<P>>> gradients;
@@ -289,6 +290,15 @@ void add_case(std::string const& name, StepCase what) {
             add(placed + "/stage_" + std::to_string(N), full_step<N, P>, what);
         });
     }
+}
+
+/// Registers the steps of stages 2 and 3 in codes, beside the twins of plain ones. Threads of one
+/// process are a fast link, so they show what the codes cost.
+template <class P, class W>
+void add_coded(std::string const& type, std::string const& codes) {
+    add("step/" + type + "_leases_plain/stage_2_" + codes, full_step<2, P, W>, {.stage = 2});
+    add("step/" + type + "_leases_plain_gathered/stage_3_" + codes, full_step<3, P, W>,
+        {.stage = 3});
 }
 
 /// Registers the steps with parameters of type `P`.

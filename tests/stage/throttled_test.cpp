@@ -106,6 +106,21 @@ TEST_CASE("Sums between replicas in codes take their share of the bytes between 
     check(measure<2, InHosts, Wire<Plain, Level<Int4Blocks, Int8Blocks>>>(slow_hosts()));
 }
 
+TEST_CASE("With weights in 8 bits and gradients in 4 a step is 2.3 times as fast in stage 3, and "
+          "2.56 times in stage 2") {
+    using Both = Wire<Int8Blocks, Int4Blocks>;
+    auto const gain = [](Seconds const& flat, Seconds const& coded) {
+        return check(flat).throttled / check(coded).throttled;
+    };
+    CHECK((gain(measure<3, Flat>(slow_hosts()), measure<3, Flat, Both>(slow_hosts(), 66)))
+          == Approx(3 / (2 * 66.0 / 128 + 34.0 / 128)).epsilon(0.01)); // 2.31
+    CHECK((gain(measure<2, Flat>(slow_hosts()), measure<2, Flat, Both>(slow_hosts(), 66)))
+          == Approx(2.56).epsilon(0.01));
+    // without the codec of gradients the model is off by far
+    CHECK(measure<2, Flat, Both>(slow_hosts(), 66).throttled
+          < 0.7 * measure<2, Flat, Wire<Int8Blocks>>(slow_hosts(), 66).predicted);
+}
+
 TEST_CASE("In stage 2 the reduction and the publication follow the model as well") {
     auto const flat = check(measure<2, Flat>(slow_hosts()));
     auto const coded = check(measure<2, Flat, Wire<Int8Blocks>>(slow_hosts(), 66));

@@ -32,14 +32,15 @@ struct SymmetricBlocks {
     }
 
     ZERO_HOST_DEVICE static void put_scale(float scale, std::uint8_t* to) noexcept {
-        std::uint32_t const word = std::bit_cast<std::uint32_t>(scale);
-        to[code_bytes] = static_cast<std::uint8_t>(word >> 16U & 0xffU);
-        to[code_bytes + 1] = static_cast<std::uint8_t>(word >> 24U);
+        std::uint32_t const half = std::bit_cast<std::uint32_t>(scale) >> 16U;
+        to[code_bytes] = static_cast<std::uint8_t>(half & 0xffU);
+        to[code_bytes + 1] = static_cast<std::uint8_t>(half >> 8U);
     }
 
     [[nodiscard]] ZERO_HOST_DEVICE static float scale_of(std::uint8_t const* from) noexcept {
-        return std::bit_cast<float>(std::uint32_t{from[code_bytes]} << 16U
-                                    | std::uint32_t{from[code_bytes + 1]} << 24U);
+        // compilers make one load of it
+        return std::bit_cast<float>(
+            (std::uint32_t{from[code_bytes]} | std::uint32_t{from[code_bytes + 1]} << 8U) << 16U);
     }
 
     ZERO_HOST_DEVICE static void encode(float const (&values)[coded_elements],

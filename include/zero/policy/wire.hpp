@@ -14,8 +14,8 @@ namespace ZERO_NAMESPACE {
 /// @brief Options of `ErrorFeedback`. They must be equal on all ranks.
 struct ErrorFeedbackOptions {
     [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
-    float beta = 0.8F; ///< the part of the old error in the new one: from 0, which keeps all that
-                       ///< the encoding lost, to below 1
+    float beta = 0.8F; ///< the part of the old error in the new one: from 0 to below 1. What all
+                       ///< steps since a reset lost stays below one bound / (1 - beta)
     std::uint64_t reset_every = 1024; ///< steps after which errors are set to 0; positive
 };
 

@@ -17,6 +17,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 /// Unrolls the loop that follows, whose arrays of packs then are registers. nvcc knows no such
 /// pragma.
@@ -135,14 +136,18 @@ struct Lanes {
         });
     }
 
-    /// Returns the largest magnitude of 64 elements. NaN is above infinity.
+    /// Returns the largest magnitude of each of `size` blocks of 64 elements. NaN is above
+    /// infinity.
     template <StorageType T>
-    static float largest_of_block(T const* from) noexcept {
-        std::uint32_t result = 0;
-        for (std::size_t i = 0; i < ops::scaled_block_elements; ++i) {
-            result = ops::larger_magnitude_bits(result, to_float(from[i]));
-        }
-        return std::bit_cast<float>(result);
+    static Lanes largest_of_blocks(T const* from) noexcept {
+        return each([&](std::size_t block) {
+            std::uint32_t result = 0;
+            for (std::size_t i = 0; i < ops::scaled_block_elements; ++i) {
+                result = ops::larger_magnitude_bits(
+                    result, to_float(from[block * ops::scaled_block_elements + i]));
+            }
+            return std::bit_cast<float>(result);
+        });
     }
 
     /// `ops::code_scale` per element.
@@ -150,7 +155,9 @@ struct Lanes {
         return each([&](std::size_t i) { return ops::code_scale(largest._lane[i], levels); });
     }
 
-    /// Rounds 32 numbers to integers of 8 bits.
+    /// Rounds 32 numbers to integers of 8 bits. @tparam alternate false: there is no
+    /// `load_alternate`
+    template <bool alternate>
     static void store_codes(Lanes const (&numbers)[32 / size], std::uint8_t* to) noexcept {
         for (std::size_t i = 0; i < 32; ++i) {
             to[i] =
@@ -159,6 +166,7 @@ struct Lanes {
     }
 
     /// Rounds 32 numbers to integers in the lower halves of bytes, and 32 in the upper halves.
+    template <bool alternate>
     static void store_codes(Lanes const (&low)[32 / size], Lanes const (&high)[32 / size],
                             std::uint8_t* to) noexcept {
         for (std::size_t i = 0; i < 32; ++i) {
@@ -271,5 +279,10 @@ private:
 };
 
 static_assert(ops::Number<Lanes<InstructionSet::baseline>>);
+
+/// Whether elements are loaded in packs of those of even and of odd index, which takes no shuffle.
+template <class F, class T>
+inline constexpr bool loads_alternate =
+    std::is_same_v<T, bfloat16> && requires(F& pack) { F::put_in_order(pack, pack); };
 
 } // namespace ZERO_NAMESPACE::host::detail

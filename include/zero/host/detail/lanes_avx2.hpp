@@ -213,38 +213,49 @@ struct Lanes<InstructionSet::avx2> {
         return result;
     }
 
-    /// Returns the largest magnitude of 64 elements. NaN is above infinity.
+    /// Returns the largest magnitude of each of 8 blocks of 64 elements. NaN is above infinity.
     template <StorageType T>
-    ZERO_HOST_AVX2 static float largest_of_block(T const* from) noexcept {
-        if constexpr (sizeof(T) == 2) { // bits are ordered as magnitudes are
-            Short16 largest = {};
-            ZERO_HOST_UNROLL(4)
-            for (std::size_t i = 0; i < 4; ++i) {
-                Short16 half;
-                __builtin_memcpy(&half, from + 16 * i, sizeof half);
-                half &= 0x7fff;
-                largest = largest < half ? half : largest;
-            }
-            Long4 const words = (Long4)largest;
-            Short8 const low = (Short8)__builtin_shufflevector(words, words, 0, 1);
-            Short8 const high = (Short8)__builtin_shufflevector(words, words, 2, 3);
-            Short8 const all = low < high ? high : low;
-            // one instruction finds the least of 8
-            Short8 const least = (Short8)__builtin_ia32_phminposuw128(all ^ 0x7fff);
-            return to_float(T::from_bits(static_cast<std::uint16_t>(least[0] ^ 0x7fff)));
-        } else {
-            Int8 largest = {};
+    ZERO_HOST_AVX2 static Lanes largest_of_blocks(T const* from) noexcept {
+        using Magnitudes = std::conditional_t<sizeof(T) == 2, Short16, Int8>;
+        constexpr std::size_t together = sizeof(Magnitudes) / sizeof(T);
+        Magnitudes largest[8];
+        // A loop: GCC would mix the loads of unrolled blocks, which slows down memory.
+        for (std::size_t block = 0; block < 8; ++block) {
+            Magnitudes most = magnitudes<Magnitudes>(from + 64 * block);
             ZERO_HOST_UNROLL(8)
-            for (std::size_t i = 0; i < 8; ++i) {
-                largest = larger(largest, (Int8)load(from + size * i)._value & 0x7fffffff);
+            for (std::size_t i = together; i < 64; i += together) {
+                most = larger(most, magnitudes<Magnitudes>(from + 64 * block + i));
             }
-            largest =
-                larger(largest, __builtin_shufflevector(largest, largest, 4, 5, 6, 7, 0, 1, 2, 3));
-            largest =
-                larger(largest, __builtin_shufflevector(largest, largest, 2, 3, 0, 1, 6, 7, 4, 5));
-            largest =
-                larger(largest, __builtin_shufflevector(largest, largest, 1, 0, 3, 2, 5, 4, 7, 6));
-            return ((Float8)largest)[0];
+            largest[block] = most;
+        }
+        // Each step halves what is left of a block and puts those of two blocks side by side.
+        ZERO_HOST_UNROLL(4)
+        for (std::size_t block = 0; block < 4; ++block) {
+            Long4 const a = (Long4)largest[block];
+            Long4 const b = (Long4)largest[block + 4];
+            largest[block] = larger((Magnitudes)__builtin_shufflevector(a, b, 0, 1, 4, 5),
+                                    (Magnitudes)__builtin_shufflevector(a, b, 2, 3, 6, 7));
+        }
+        Lanes result;
+        if constexpr (sizeof(T) == 2) {
+            Int8 const first = (Int8)halved_words(largest[0], largest[1]);
+            Int8 const second = (Int8)halved_words(largest[2], largest[3]);
+            Long4 const all = (Long4)larger(
+                (Short16)__builtin_shufflevector(first, second, 0, 8, 1, 9, 4, 12, 5, 13),
+                (Short16)__builtin_shufflevector(first, second, 2, 10, 3, 11, 6, 14, 7, 15));
+            Short16 const words =
+                larger((Short16)all, (Short16)__builtin_shufflevector(all, all, 1, 0, 3, 2));
+            Long4 const ordered = __builtin_shufflevector((Long4)words, (Long4)words, 0, 2, 0, 2);
+            T halves[16];
+            __builtin_memcpy(static_cast<void*>(halves), &ordered, sizeof ordered);
+            return load(static_cast<T const*>(halves));
+        } else {
+            Long4 const first = (Long4)halved(largest[0], largest[1]);
+            Long4 const second = (Long4)halved(largest[2], largest[3]);
+            result._value =
+                (Float8)larger((Int8)__builtin_shufflevector(first, second, 0, 4, 2, 6),
+                               (Int8)__builtin_shufflevector(first, second, 1, 5, 3, 7));
+            return result;
         }
     }
 
@@ -258,22 +269,23 @@ struct Lanes<InstructionSet::avx2> {
         return result;
     }
 
-    /// Rounds 32 numbers to integers of 8 bits.
+    /// Rounds 32 numbers to integers of 8 bits. @tparam alternate as `load_alternate` loads them
+    template <bool alternate>
     ZERO_HOST_AVX2 static void store_codes(Lanes const (&numbers)[4], std::uint8_t* to) noexcept {
-        store_bytes((Short16)__builtin_ia32_packssdw256(numbers[0].nearest(), numbers[1].nearest()),
-                    (Short16)__builtin_ia32_packssdw256(numbers[2].nearest(), numbers[3].nearest()),
-                    to);
+        store_bytes<alternate>(code_words<alternate>(numbers[0], numbers[1]),
+                               code_words<alternate>(numbers[2], numbers[3]), to);
     }
 
     /// Rounds 32 numbers to integers in the lower halves of bytes, and 32 in the upper halves.
+    template <bool alternate>
     ZERO_HOST_AVX2 static void store_codes(Lanes const (&low)[4], Lanes const (&high)[4],
                                            std::uint8_t* to) noexcept {
-        Short16 bytes[2]; // from -128 to 127
+        Short16 words[2]; // from -128 to 127
         for (std::size_t i = 0; i < 2; ++i) {
-            bytes[i] = (Short16)__builtin_ia32_packssdw256(joined(low[2 * i], high[2 * i]),
-                                                           joined(low[2 * i + 1], high[2 * i + 1]));
+            words[i] = (code_words<alternate>(low[2 * i], low[2 * i + 1]) & 0xf)
+                       | code_words<alternate>(high[2 * i], high[2 * i + 1]) << 4;
         }
-        store_bytes(bytes[0], bytes[1], to);
+        store_bytes<alternate>(words[0], words[1], to);
     }
 
     /// Loads integers of 8 bits.
@@ -429,16 +441,28 @@ private:
         return (Int8)__builtin_ia32_cvtps2dq256(_value);
     }
 
-    /// Returns bytes of two integers each, with their sign.
-    ZERO_HOST_AVX2 static Int8 joined(Lanes const& low, Lanes const& high) noexcept {
-        return (low.nearest() & 0xf) | high.nearest() << 4;
+    /// Returns the nearest integers of two packs: of alternate ones in order, otherwise in the
+    /// order of `packssdw`.
+    template <bool alternate>
+    ZERO_HOST_AVX2 static Short16 code_words(Lanes const& a, Lanes const& b) noexcept {
+        if constexpr (alternate) {
+            return (Short16)((a.nearest() & 0xffff) | b.nearest() << 16);
+        } else {
+            return (Short16)__builtin_ia32_packssdw256(a.nearest(), b.nearest());
+        }
     }
 
-    /// Stores the lower bytes of numbers that `packssdw` made, in order.
+    /// Stores the lower bytes of what two calls of `code_words` made, in order.
+    template <bool alternate>
     ZERO_HOST_AVX2 static void store_bytes(Short16 const& first, Short16 const& second,
                                            std::uint8_t* to) noexcept {
         Int8 const packed = (Int8)__builtin_ia32_packsswb256(first, second);
-        Int8 const bytes = __builtin_shufflevector(packed, packed, 0, 4, 1, 5, 2, 6, 3, 7);
+        Int8 bytes;
+        if constexpr (alternate) {
+            bytes = __builtin_shufflevector(packed, packed, 0, 1, 4, 5, 2, 3, 6, 7);
+        } else {
+            bytes = __builtin_shufflevector(packed, packed, 0, 4, 1, 5, 2, 6, 3, 7);
+        }
         __builtin_memcpy(to, &bytes, sizeof bytes);
     }
 
@@ -492,8 +516,28 @@ private:
         return result;
     }
 
-    ZERO_HOST_AVX2 static Int8 larger(Int8 const& a, Int8 const& b) noexcept {
+    template <class V>
+    ZERO_HOST_AVX2 static V larger(V const& a, V const& b) noexcept {
         return a < b ? b : a; // one instruction
+    }
+
+    /// Returns bits that are ordered as the magnitudes of elements are.
+    template <class V, StorageType T>
+    ZERO_HOST_AVX2 static V magnitudes(T const* from) noexcept {
+        V bits;
+        __builtin_memcpy(&bits, from, sizeof bits);
+        return bits & (sizeof(T) == 2 ? 0x7fff : 0x7fffffff);
+    }
+
+    ZERO_HOST_AVX2 static Int8 halved(Int8 const& a, Int8 const& b) noexcept {
+        return larger(__builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13),
+                      __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15));
+    }
+    ZERO_HOST_AVX2 static Short16 halved_words(Short16 const& a, Short16 const& b) noexcept {
+        return larger(
+            __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 8, 24, 9, 25, 10, 26, 11, 27),
+            __builtin_shufflevector(a, b, 4, 20, 5, 21, 6, 22, 7, 23, 12, 28, 13, 29, 14, 30, 15,
+                                    31));
     }
 
     Float8 _value;

@@ -147,11 +147,6 @@ private:
         Two<F> low, high;
     };
 
-    /// Whether the packs of the ranks hold the elements of even and of odd index.
-    template <class F>
-    static constexpr bool alternates =
-        std::is_same_v<T, bfloat16> && requires(F& pack) { F::put_in_order(pack, pack); };
-
     template <class F>
     [[gnu::always_inline]] static Two<F> add(Two<F> const& left, Two<F> const& right) noexcept {
         return {F::add(left.a, right.a), F::add(left.b, right.b)};
@@ -175,7 +170,7 @@ private:
         if constexpr (is_first || sizeof(T) == 4) {
             F::prefetch(from);
         }
-        if constexpr (alternates<F>) {
+        if constexpr (loads_alternate<F, T>) {
             Two<F> both;
             F::load_alternate(from, both.a, both.b);
             return both;
@@ -223,14 +218,14 @@ private:
                                        A* to) const noexcept {
         constexpr bool past_caches = streams && is_whole;
         std::size_t const held = streams ? 0 : sum.held.count;
-        if constexpr (alternates<F> && std::is_same_v<A, bfloat16>) {
+        if constexpr (loads_alternate<F, T> && std::is_same_v<A, bfloat16>) {
             if (held == 0) {
                 all.a.with_canonical_nan().template store_alternate<past_caches>(
                     all.b.with_canonical_nan(), to);
                 return;
             }
         }
-        if constexpr (alternates<F>) {
+        if constexpr (loads_alternate<F, T>) {
             F::put_in_order(all.a, all.b);
         }
         for (std::size_t number = held; number-- != 0;) {
