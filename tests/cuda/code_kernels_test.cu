@@ -211,11 +211,11 @@ int wrong_types() {
 
 using DeviceLoopback = Loopback<cuda::Backend>;
 
-template <int N, class C>
+template <int N, class... Codecs>
 void check_engine(int world) {
     CAPTURE(N, world);
-    using OnHost = ZeroStage<3, Parameters<bfloat16>, Wire<C>>;
-    using OnDevice = ZeroStage<N, Parameters<bfloat16>, Wire<C>, DeviceLoopback>;
+    using OnHost = ZeroStage<3, Parameters<bfloat16>, Wire<Codecs...>>;
+    using OnDevice = ZeroStage<N, Parameters<bfloat16>, Wire<Codecs...>, DeviceLoopback>;
     auto const expected = trained<OnHost>(world);
     CHECK((trained_on_device<OnDevice>(world, {.poison = N == 3}) == expected));
     if constexpr (N != 3) {
@@ -261,7 +261,8 @@ TEST_CASE("Kernels add the decoded elements of all ranks as the host does", "[cu
     CHECK(wrong_sums<Other, bfloat16>(6) == 0);
 }
 
-TEST_CASE("An engine on a device has the bits of weights in codes on the host", "[cuda]") {
+TEST_CASE("An engine on a device has the bits of weights and gradients in codes on the host",
+          "[cuda]") {
     if (skips_without_device()) {
         return;
     }
@@ -270,6 +271,8 @@ TEST_CASE("An engine on a device has the bits of weights in codes on the host", 
     check_engine<2, Int4Blocks>(2);
     check_engine<3, Int8Blocks>(2);
     check_engine<3, Int4Blocks>(3);
+    check_engine<2, Plain, Int4Blocks, ErrorFeedback<Int8Blocks>>(2);
+    check_engine<3, Int8Blocks, Int4Blocks, ErrorFeedback<float>>(2);
 }
 
 TEST_CASE("Updates on the host change no bit of weights in codes", "[cuda]") {
