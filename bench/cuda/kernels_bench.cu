@@ -155,6 +155,7 @@ void cub_norm(benchmark::State& state) {
 [[maybe_unused]] bool const is_registered = [] {
     using bench::CodesPass;
     using bench::FlattenPass;
+    using bench::GradientCodesPass;
     using bench::NormPass;
     using bench::SumPass;
     using bench::UpdatePass;
@@ -178,6 +179,10 @@ void cub_norm(benchmark::State& state) {
     bench::add("encode/cuda_float32_int8/zero", pass<CodesPass<Int8Blocks, float, true>>);
     bench::add("decode/cuda_bfloat16_int8/zero", pass<CodesPass<Int8Blocks, bfloat16, false>>);
     bench::add("decode/cuda_bfloat16_int4/zero", pass<CodesPass<Int4Blocks, bfloat16, false>>);
+    bench::add("encode/cuda_float32_int8_errors/zero", pass<GradientCodesPass<Int8Blocks, true>>);
+    bench::add("encode/cuda_float32_int4_errors/zero", pass<GradientCodesPass<Int4Blocks, true>>);
+    bench::add("decode/cuda_int8_4_ranks/zero", pass<GradientCodesPass<Int8Blocks, false>>);
+    bench::add("decode/cuda_int4_4_ranks/zero", pass<GradientCodesPass<Int4Blocks, false>>);
     // Memory of the caller that begins one element after an alignment of 16 bytes.
     bench::add("flatten/cuda_bfloat16_odd/zero", pass<FlattenPass<bfloat16, bfloat16, true>, 1>);
     bench::add("norm/cuda_float32_odd/zero", pass<NormPass<float>, 1>);

@@ -67,6 +67,15 @@ private:
     cuda::Backend::SliceTable<CopySlice<T>> _table;
 };
 
+/// Elements of a bucket in which every tensor begins at a multiple of 64.
+inline std::size_t padded(std::vector<std::size_t> const& sizes) {
+    std::size_t sum = 0;
+    for (std::size_t const size : sizes) {
+        sum += (size + 63) / 64 * 64;
+    }
+    return sum;
+}
+
 /// Encodes the weights of all tensors, or decodes them.
 template <class C, class T, bool encodes>
 class CodesPass {
@@ -101,14 +110,6 @@ public:
     }
 
 private:
-    /// Every tensor begins at a multiple of 64, as in a bucket.
-    [[nodiscard]] static std::size_t padded(std::vector<std::size_t> const& sizes) {
-        std::size_t sum = 0;
-        for (std::size_t const size : sizes) {
-            sum += (size + 63) / 64 * 64;
-        }
-        return sum;
-    }
     [[nodiscard]] detail::List<CopySlice<T>> slices(std::vector<std::size_t> const& sizes) const {
         detail::List<CopySlice<T>> result;
         std::size_t at = 0;
@@ -124,6 +125,72 @@ private:
     DeviceArray<T> _decoded;
     std::size_t _elements;
     cuda::Backend::SliceTable<CopySlice<T>> _table;
+};
+
+/// Encodes gradients and keeps the errors, or decodes those of four ranks and adds them.
+template <class C, bool encodes>
+class GradientCodesPass {
+public:
+    explicit GradientCodesPass(std::vector<std::size_t> const& sizes)
+        : _gradients(padded(sizes)), _errors(padded(sizes)), _sums(padded(sizes)),
+          _pieces{encodes ? 1 : 4, padded(sizes) / 64 * C::bytes_per_block},
+          _codes(_pieces.ranks * _pieces.bytes), _elements(elements_of(sizes)),
+          _table(cudaStreamPerThread, cuda::Backend::default_memory(), slices(sizes)) {
+        fill_normal(_gradients.data(), padded(sizes), gradient_deviation);
+        fill_normal(_errors.data(), padded(sizes), gradient_deviation / 8);
+        for (std::size_t rank = 0; rank < _pieces.ranks; ++rank) {
+            cuda::Backend::encode<C>(cudaStreamPerThread, _table.all(), gradients(),
+                                     _codes.data() + rank * _pieces.bytes);
+        }
+        cuda::detail::check(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
+    }
+
+    void enqueue(cudaStream_t stream) const {
+        if constexpr (encodes) {
+            cuda::Backend::encode_with_feedback<C, float>(
+                stream, _table.all(), gradients(), _codes.data(),
+                CodedErrors<float>{_errors.data(), nullptr, 0.8F});
+        } else {
+            cuda::Backend::decode_sum<C>(stream, _table.all(),
+                                         static_cast<std::uint8_t const*>(_codes.data()), _pieces,
+                                         _sums.data(), false);
+        }
+    }
+
+    [[nodiscard]] float* gradients() const { return _gradients.data(); }
+    [[nodiscard]] float* errors() const { return _errors.data(); }
+    [[nodiscard]] float* sums() const { return _sums.data(); }
+    [[nodiscard]] std::vector<TimedInput> inputs() const {
+        if constexpr (encodes) {
+            return {{_gradients.data(), _elements * sizeof(float)},
+                    {_errors.data(), _elements * sizeof(float)}};
+        } else {
+            return {{_codes.data(), _elements / 64 * C::bytes_per_block}};
+        }
+    }
+    [[nodiscard]] std::size_t moved_bytes() const { // gradients, errors twice, or sums; and codes
+        return (encodes ? 3 : 1) * _elements * sizeof(float)
+               + _pieces.ranks * (_elements / 64 * C::bytes_per_block);
+    }
+
+private:
+    [[nodiscard]] static detail::List<CodedSlice> slices(std::vector<std::size_t> const& sizes) {
+        detail::List<CodedSlice> result;
+        std::size_t at = 0;
+        for (std::size_t const size : sizes) {
+            result.push_back({at, at / 64, size});
+            at += (size + 63) / 64 * 64;
+        }
+        return result;
+    }
+
+    DeviceArray<float> _gradients;
+    DeviceArray<float> _errors;
+    DeviceArray<float> _sums;
+    CodedPieces _pieces;
+    DeviceArray<std::uint8_t> _codes;
+    std::size_t _elements;
+    cuda::Backend::SliceTable<CodedSlice> _table;
 };
 
 /// Adds the gradients of some ranks: in their order to the same type, or in a tree. It reads a

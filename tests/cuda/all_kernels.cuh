@@ -11,6 +11,7 @@
 #include <zero/policy/static_loss_scaler.hpp>
 #include <zero/stage/detail/compose/diagnose_stage.hpp>
 #include <zero/stage/detail/compose/stage_base.hpp>
+#include <zero/stage/wire.hpp>
 
 #include <cstdint>
 #include <vector>
@@ -35,12 +36,20 @@ public:
         add(kernels::copy_table_kernel<false, To, From const>);
     }
 
+    template <class C, class T>
+    void add_codes() {
+        add(kernels::encode_kernel<C, CopySlice<T>, T>);
+        add(kernels::encode_kernel<C, CodedSlice, T>);
+        add(kernels::feedback_kernel<C, float, T, float>);
+        add(kernels::feedback_kernel<C, Int8Blocks, T, std::uint8_t>);
+        add(kernels::decode_kernel<C, T>);
+        add(kernels::decode_sum_kernel<C, T>);
+    }
+
     template <class T>
     void add_codes() {
-        add(kernels::encode_kernel<Int8Blocks, T>);
-        add(kernels::encode_kernel<Int4Blocks, T>);
-        add(kernels::decode_kernel<Int8Blocks, T>);
-        add(kernels::decode_kernel<Int4Blocks, T>);
+        add_codes<Int8Blocks, T>();
+        add_codes<Int4Blocks, T>();
     }
 
     template <class A, class T>
@@ -73,6 +82,7 @@ public:
         add(kernels::run_kernel<detail::DecideParameters<Config>>);
         add(kernels::run_kernel<detail::CaptureScale<Config>>);
         add(kernels::run_kernel<detail::ClearInspection<Config>>);
+        add(kernels::run_kernel<detail::EndErrors<Config>>);
         add(kernels::run_kernel<detail::Assign<typename Config::Optimizer::Options>>);
         add(kernels::run_kernel<detail::Assign<typename Config::LossScaler::State>>);
     }
@@ -136,6 +146,7 @@ inline std::vector<void const*> all_kernels() {
     list.add(kernels::run_kernel<detail::Assign<double>>);
     list.add(kernels::run_kernel<detail::Assign<RunningNorm>>);
     list.add(kernels::run_kernel<detail::NoteUnused>);
+    list.add(kernels::run_kernel<detail::RescaleErrors>);
     list.add(kernels::run_kernel<detail::ClearMissed>);
     list.add_commands<DynamicLossScaler>();
     list.add_commands<StaticLossScaler>();

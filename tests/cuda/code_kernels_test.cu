@@ -10,13 +10,16 @@
 #include <zero/stage/wire.hpp>
 #include <zero/zero.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <span>
+#include <type_traits>
 #include <vector>
 
-// Weights in codes on a device: the kernels give the bytes and values of the host's loops at any
-// length and alignment, and an engine the bits of one on the host.
+// Weights and gradients in codes on a device: the kernels give the bytes and values of the host's
+// loops at any length and alignment, and an engine the bits of one on the host.
 
 namespace zero::test::code_kernels_test {
 
@@ -81,6 +84,127 @@ int wrong_ranges() {
     return wrong;
 }
 
+/// Pieces of a bucket in random places, with codes in another order, and elements of the bucket and
+/// blocks of codes that are in none.
+struct RandomPieces {
+    explicit RandomPieces(std::mt19937& random) {
+        std::vector<std::size_t> order(random() % 5);
+        for (std::size_t i = 0; i < order.size(); ++i) {
+            order[i] = i;
+        }
+        std::shuffle(order.begin(), order.end(), random);
+        pieces.resize(order.size());
+        for (CodedSlice& piece : pieces) {
+            piece.elements = random() % 3 == 0 ? 8192 + random() % 9000 // more than a chunk
+                                               : device_lengths[random() % device_lengths.size()];
+            elements += random() % 3 * 64;
+            piece.bucket_begin = elements;
+            elements += (piece.elements + 63) / 64 * 64;
+        }
+        for (std::size_t const i : order) {
+            blocks += random() % 3;
+            pieces[i].block = blocks;
+            blocks += (pieces[i].elements + 63) / 64;
+        }
+        elements += 64;
+        blocks += 1;
+    }
+
+    [[nodiscard]] zero::detail::List<CodedSlice> list() const {
+        zero::detail::List<CodedSlice> result;
+        for (CodedSlice const& piece : pieces) {
+            result.push_back(piece);
+        }
+        return result;
+    }
+
+    std::vector<CodedSlice> pieces;
+    std::size_t elements = 0; ///< of the bucket
+    std::size_t blocks = 0;   ///< of codes
+};
+
+/// Random bytes decode to anything: infinities, NaNs with any bits, codes that no encoder writes.
+std::vector<std::uint8_t> random_bytes(std::size_t bytes, std::mt19937& random) {
+    std::vector<std::uint8_t> result(bytes);
+    for (auto& byte : result) {
+        byte = static_cast<std::uint8_t>(random());
+    }
+    return result;
+}
+
+/// Encodes gradients without errors and twice with them. Compares all memory, also behind pieces.
+template <class C, class S, class T>
+int wrong_pieces(int seeds) {
+    using E = std::conditional_t<std::is_same_v<S, float>, float, std::uint8_t>;
+    cuda::OwnedStream const stream;
+    auto const host_queue = HostBackend::default_compute_queue();
+    int wrong = 0;
+    for (int seed = 0; seed < seeds; ++seed) {
+        std::mt19937 random(static_cast<std::uint32_t>(seed));
+        RandomPieces const all(random);
+        std::span<CodedSlice const> const pieces(all.pieces);
+        cuda::SliceTable<CodedSlice> const table(stream.get(), cuda::default_memory(), all.list());
+        std::size_t const offset = std::size_t{random() % 3} * (random() % 9);
+        Mirror<T> bucket(inputs<T>(all.elements + offset));
+        Mirror<std::uint8_t> codes(random_bytes(all.blocks * C::bytes_per_block, random));
+        HostBackend::encode<C>(host_queue, pieces, static_cast<T const*>(bucket.host(offset)),
+                               codes.host());
+        Device::encode<C>(stream.get(), table.all(), static_cast<T const*>(bucket.device(offset)),
+                          codes.device());
+        wrong += codes.agrees() ? 0 : 1;
+
+        std::vector<E> old;
+        if constexpr (std::is_same_v<S, float>) {
+            old = inputs<float>(all.elements);
+        } else {
+            old = random_bytes(all.elements / 64 * S::bytes_per_block, random);
+        }
+        Mirror<E> errors(old);
+        float const factors[] = {0.0F, 0.5F, 2.0F, 0x1p100F};
+        Mirror<float> factor(std::vector<float>{factors[random() % 4]});
+        float const beta = static_cast<float>(random() % 5) * 0.2F;
+        for (bool const is_first : {true, false}) { // reads what the first wrote
+            HostBackend::encode_with_feedback<C, S>(
+                host_queue, pieces, static_cast<T const*>(bucket.host(offset)), codes.host(),
+                CodedErrors<E>{errors.host(), is_first ? factor.host() : nullptr, beta});
+            Device::encode_with_feedback<C, S>(
+                stream.get(), table.all(), static_cast<T const*>(bucket.device(offset)),
+                codes.device(),
+                CodedErrors<E>{errors.device(), is_first ? factor.device() : nullptr, beta});
+            wrong += codes.agrees() ? 0 : 1;
+            wrong += errors.agrees() ? 0 : 1;
+        }
+    }
+    return wrong;
+}
+
+/// Adds the codes of some ranks.
+template <class C, class A>
+int wrong_sums(int seeds) {
+    cuda::OwnedStream const stream;
+    auto const host_queue = HostBackend::default_compute_queue();
+    int wrong = 0;
+    for (int seed = 0; seed < seeds; ++seed) {
+        std::mt19937 random(static_cast<std::uint32_t>(seed));
+        RandomPieces const all(random);
+        cuda::SliceTable<CodedSlice> const table(stream.get(), cuda::default_memory(), all.list());
+        CodedPieces const from{random() % 9 + 1, all.blocks * C::bytes_per_block};
+        Mirror<std::uint8_t> codes(random_bytes(from.ranks * from.bytes, random));
+        std::size_t const offset = std::size_t{random() % 3} * (random() % 9);
+        Mirror<A> sums(inputs<A>(all.elements + offset));
+        for (bool const is_added : {true, false}) {
+            HostBackend::decode_sum<C>(host_queue, std::span<CodedSlice const>(all.pieces),
+                                       static_cast<std::uint8_t const*>(codes.host()), from,
+                                       sums.host(offset), is_added);
+            Device::decode_sum<C>(stream.get(), table.all(),
+                                  static_cast<std::uint8_t const*>(codes.device()), from,
+                                  sums.device(offset), is_added);
+            wrong += sums.agrees() ? 0 : 1;
+        }
+    }
+    return wrong;
+}
+
 template <class C>
 int wrong_types() {
     return wrong_ranges<C, float>() + wrong_ranges<C, bfloat16>() + wrong_ranges<C, float16>();
@@ -88,11 +212,11 @@ int wrong_types() {
 
 using DeviceLoopback = Loopback<cuda::Backend>;
 
-template <int N, class C>
+template <int N, class... Codecs>
 void check_engine(int world) {
     CAPTURE(N, world);
-    using OnHost = ZeroStage<3, Parameters<bfloat16>, Wire<C>>;
-    using OnDevice = ZeroStage<N, Parameters<bfloat16>, Wire<C>, DeviceLoopback>;
+    using OnHost = ZeroStage<3, Parameters<bfloat16>, Wire<Codecs...>>;
+    using OnDevice = ZeroStage<N, Parameters<bfloat16>, Wire<Codecs...>, DeviceLoopback>;
     auto const expected = trained<OnHost>(world);
     CHECK((trained_on_device<OnDevice>(world, {.poison = N == 3}) == expected));
     if constexpr (N != 3) {
@@ -112,7 +236,34 @@ TEST_CASE("Kernels of codecs give the bytes and values of the host", "[cuda]") {
     CHECK(Other::error_bound(127.0F) > 0.5F);
 }
 
-TEST_CASE("An engine on a device has the bits of weights in codes on the host", "[cuda]") {
+TEST_CASE("Kernels encode gradients with and without errors to the bytes of the host, and keep its "
+          "errors",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    CHECK(wrong_pieces<Int8Blocks, float, bfloat16>(12) == 0);
+    CHECK(wrong_pieces<Int4Blocks, float, float>(12) == 0);
+    CHECK(wrong_pieces<Int8Blocks, Int4Blocks, float16>(12) == 0);
+    CHECK(wrong_pieces<Int4Blocks, Int8Blocks, bfloat16>(12) == 0);
+    CHECK(wrong_pieces<Other, float, float>(6) == 0);
+    CHECK(wrong_pieces<Int4Blocks, Other, bfloat16>(6) == 0);
+    CHECK(wrong_pieces<Other, Int8Blocks, float16>(6) == 0);
+}
+
+TEST_CASE("Kernels add the decoded elements of all ranks as the host does", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    CHECK(wrong_sums<Int8Blocks, float>(12) == 0);
+    CHECK(wrong_sums<Int4Blocks, float>(12) == 0);
+    CHECK(wrong_sums<Int8Blocks, bfloat16>(12) == 0);
+    CHECK(wrong_sums<Int4Blocks, float16>(12) == 0);
+    CHECK(wrong_sums<Other, bfloat16>(6) == 0);
+}
+
+TEST_CASE("An engine on a device has the bits of weights and gradients in codes on the host",
+          "[cuda]") {
     if (skips_without_device()) {
         return;
     }
@@ -121,6 +272,8 @@ TEST_CASE("An engine on a device has the bits of weights in codes on the host", 
     check_engine<2, Int4Blocks>(2);
     check_engine<3, Int8Blocks>(2);
     check_engine<3, Int4Blocks>(3);
+    check_engine<2, Plain, Int4Blocks, ErrorFeedback<Int8Blocks>>(2);
+    check_engine<3, Int8Blocks, Int4Blocks, ErrorFeedback<float>>(2);
 }
 
 TEST_CASE("An engine on a device has the bits of frozen parameters in codes on the host",

@@ -217,6 +217,8 @@ TEST_CASE("Engines in an arena have the bits of the loopback, one block a rank a
             check_arena<N, Parameters<bfloat16>>(world, toy_specs(), symmetric);
         });
         check_arena<3, Wire<Int8Blocks>>(world, toy_specs(), symmetric);
+        check_arena<3, Wire<Int8Blocks, Int4Blocks, ErrorFeedback<float>>>(world, toy_specs(),
+                                                                           symmetric);
         check_arena<2, RoundRobinPartitioner>(world, toy_specs(), symmetric, false);
     }
 }

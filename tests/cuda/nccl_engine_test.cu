@@ -96,6 +96,11 @@ TEST_CASE("Over NCCL in rank order micro-batches that are added in a tree have t
     });
 }
 
+TEST_CASE("Over NCCL gradients in codes have the bits of the loopback of the host", "[cuda]") {
+    with_groups(cuda::NcclOrder::library,
+                [](Group<Communicator>& group) { check_codes<bfloat16>(group, "exchanged"); });
+}
+
 TEST_CASE("Over NCCL in its own order a stage repeats its bits, and two ranks have those of the "
           "loopback",
           "[cuda]") {

@@ -11,6 +11,7 @@
 #include <zero/cuda/nccl_memory_resource.hpp>
 #include <zero/cuda/owned_stream.hpp>
 #include <zero/stage/update_on_host.hpp>
+#include <zero/stage/wire.hpp>
 #include <zero/zero.hpp>
 
 #include <algorithm>
@@ -253,10 +254,11 @@ std::vector<Seen> with_role(C& everyone, Use const& use) {
 }
 
 /// Trains the toy model on the loopback of the host.
-template <class T, class Role = void>
+template <class T, class Role = void, class... Policies>
 std::vector<Seen> toy_on_host(int world, ReductionSchedule schedule = boundary) {
     auto const train = [schedule]<class C>(C& communicator) {
-        using Stage = ZeroStage<std::is_same_v<Role, Secondary> ? 3 : 2, Parameters<T>, C>;
+        using Stage =
+            ZeroStage<std::is_same_v<Role, Secondary> ? 3 : 2, Parameters<T>, C, Policies...>;
         typename Stage::Options options;
         configure_toy(options, schedule);
         Stage engine(
@@ -454,6 +456,20 @@ void check_host_update(Group<C>& group, char const* order) {
     check(name(group, order, 3, dtype_of<T>()) + ", all on the host",
           toy_on_host<T>(group.size(), schedule),
           [&] { return toy_on_devices<ZeroStage<3, Parameters<T>, C, All>>(group, schedule); });
+}
+
+/// Gradients in codes, which are exchanged, have the bits of the loopback of the host.
+template <class T, class C>
+void check_codes(Group<C>& group, char const* order) {
+    constexpr auto schedule = ReductionSchedule::every_micro_step; // more is encoded
+    auto const compare = [&]<int N, class W>(W const&) {
+        check(name(group, order, N, dtype_of<T>()) + ", gradients in codes",
+              toy_on_host<T, void, W>(group.size(), schedule),
+              [&] { return toy_on_devices<ZeroStage<N, Parameters<T>, C, W>>(group, schedule); });
+    };
+    compare.template operator()<1>(Wire<Plain, Int8Blocks>());
+    compare.template operator()<2>(Wire<Plain, Int4Blocks, ErrorFeedback<float>>());
+    compare.template operator()<3>(Wire<Int8Blocks, Int4Blocks, ErrorFeedback<Int8Blocks>>());
 }
 
 /// Stages over groups of two ranks have the bits of the loopback of the host.

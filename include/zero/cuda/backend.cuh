@@ -203,8 +203,40 @@ struct Backend : RuntimeBackend {
     template <class C, class T>
     ZERO_CUDA_HIDDEN static void encode(Queue queue, TableRange<CopySlice<T>> const& table,
                                         std::uint8_t* codes) {
-        detail::launch(queue, table.count, detail::block_threads, detail::encode_kernel<C, T>,
-                       table, codes);
+        detail::launch(queue, table.count, detail::block_threads,
+                       detail::encode_kernel<C, CopySlice<T>, T>, table, nullptr, codes);
+    }
+
+    /// @brief Enqueues one kernel that encodes pieces of a bucket, as `HostBackend::encode`.
+    /// @param codes at an even address
+    /// @throws CudaError
+    template <class C, class T>
+    ZERO_CUDA_HIDDEN static void encode(Queue queue, TableRange<CodedSlice> const& table,
+                                        T const* bucket, std::uint8_t* codes) {
+        detail::launch(queue, table.count, detail::block_threads,
+                       detail::encode_kernel<C, CodedSlice, T>, table, bucket, codes);
+    }
+
+    /// @brief The same with errors, as `HostBackend::encode_with_feedback`.
+    /// @param codes at an even address, as errors in codes are
+    /// @throws CudaError
+    template <class C, class S, class T, class E>
+    ZERO_CUDA_HIDDEN static void
+    encode_with_feedback(Queue queue, TableRange<CodedSlice> const& table, T const* bucket,
+                         std::uint8_t* codes, CodedErrors<E> const& errors) {
+        detail::launch(queue, table.count, detail::block_threads,
+                       detail::feedback_kernel<C, S, T, E>, table, bucket, codes, errors);
+    }
+
+    /// @brief Enqueues one kernel that decodes pieces of all ranks and adds them, as
+    /// `HostBackend::decode_sum`.
+    /// @throws CudaError
+    template <class C, class A>
+    ZERO_CUDA_HIDDEN static void decode_sum(Queue queue, TableRange<CodedSlice> const& table,
+                                            std::uint8_t const* codes, CodedPieces pieces, A* sums,
+                                            bool is_added) {
+        detail::launch(queue, table.count, detail::block_threads, detail::decode_sum_kernel<C, A>,
+                       table, codes, pieces, sums, is_added);
     }
 
     /// @brief Enqueues one kernel that decodes to slices of a bucket, as `HostBackend::decode`.

@@ -157,6 +157,25 @@ TEST_CASE("The benchmarks' passes read random data, write over NaN and move what
     CHECK(sums.front() == gradients.front() + gradients[elements]);
     CHECK(sums.back() == gradients[elements - 1] + gradients.back());
     CHECK(sum.moved_bytes() == 12 * elements);
+
+    bench::GradientCodesPass<Int4Blocks, true> const encoded(sizes);
+    check_inputs(encoded.inputs());
+    auto const errors = values_of(encoded.errors(), elements);
+    encoded.enqueue(stream.get());
+    CHECK(values_of(encoded.errors(), elements) != errors);
+    CHECK(encoded.moved_bytes() == 12 * elements + elements / 64 * 34);
+    bench::GradientCodesPass<Int8Blocks, false> const added(sizes);
+    CHECK(is_nan(added.sums(), 1));
+    added.enqueue(stream.get());
+    float largest = 0.0F;
+    for (float const value : values_of(added.gradients(), 64)) {
+        largest = std::max(largest, std::abs(value));
+    }
+    float const expected = 4.0F * values_of(added.gradients(), 1)[0];
+    float const error = std::abs(values_of(added.sums(), 1)[0] - expected);
+    CHECK(largest > 0.0F);
+    CHECK(error <= 4.001F * Int8Blocks::error_bound(largest));
+    CHECK(added.moved_bytes() == 4 * elements + elements / 64 * 264);
 }
 
 } // namespace zero::test::benchmarks_test

@@ -58,6 +58,9 @@ inline void __syncthreads() {
 inline int __syncthreads_or(int predicate) {
     return zero::test::emulated::Block::current().any_of_all(predicate != 0 ? 1 : 0) != 0 ? 1 : 0;
 }
+inline void __syncwarp(unsigned mask = 0xffffffffU) {
+    (void)zero::test::emulated::Block::current().any_of_warp(mask, 0U);
+}
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
     return zero::test::emulated::Block::current().any_of_warp(mask, (predicate != 0 ? 1U : 0U)
                                                                         << threadIdx.x % 32);

@@ -4,8 +4,10 @@
 #include "support/stages.hpp"
 
 #include <zero/layout/size_capped_bucketer.hpp>
+#include <zero/policy/dynamic_loss_scaler.hpp>
 #include <zero/stage/detail/common/drain.hpp>
 #include <zero/stage/update_on_host.hpp>
+#include <zero/stage/wire.hpp>
 
 #include <atomic>
 #include <string>
@@ -30,10 +32,12 @@ Counts counts() {
     return {emulated::waits, emulated::allocations, emulated::events_made};
 }
 
-/// Checks one step in every stage. @tparam More policies beside bfloat16 parameters
-template <class... More>
+/// Checks one step in every stage, or in those that shard. @tparam More policies beside bfloat16
+/// parameters
+template <bool shards, class... More>
 void check_calls_of_a_step() {
-    in_every_stage([&]<int N>() {
+    in_every_stage([&]<int I>() {
+        constexpr int N = shards && I == 0 ? 1 : I;
         using Stage = ZeroStage<N, Parameters<bfloat16>, Loopback<cuda::Backend>, More...>;
         for (int const world : {1, 3}) {
             auto const ranks =
@@ -78,14 +82,20 @@ void check_calls_of_a_step() {
 TEST_CASE("Between begin_step and step the host does not wait for a device, allocate memory or "
           "create an event",
           "[cuda]") {
-    check_calls_of_a_step<>();
+    check_calls_of_a_step<false>();
 }
 
 TEST_CASE("A step whose update runs on the host neither waits for a device, allocates memory nor "
           "creates an event",
           "[cuda]") {
     using States = To<HostMemory, BufferKind::optimizer_state, BufferKind::master_weights>;
-    check_calls_of_a_step<Offload<States>>();
+    check_calls_of_a_step<false, Offload<States>>();
+}
+
+TEST_CASE("A step whose gradients travel in codes neither waits for a device, allocates memory nor "
+          "creates an event",
+          "[cuda]") {
+    check_calls_of_a_step<true, DynamicLossScaler, Wire<Plain, Int4Blocks, ErrorFeedback<float>>>();
 }
 
 TEST_CASE("Reading a report enqueues nothing, and nothing that an engine does waits for the legacy "

@@ -58,6 +58,15 @@ TEST_CASE("Over a fake NCCL in rank order engines add in a tree as one rank on t
     });
 }
 
+TEST_CASE("Over a fake NCCL gradients in codes have the bits of the loopback of the host, in "
+          "whatever order the library adds",
+          "[cuda]") {
+    for (FakeSums const& sums : {rank_order, library_order}) {
+        with_groups(sums,
+                    [](Group<Communicator>& group) { check_codes<bfloat16>(group, "exchanged"); });
+    }
+}
+
 TEST_CASE("Over a fake NCCL in its own order a stage repeats its bits, and two ranks have those of "
           "the loopback",
           "[cuda]") {

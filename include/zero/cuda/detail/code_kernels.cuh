@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
@@ -29,48 +30,61 @@ using zero::detail::coded_elements;
 inline constexpr unsigned code_threads = coded_elements / pack_elements;
 static_assert(chunk_elements % coded_elements == 0 && warp_threads % code_threads == 0);
 
-/// @brief Reads eight consecutive elements from `index` on, and zeros behind the end.
-template <class T>
+/// Elements that a thread has: a whole block if one of the codecs is known by its functions only.
+template <class... C>
+inline constexpr std::size_t thread_elements =
+    ((std::is_same_v<C, float> || zero::detail::is_symmetric<C>)&&...) ? pack_elements
+                                                                       : coded_elements;
+
+/// @brief Reads the consecutive elements of a thread, from `index` on, and zeros behind the end.
+template <class T, std::size_t n>
 __device__ inline void load_coded(T const* from, std::size_t index, std::size_t elements,
-                                  float (&values)[pack_elements]) {
-    if (index + pack_elements <= elements && are_aligned(from)) {
-        load_floats<true>(from + index, pack_elements, values);
-        return;
+                                  float (&values)[n]) {
+    if constexpr (n == pack_elements) {
+        if (index + n <= elements && are_aligned(from)) {
+            load_floats<true>(from + index, n, values);
+            return;
+        }
     }
 #pragma unroll
-    for (std::size_t i = 0; i < pack_elements; ++i) {
+    for (std::size_t i = 0; i < n; ++i) {
         values[i] = index + i < elements ? to_float(*global(from + index + i)) : 0.0F;
     }
 }
 
-/// @brief Rounds eight consecutive elements and writes those before the end.
-template <class T>
+/// @brief Rounds the elements of a thread and writes those before the end.
+template <class T, std::size_t n>
 __device__ inline void store_decoded(T* to, std::size_t index, std::size_t elements,
-                                     float const (&values)[pack_elements]) {
-    T stored[pack_elements];
+                                     float const (&values)[n]) {
+    T stored[n];
     round_results(values, stored);
-    if (index + pack_elements <= elements && are_aligned(to)) {
-        store<true>(to + index, pack_elements, stored);
-        return;
+    if constexpr (n == pack_elements) {
+        if (index + n <= elements && are_aligned(to)) {
+            store<true>(to + index, n, stored);
+            return;
+        }
     }
 #pragma unroll
-    for (std::size_t i = 0; i < pack_elements; ++i) {
+    for (std::size_t i = 0; i < n; ++i) {
         if (index + i < elements) {
             *global(to + index + i) = stored[i];
         }
     }
 }
 
-/// @brief Encodes the blocks of a chunk, in eight threads each. All threads of a warp take part in
-/// every turn.
-template <class C, class T>
-__device__ inline void encode_symmetric(T const* from, std::size_t elements, std::uint8_t* codes) {
-    unsigned const lane = threadIdx.x % code_threads;
-    for (std::size_t round = 0; round < elements; round += round_elements) {
-        std::size_t const index = round + threadIdx.x * pack_elements;
-        std::size_t const block = index / coded_elements;
-        float values[pack_elements];
-        load_coded(from, index, elements, values);
+/// @brief Encodes the elements of a thread into their block, if that `is_written`. All threads of a
+/// warp take part in a call.
+/// @param decoded what the codes decode to
+template <class C, std::size_t n>
+__device__ inline void encode_part(float const (&values)[n], std::uint8_t* block, bool is_written,
+                                   float (&decoded)[n]) {
+    if constexpr (n == coded_elements) {
+        if (is_written) {
+            C::encode(values, block);
+            C::decode(block, decoded);
+        }
+    } else {
+        unsigned const lane = threadIdx.x % code_threads;
         std::uint32_t largest = 0;
 #pragma unroll
         for (float const value : values) {
@@ -86,10 +100,11 @@ __device__ inline void encode_symmetric(T const* from, std::size_t elements, std
         constexpr std::uint32_t mask = C::code_bits == 8 ? 0xffU : 0xfU;
         std::uint32_t bytes[2] = {};
 #pragma unroll
-        for (std::size_t i = 0; i < pack_elements; ++i) {
-            auto const code =
-                static_cast<std::uint32_t>(ops::nearest_integer(ops::mul(values[i], inverse)));
-            bytes[i / 4] |= (largest < 0x7f800000U ? code & mask : 0U) << 8U * (i % 4);
+        for (std::size_t i = 0; i < n; ++i) {
+            std::int32_t const code =
+                largest < 0x7f800000U ? ops::nearest_integer(ops::mul(values[i], inverse)) : 0;
+            bytes[i / 4] |= (static_cast<std::uint32_t>(code) & mask) << 8U * (i % 4);
+            decoded[i] = ops::mul(static_cast<float>(code), scale);
         }
         unsigned writers = code_threads;
         if constexpr (C::code_bits == 4) { // the second half of the elements, in the upper halves
@@ -99,9 +114,8 @@ __device__ inline void encode_symmetric(T const* from, std::size_t elements, std
                 word |= __shfl_xor_sync(whole_warp, word, code_threads / 2) << 4U;
             }
         }
-        if (block * coded_elements < elements) {
-            // addresses of codes are even
-            auto* const to = reinterpret_cast<std::uint16_t*>(codes + block * C::bytes_per_block);
+        if (is_written) {
+            auto* const to = reinterpret_cast<std::uint16_t*>(block); // addresses of codes are even
             if (lane < writers) {
 #pragma unroll
                 for (std::size_t i = 0; i < 4; ++i) {
@@ -117,19 +131,18 @@ __device__ inline void encode_symmetric(T const* from, std::size_t elements, std
     }
 }
 
-/// @brief Decodes the blocks of a chunk, in eight threads each.
-template <class C, class T>
-__device__ inline void decode_symmetric(std::uint8_t const* codes, std::size_t elements, T* to) {
-    unsigned const lane = threadIdx.x % code_threads;
-    bool const is_upper = C::code_bits == 4 && lane >= code_threads / 2;
-    unsigned const place = is_upper ? lane - code_threads / 2 : lane;
-    for (std::size_t index = threadIdx.x * pack_elements; index < elements;
-         index += round_elements) {
-        auto const* const from = reinterpret_cast<std::uint16_t const*>(
-            codes + index / coded_elements * C::bytes_per_block);
+/// @brief Decodes the elements of a thread from their block.
+template <class C, std::size_t n>
+__device__ inline void decode_part(std::uint8_t const* block, float (&values)[n]) {
+    if constexpr (n == coded_elements) {
+        C::decode(block, values);
+    } else {
+        unsigned const lane = threadIdx.x % code_threads;
+        bool const is_upper = C::code_bits == 4 && lane >= code_threads / 2;
+        unsigned const place = is_upper ? lane - code_threads / 2 : lane;
+        auto const* const from = reinterpret_cast<std::uint16_t const*>(block);
         float const scale =
             __uint_as_float(std::uint32_t{*global(from + C::code_bytes / 2)} << 16U);
-        float values[pack_elements];
 #pragma unroll
         for (std::size_t i = 0; i < 4; ++i) {
             std::uint32_t const pair = *global(from + place * 4 + i);
@@ -142,62 +155,164 @@ __device__ inline void decode_symmetric(std::uint8_t const* codes, std::size_t e
                 values[2 * i + half] = ops::mul(static_cast<float>(number), scale);
             }
         }
-        store_decoded(to, index, elements, values);
     }
 }
 
-/// @brief Encodes a chunk of a table in each block of threads; a codec that the library does not
-/// know, in one thread for each block of codes.
-template <class C, class T>
-ZERO_KERNEL void __launch_bounds__(block_threads)
-    encode_kernel(TableRange<CopySlice<T>> table, std::uint8_t* codes) {
+/// The elements of a slice. Without a tensor they are in its bucket.
+template <class T, class InBucket>
+inline __device__ InBucket* place_of(CopySlice<T> const& slice, InBucket* bucket) {
+    return slice.tensor != nullptr ? slice.tensor : bucket + slice.bucket_begin;
+}
+template <class InBucket>
+inline __device__ InBucket* place_of(CodedSlice const& slice, InBucket* bucket) {
+    return bucket + slice.bucket_begin;
+}
+/// The number of its first block of codes.
+template <class T>
+inline __device__ std::size_t block_of(CopySlice<T> const& slice) {
+    return slice.bucket_begin / coded_elements;
+}
+inline __device__ std::size_t block_of(CodedSlice const& slice) {
+    return slice.block;
+}
+
+/// @brief The chunk of a table that a block of threads has.
+template <class Slice>
+struct CodedChunk {
+    Slice slice;
+    std::size_t begin;    ///< its first element, in the slice
+    std::size_t elements; ///< its length
+    std::size_t block;    ///< number of its first block of codes
+};
+
+template <class Slice>
+inline __device__ CodedChunk<Slice> chunk_of(TableRange<Slice> const& table) {
     Chunk const chunk = table.chunks[blockIdx.x];
-    CopySlice<T> const slice = table.slices[chunk.slice];
+    Slice const slice = table.slices[chunk.slice];
     std::size_t const begin = std::size_t{chunk.index} * chunk_elements;
-    std::size_t const elements = elements_in(chunk, slice);
-    T const* const from = slice.tensor + begin;
-    std::uint8_t* const to =
-        codes + (slice.bucket_begin + begin) / coded_elements * C::bytes_per_block;
-    if constexpr (zero::detail::is_symmetric<C>) {
-        encode_symmetric<C>(from, elements, to);
-    } else {
-        for (std::size_t block = threadIdx.x; block * coded_elements < elements;
-             block += block_threads) {
-            float values[coded_elements];
-            for (std::size_t i = 0; i < coded_elements; ++i) {
-                std::size_t const index = block * coded_elements + i;
-                values[i] = index < elements ? to_float(from[index]) : 0.0F;
+    return {slice, begin, elements_in(chunk, slice), block_of(slice) + begin / coded_elements};
+}
+
+/// @brief Encodes a chunk of a table in each block of threads.
+template <class C, class Slice, class T>
+ZERO_KERNEL void __launch_bounds__(block_threads)
+    encode_kernel(TableRange<Slice> table, T const* bucket, std::uint8_t* codes) {
+    constexpr std::size_t n = thread_elements<C>;
+    auto const chunk = chunk_of(table);
+    T const* const from = place_of(chunk.slice, bucket) + chunk.begin;
+    std::uint8_t* const to = codes + chunk.block * C::bytes_per_block;
+    for (std::size_t round = 0; round < chunk.elements; round += block_threads * n) {
+        std::size_t const index = round + threadIdx.x * n;
+        std::size_t const block = index / coded_elements;
+        float values[n];
+        float decoded[n];
+        load_coded(from, index, chunk.elements, values);
+        encode_part<C>(values, to + block * C::bytes_per_block,
+                       block * coded_elements < chunk.elements, decoded);
+    }
+}
+
+/// @brief The same for values plus errors, which it replaces. @tparam S float or a codec
+template <class C, class S, class T, class E>
+ZERO_KERNEL void __launch_bounds__(block_threads)
+    feedback_kernel(TableRange<CodedSlice> table, T const* bucket, std::uint8_t* codes,
+                    CodedErrors<E> errors) {
+    constexpr std::size_t n = thread_elements<C, S>;
+    constexpr bool is_float = std::is_same_v<S, float>;
+    auto const chunk = chunk_of(table);
+    T const* const from = bucket + chunk.slice.bucket_begin + chunk.begin;
+    std::uint8_t* const to = codes + chunk.block * C::bytes_per_block;
+    std::size_t const first = chunk.slice.bucket_begin + chunk.begin; // of the errors
+    float const factor = errors.factor == nullptr ? 1.0F : *global(errors.factor);
+    float const taken = ops::sub(1.0F, errors.beta);
+    for (std::size_t round = 0; round < chunk.elements; round += block_threads * n) {
+        std::size_t const index = round + threadIdx.x * n;
+        std::size_t const block = index / coded_elements;
+        bool const is_written = block * coded_elements < chunk.elements;
+        float values[n];
+        float kept[n] = {};
+        float decoded[n] = {};
+        load_coded(from, index, chunk.elements, values);
+        E* error = errors.errors;
+        if constexpr (is_float) {
+            error += first;
+            load_coded(error, index, chunk.elements, kept);
+        } else {
+            error += (first / coded_elements + block) * S::bytes_per_block;
+            if (is_written) {
+                decode_part<S>(error, kept);
             }
-            C::encode(values, to + block * C::bytes_per_block);
+            __syncwarp(); // the threads of a block of codes have read it
+        }
+#pragma unroll
+        for (std::size_t i = 0; i < n; ++i) {
+            bool const is_inside = is_float || index + i < chunk.elements;
+            kept[i] = ops::mul(is_inside ? kept[i] : 0.0F, factor);
+            values[i] = ops::add(values[i], kept[i]);
+        }
+        encode_part<C>(values, to + block * C::bytes_per_block, is_written, decoded);
+#pragma unroll
+        for (std::size_t i = 0; i < n; ++i) {
+            float const lost = ops::sub(values[i], decoded[i]);
+            float const next = ops::fma(errors.beta, kept[i], ops::mul(taken, lost));
+            bool const is_inside = is_float || index + i < chunk.elements;
+            kept[i] = is_inside && ops::sub(next, next) <= 0.0F ? next : 0.0F;
+        }
+        if constexpr (is_float) {
+            store_decoded(error, index, chunk.elements, kept);
+        } else {
+            encode_part<S>(kept, error, is_written, decoded);
         }
     }
 }
 
-/// @brief The reverse. Slices without a tensor are in `bucket`.
+/// @brief Decodes a chunk of a table in each block of threads.
 template <class C, class T>
 ZERO_KERNEL void __launch_bounds__(block_threads)
     decode_kernel(TableRange<CopySlice<T>> table, std::uint8_t const* codes, T* bucket) {
-    Chunk const chunk = table.chunks[blockIdx.x];
-    CopySlice<T> const slice = table.slices[chunk.slice];
-    std::size_t const begin = std::size_t{chunk.index} * chunk_elements;
-    std::size_t const elements = elements_in(chunk, slice);
-    T* const to = (slice.tensor != nullptr ? slice.tensor : bucket + slice.bucket_begin) + begin;
-    std::uint8_t const* const from =
-        codes + (slice.bucket_begin + begin) / coded_elements * C::bytes_per_block;
-    if constexpr (zero::detail::is_symmetric<C>) {
-        decode_symmetric<C>(from, elements, to);
-    } else {
-        for (std::size_t block = threadIdx.x; block * coded_elements < elements;
-             block += block_threads) {
-            float values[coded_elements];
-            C::decode(from + block * C::bytes_per_block, values);
-            for (std::size_t i = 0; i < coded_elements; ++i) {
-                std::size_t const index = block * coded_elements + i;
-                if (index < elements) {
-                    to[index] = round_result<T>(values[i]);
-                }
+    constexpr std::size_t n = thread_elements<C>;
+    auto const chunk = chunk_of(table);
+    T* const to = place_of(chunk.slice, bucket) + chunk.begin;
+    std::uint8_t const* const from = codes + chunk.block * C::bytes_per_block;
+    for (std::size_t index = threadIdx.x * n; index < chunk.elements; index += block_threads * n) {
+        float values[n];
+        decode_part<C>(from + index / coded_elements * C::bytes_per_block, values);
+        store_decoded(to, index, chunk.elements, values);
+    }
+}
+
+/// @brief Decodes a chunk of all ranks, adds in rank order, and rounds the sums once.
+template <class C, class A>
+ZERO_KERNEL void __launch_bounds__(block_threads)
+    decode_sum_kernel(TableRange<CodedSlice> table, std::uint8_t const* codes, CodedPieces pieces,
+                      A* sums, bool is_added) {
+    constexpr std::size_t n = thread_elements<C>;
+    auto const chunk = chunk_of(table);
+    A* const to = sums + chunk.slice.bucket_begin + chunk.begin;
+    std::uint8_t const* const from = codes + chunk.block * C::bytes_per_block;
+    for (std::size_t index = threadIdx.x * n; index < chunk.elements; index += block_threads * n) {
+        std::uint8_t const* block = from + index / coded_elements * C::bytes_per_block;
+        float sum[n];
+        decode_part<C>(block, sum);
+#pragma unroll 4
+        for (std::size_t rank = 1; rank < pieces.ranks; ++rank) {
+            block += pieces.bytes;
+            float values[n];
+            decode_part<C>(block, values);
+#pragma unroll
+            for (std::size_t i = 0; i < n; ++i) {
+                sum[i] = ops::add(sum[i], values[i]);
             }
         }
+        if (is_added) {
+            float before[n];
+            load_coded(to, index, chunk.elements, before);
+#pragma unroll
+            for (std::size_t i = 0; i < n; ++i) {
+                sum[i] = ops::add(before[i], sum[i]);
+            }
+        }
+        store_decoded(to, index, chunk.elements, sum);
     }
 }
 
