@@ -164,8 +164,8 @@ private:
 
     static typename Engine::Options options(Case const& what) {
         typename Engine::Options options;
+        options.non_finite = NonFinite::step; // no twin reads gradients
         if constexpr (Policy::is_any) {
-            options.non_finite = NonFinite::step; // the twin does not read gradients either
             options.offload.path = folder();
             options.offload.depth = what.depth;
             options.offload.ratio = what.ratio;
