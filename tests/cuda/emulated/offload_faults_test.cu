@@ -216,22 +216,6 @@ TEST_CASE("Without page-locked memory, or with a full disk, the states stay on t
     CHECK(outcome.message.empty());
 }
 
-TEST_CASE(
-    "Pages that the device keeps leave the states there, and the error says how to learn why") {
-    auto const outcome = with_one_rank([](Alone& alone) {
-        emulated::failures["cuMemUnmap"] = cudaErrorUnknown;
-        auto const found = outcome_of([&] { offload_states(alone.engine); });
-        CHECK(found.type == "TierError");
-        CHECK_THAT(found.message, contains_text(" was not given back: the device unmapped no page "
-                                                "(zero::cuda::take_clean_up_error() says why)"));
-        CHECK(found.message.find("mlockall") == std::string::npos);
-        CHECK(cuda::take_clean_up_error().call == std::string("cuMemUnmap"));
-        CHECK(alone.bytes() == alone.all);
-        CHECK(where(alone.engine, BufferKind::gradients) == StatesPlace::memory);
-    });
-    CHECK(outcome.message.empty());
-}
-
 TEST_CASE("Page-locked memory holds what left the device, and ends with the reload") {
     auto const outcome = with_one_rank([](Alone& alone) {
         std::size_t const before = emulated::page_locked_bytes;
