@@ -317,10 +317,12 @@ TEST_CASE("A device's memory that cannot be given back is refused with the resou
         offload_states(engine);
     });
     CHECK(outcomes.ranks[0].type == "InvalidArgument");
-    CHECK_THAT(outcomes.ranks[0].message,
-               contains_text("rank 0: offload_states() needs a memory resource that can give back "
-                             "pages, and that of this engine cannot. Set options.memory to a "
-                             "zero::cuda::VirtualMemory, or override"));
+    CHECK_THAT(
+        outcomes.ranks[0].message,
+        contains_text("rank 0: offload_states() needs a memory resource that can give back "
+                      "pages, and that of this engine cannot. Set options.memory to a "
+                      "zero::cuda::VirtualMemory, not behind a "
+                      "zero::cuda::NcclMemoryResource, whose memory NCCL keeps. A resource"));
 }
 
 } // namespace zero::test::device_offload_states_test

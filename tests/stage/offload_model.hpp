@@ -42,7 +42,7 @@ public:
         : _seed(seed), _longest(longest_pause) {}
 
     std::atomic<std::size_t> reads{0}, writes{0}, created{0}, closed{0}, allocated{0};
-    std::atomic<std::uint64_t> bytes_read{0};                   ///< of all requests
+    std::atomic<std::uint64_t> bytes_read{0}, bytes_written{0}; ///< of all requests
     std::atomic<bool> is_aligned{true};                         ///< whether all requests were
     std::size_t room = std::numeric_limits<std::size_t>::max(); ///< files that the disk can hold
     std::int64_t block = 512;                                   ///< the alignment
@@ -92,6 +92,7 @@ public:
             return failure;
         }
         std::memcpy(bytes(file).data() + offset, from, count);
+        bytes_written += count;
         return static_cast<std::int64_t>(count);
     }
     void close(int) noexcept override { ++closed; }

@@ -13,13 +13,17 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -65,6 +69,67 @@ using InFile = ZeroStage<N, Parameters<bfloat16>, Loopback<CountingBackend>, Bot
 using Ranks = InFile<0>::Communicator;
 template <int N>
 using AllInFile = ZeroStage<N, Parameters<bfloat16>, Loopback<CountingBackend>, OffloadAll<N>>;
+
+/// Counts time in units of one read, update or write of a chunk: the time at which each queue has
+/// done what was enqueued, if nothing but order and events holds it up.
+struct ClockedBackend : HostBackend {
+    struct Point {
+        Event event;
+        std::size_t time;
+    };
+    inline static std::map<Queue, std::size_t> now;
+    inline static std::vector<Point> points;
+    inline static std::size_t updates = 0;
+
+    static Event note(Queue queue, Event const& event, std::size_t duration) {
+        now[queue] += duration;
+        points.push_back({event, now[queue]});
+        return event;
+    }
+    static Event record(Queue queue) {
+        run(queue, [] {}); // no two points are equal
+        return note(queue, HostBackend::record(queue), 0);
+    }
+    static void wait(Queue queue, Event const& event, Fence fence) {
+        for (Point const& point : points) {
+            if (!event.is_of(nullptr) && event.is_not_after(point.event)
+                && point.event.is_not_after(event)) {
+                now[queue] = std::max(now[queue], point.time);
+            }
+        }
+        HostBackend::wait(queue, event, fence);
+    }
+    template <class Optimizer, class Slices, class Group>
+    static void update(Queue queue, Slices const& slices, Group const* groups,
+                       UpdateDecision const* decision) {
+        HostBackend::update<Optimizer>(queue, slices, groups, decision);
+        ++now[queue];
+        ++updates;
+    }
+};
+
+struct ClockedTier : FileTier {
+    using FileTier::FileTier;
+
+    host::Event read(std::size_t chunk, void* to) {
+        return ClockedBackend::note(reading_queue(chunk), FileTier::read(chunk, to), 1);
+    }
+    host::Event write(std::size_t chunk, void* from, bool const* is_left_out = nullptr) {
+        return ClockedBackend::note(writing_queue(chunk), FileTier::write(chunk, from, is_left_out),
+                                    1);
+    }
+};
+
+/// Counts engines that cancelled their requests.
+struct WatchedTier : FileTier {
+    using FileTier::FileTier;
+    inline static std::atomic<int> cancelled{0};
+
+    void cancel() noexcept {
+        ++cancelled;
+        FileTier::cancel();
+    }
+};
 
 FileTierOptions in_folder(TemporaryFolder const& folder, FileCalls& calls) {
     return {.path = folder.path(),
@@ -232,6 +297,122 @@ TEST_CASE("A timeline shows the read of a chunk, the update of another and the w
         }
         CHECK(begin < end);
         return 0;
+    });
+}
+
+TEST_CASE("With a tier whose reads, writes and updates take equally long an update takes a third, "
+          "and with one slot no less than all of them") {
+    in_every_stage([&]<int N>() {
+        for (std::size_t depth = 1; depth <= 5; ++depth) {
+            TemporaryFolder const folder;
+            DelayedFiles files(depth, 0);
+            auto offload = in_folder(folder, files);
+            offload.depth = depth;
+            using Clocked = ZeroStage<
+                N, Parameters<bfloat16>, Loopback<ClockedBackend>,
+                Offload<To<ClockedTier, BufferKind::optimizer_state, BufferKind::master_weights>>>;
+            (void)on_ranks<int, typename Clocked::Communicator>(1, [&](auto& communicator) {
+                Clocked engine(communicator, registration<bfloat16>(toy_specs()),
+                               {.offload = offload});
+                (void)run_step(engine, 0, 0).report();
+                engine.for_each_owned_slice([](auto const&) {}); // waits until all is written
+                ClockedBackend::now.clear();
+                ClockedBackend::points.clear();
+                ClockedBackend::updates = 0;
+                (void)run_step(engine, 0, 1).report();
+                return 0;
+            });
+            std::size_t const chunks = ClockedBackend::updates;
+            std::size_t longest = 0;
+            for (auto const& [queue, time] : ClockedBackend::now) {
+                longest = std::max(longest, time);
+            }
+            INFO("stage " << N << ", depth " << depth << ", " << chunks << " chunks");
+            REQUIRE(chunks >= 6);
+            std::size_t const ideal = chunks + 2; // the first read and the last write are alone
+            CHECK(longest
+                  == (depth == 1   ? 3 * chunks
+                      : depth == 2 ? chunks / 2 * 3 + (chunks % 2 == 0 ? 1 : 3)
+                                   : ideal));
+            CHECK((depth < 3 || 3 * chunks >= 2 * longest));
+        }
+    });
+}
+
+TEST_CASE("The ratio is the part of the bytes that a step moves, within one chunk") {
+    in_every_stage([&]<int N>() {
+        std::uint64_t all[2] = {0, 0};
+        for (double const ratio : {1.0, 0.5, 0.25}) {
+            TemporaryFolder const folder;
+            DelayedFiles files(1, 0);
+            files.block = 64;
+            auto offload = in_folder(folder, files);
+            offload.ratio = ratio;
+            (void)on_ranks<int, Ranks>(1, [&](auto& communicator) {
+                std::optional<InFile<N>> engine;
+                engine.emplace(communicator, registration<bfloat16>(toy_specs()),
+                               typename InFile<N>::Options{.offload = offload});
+                std::uint64_t const read = files.bytes_read;
+                std::uint64_t const written = files.bytes_written;
+                (void)run_step(*engine, 0, 0).report();
+                engine.reset(); // waits until all is written
+                std::uint64_t const moved[2] = {files.bytes_read - read,
+                                                files.bytes_written - written};
+                for (int way = 0; way < 2; ++way) {
+                    all[way] = ratio == 1 ? moved[way] : all[way];
+                    auto const wanted = ratio * static_cast<double>(all[way]);
+                    CHECK(std::abs(static_cast<double>(moved[way]) - wanted) <= 1500);
+                }
+                return 0;
+            });
+        }
+        CHECK(all[0] > 6 * 1500);
+        CHECK(all[1] == all[0]);
+    });
+}
+
+TEST_CASE("A rank that fails while requests of another are under way ends both, and their files") {
+    in_every_stage([&]<int N>() {
+        for (std::uint64_t seed = 0; seed < 4; ++seed) {
+            using Watched = ZeroStage<
+                N, Parameters<bfloat16>, Loopback<CountingBackend>,
+                Offload<To<WatchedTier, BufferKind::optimizer_state, BufferKind::master_weights>>>;
+            TemporaryFolder const folder;
+            DelayedFiles files[2]{DelayedFiles(seed), DelayedFiles(seed + 9)};
+            std::atomic<bool> is_open{true};
+            std::atomic<int> blocked{0};
+            files[0].before_read_at = [&](std::uint64_t) {
+                blocked += is_open ? 0 : 1;
+                blocked.notify_all();
+                is_open.wait(false);
+            };
+            WatchedTier::cancelled = 0;
+            auto const outcomes = run_and_observe<Ranks>(2, [&](auto& communicator) {
+                auto const rank = static_cast<std::uint64_t>(communicator.rank());
+                Watched engine(communicator, registration<bfloat16>(toy_specs()),
+                               {.offload = in_folder(folder, files[rank])});
+                (void)run_step(engine, rank, 0).report();
+                engine.for_each_owned_slice([](auto const&) {}); // waits until all is written
+                if (rank == 0) {
+                    is_open = false;
+                }
+                (void)run_step(engine, rank, 1);
+                if (rank == 1) {
+                    blocked.wait(0);
+                    communicator.abort("rank 1: a cause of its own");
+                    is_open = true;
+                    is_open.notify_all();
+                    throw std::runtime_error("a cause of its own");
+                }
+                (void)run_step(engine, rank, 2).report();
+            });
+            CHECK(outcomes.ranks[0].type == "Aborted");
+            CHECK_THAT(outcomes.ranks[0].message, contains_text("a cause of its own"));
+            CHECK(WatchedTier::cancelled == 1); // a rank that has not failed ends its update
+            for (DelayedFiles const& of_rank : files) {
+                CHECK(of_rank.closed == 1);
+            }
+        }
     });
 }
 

@@ -61,7 +61,8 @@ TEST_CASE(
                                                "Nothing is lost: these states are in memory"});
                 } else if (fault == 2) {
                     alone.memory.keeps = BufferKind::optimizer_state; // others are given back
-                    texts.insert(texts.end(), {"the memory of optimizer state was not given back",
+                    texts.insert(texts.end(), {"the memory of optimizer state was not given back: "
+                                               "it is locked (mlockall)",
                                                "Nothing is lost: these states are in memory"});
                 } else {
                     alone.memory.staging = 0; // no staging memory

@@ -496,6 +496,31 @@ TEST_CASE("Options of states in a file are refused before anything is allocated"
                contains_text("update_tile_elements is set, but Offload updates chunk by chunk"));
 }
 
+TEST_CASE("Parameters of the caller are not offloaded: stage 3, which alone offloads parameters, "
+          "refuses them before it makes a file") {
+    for (Storage const storage : {Storage::scattered, Storage::adopted}) {
+        TemporaryFolder const folder;
+        DelayedFiles files(1);
+        LimitedMemory memory(1U << 24U);
+        auto parameters = registration<bfloat16>(toy_specs());
+        CallerMemory<bfloat16, bfloat16> callers(parameters);
+        auto const outcomes = run_and_observe(1, [&](LoopbackCommunicator& communicator) {
+            InFile<3>::Options options{
+                .storage = storage, .offload = in_folder(folder, &files), .memory = &memory};
+            if (storage == Storage::adopted) {
+                options.adopted_block = callers.block;
+            }
+            InFile<3> const engine(communicator, parameters, options);
+        });
+        CHECK(outcomes.ranks[0].type == "InvalidArgument");
+        CHECK_THAT(outcomes.ranks[0].message,
+                   contains_text("stage 3 frees parameters between uses, which it cannot do with "
+                                 "the caller's memory; use Storage::owned"));
+        CHECK(files.created == 0);
+        CHECK(memory.most() == 0);
+    }
+}
+
 TEST_CASE("An offload is part of the description, and its options are equal on all ranks") {
     TemporaryFolder const folder;
     CHECK_THAT(describe<InFile<2>>(),

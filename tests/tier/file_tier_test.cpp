@@ -11,9 +11,11 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace zero::test::file_tier_test {
@@ -283,6 +285,87 @@ TEST_CASE("Reads, writes and other chunks run at once: a read may wait for a lat
     tier.rethrow_failure();
     CHECK(file.reads == 1);
     CHECK(file.writes == 3);
+}
+
+TEST_CASE("Cancelled requests make no call, and none outlives its memory") {
+    for (bool const is_destroyed : {false, true}) {
+        ScriptedFile file;
+        std::atomic<int> begun{0};
+        std::atomic<bool> is_open{false};
+        TemporaryFolder const folder;
+        HostMemoryResource memory;
+        std::vector<std::uint64_t> const sizes(8, 600);
+        std::vector<std::vector<Page>> staging;
+        std::string message;
+        std::thread opening;
+        {
+            FileTier tier({.path = folder.path(), .calls = &file}, sizes, "rank 1", memory);
+            for (std::size_t chunk = 0; chunk < 8; ++chunk) {
+                staging.push_back(staging_for(tier, chunk));
+                tier.write(chunk, begin_of(staging[chunk])).synchronise();
+            }
+            file.on_read = [&](std::size_t) { // of each queue; the first half of a chunk
+                ++begun;
+                begun.notify_all();
+                is_open.wait(false);
+                return std::int64_t{512};
+            };
+            std::vector<host::Event> events;
+            for (std::size_t chunk = 0; chunk < 8; ++chunk) {
+                events.push_back(tier.read(chunk, begin_of(staging[chunk])));
+                tier.writing_queue(chunk)->wait(events.back());
+                events.push_back(tier.write(chunk, begin_of(staging[chunk])));
+            }
+            for (int seen = 0; (seen = begun) < 2;) {
+                begun.wait(seen);
+            }
+            if (!is_destroyed) {
+                tier.cancel();
+                is_open = true;
+                is_open.notify_all();
+                for (auto const& event : events) {
+                    event.synchronise();
+                }
+                message = message_of(tier);
+            } else { // the calls end at some time after the destructor has begun
+                opening = std::thread([&] {
+                    is_open = true;
+                    is_open.notify_all();
+                });
+            }
+        }
+        staging.clear();
+        if (is_destroyed) {
+            opening.join();
+        } else {
+            CHECK(file.reads == 2);
+            CHECK(file.writes == 8);
+            CHECK(message.find("rank 1: chunk ") != std::string::npos);
+            CHECK(message.find("was cancelled") != std::string::npos);
+        }
+        CHECK(file.closed == 1);
+    }
+}
+
+TEST_CASE("Large pages are asked for behind memory of 2 MiB or more, and its bytes stay") {
+    FileTier::use_large_pages(nullptr, 0);
+    std::size_t const bytes = std::size_t{7} << 20U;
+    HostMemoryResource memory;
+    Buffer<std::byte> staging(memory, bytes, BufferKind::staging);
+    staging.data()[bytes - 1] = std::byte{7};
+    FileTier::use_large_pages(staging.data(), bytes);
+    CHECK(staging.data()[bytes - 1] == std::byte{7});
+    std::ifstream maps("/proc/self/smaps");
+    std::size_t large = 0;
+    std::size_t size = 0;
+    for (std::string line; std::getline(maps, line);) {
+        if (line.rfind("Size:", 0) == 0) {
+            size = std::stoul(line.substr(5));
+        }
+        large += line.rfind("VmFlags:", 0) == 0 && line.find(" hg") != std::string::npos ? size : 0;
+    }
+    bool const has_pages = std::filesystem::exists("/sys/kernel/mm/transparent_hugepage/enabled");
+    CHECK((large >= 4096) == has_pages); // in KiB: what is aligned of 7 MiB
 }
 
 TEST_CASE("Every byte of a chunk has an address that is none of memory and names the chunk") {

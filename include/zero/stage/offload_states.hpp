@@ -137,10 +137,11 @@ public:
                 {"zero: ", protocol.rank_text(),
                  ": offload_states() needs a memory resource that can give back pages, and that of "
                  "this engine cannot. ",
-                 is_on_device ? "Set options.memory to a zero::cuda::VirtualMemory"
+                 is_on_device ? "Set options.memory to a zero::cuda::VirtualMemory, not behind a "
+                                "zero::cuda::NcclMemoryResource, whose memory NCCL keeps"
                               : "Leave options.memory out (HostMemoryResource can)",
-                 ", or override can_give_back_pages(), give_back_pages() and take_pages_again(), "
-                 "or forward them to the resource that yours wraps."});
+                 ". A resource of your own overrides can_give_back_pages(), give_back_pages() and "
+                 "take_pages_again(), or forwards them to the resource that it wraps."});
         }
         FileTierOptions file;
         file.path = options.path;

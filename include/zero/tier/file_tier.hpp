@@ -86,7 +86,7 @@ public:
     FileTier(FileTier const&) = delete;
     FileTier& operator=(FileTier const&) = delete;
 
-    /// @brief Waits for all requests, then removes the file.
+    /// @brief Cancels what has not begun, waits for the requests under way, and removes the file.
     ~FileTier();
 
     /// @brief Returns the alignment of staging memory and the granularity of its size, in bytes.
@@ -120,6 +120,11 @@ public:
         return _writes[chunk % queues].get();
     }
 
+    /// @brief Asks the system for large pages behind staging memory that was not used yet, so that
+    /// a request has few parts: steps took 0.6 of the time. A no-op below 2 MiB, and where there
+    /// are none.
+    static void use_large_pages(void* memory, std::size_t bytes) noexcept;
+
     /// @brief Returns the bytes of the queues' rings, in the memory resource.
     [[nodiscard]] std::size_t command_bytes() const noexcept;
 
@@ -134,6 +139,10 @@ public:
 
     /// @brief Throws the first failure of a request, if there is one.
     void rethrow_failure() const;
+
+    /// @brief Lets requests fail that have not begun, and those between two calls of the system. A
+    /// call under way ends by itself. For an engine that ends and whose states nobody reads.
+    void cancel() noexcept { _is_cancelled = true; }
 
     /// @brief Returns the bytes that were read and written.
     [[nodiscard]] std::uint64_t bytes_read() const noexcept { return _bytes_read; }
@@ -179,6 +188,7 @@ private:
     Describe _describe = nullptr;
     void const* _context = nullptr;
     char const* _last_sentence = "The states are lost; load the last checkpoint into a new engine.";
+    std::atomic<bool> _is_cancelled{false};
     std::atomic<std::uint64_t> _bytes_read{0};
     std::atomic<std::uint64_t> _bytes_written{0};
     int _file = -1;

@@ -110,6 +110,7 @@ ZERO_COLD_INLINE FileTier::FileTier(FileTierOptions const& options,
 }
 
 ZERO_COLD_INLINE FileTier::~FileTier() {
+    cancel();
     for (std::size_t queue = 0; queue < queues; ++queue) { // runs what is pending
         _reads[queue].reset();
         _writes[queue].reset();
@@ -132,6 +133,18 @@ ZERO_COLD_INLINE std::size_t FileTier::chunk_at(void const* address) const noexc
     auto const offset = static_cast<std::uint64_t>(at - _addresses);
     return static_cast<std::size_t>(std::upper_bound(_begin.begin(), _begin.end(), offset)
                                     - _begin.begin() - 1);
+}
+
+ZERO_COLD_INLINE void FileTier::use_large_pages([[maybe_unused]] void* memory,
+                                                [[maybe_unused]] std::size_t bytes) noexcept {
+#if defined(MADV_HUGEPAGE)
+    constexpr std::size_t page = std::size_t{2} << 20U;
+    std::size_t const gap = (page - reinterpret_cast<std::uintptr_t>(memory) % page) % page;
+    if (bytes >= gap + page) {
+        (void)::madvise(static_cast<std::byte*>(memory) + gap, (bytes - gap) / page * page,
+                        MADV_HUGEPAGE);
+    }
+#endif
 }
 
 ZERO_COLD_INLINE std::size_t FileTier::command_bytes() const noexcept {
@@ -172,6 +185,10 @@ void FileTier::transfer_all(std::size_t chunk, char const* what, Transfer const&
     std::size_t const all = staging_bytes(chunk);
     constexpr std::size_t largest = std::size_t{1} << 30U; // the system moves at most 2^31 bytes
     for (std::size_t done = 0; done < all;) {
+        if (_is_cancelled) {
+            fail(chunk, std::string(what) + " was cancelled, because its engine had failed",
+                 ECANCELED);
+        }
         std::int64_t const count = transfer(done, detail::smaller(all - done, largest));
         if (count == -EINTR || count == -EAGAIN) {
             continue;

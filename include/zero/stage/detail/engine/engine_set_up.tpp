@@ -168,6 +168,11 @@ template <class Config>
             std::uncaught_exceptions() > 0);
     }
     _protocol.park(nullptr); // its threads use the engine's memory
+    if constexpr (Config::Offload::is_any) {
+        if (_protocol.is_broken()) { // nobody reads its states any more
+            _offload->cancel();
+        }
+    }
     // Commands on the compute queue use weights and gradients of the engine.
     detail::drain<Backend>(_compute, _before_capture);
     if constexpr (Config::Offload::is_any) { // writes read the decision

@@ -21,6 +21,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -220,6 +221,7 @@ private:
         std::size_t const aligned = _tier->alignment();
         std::size_t const slots = smaller(_slots.size(), _chunks.size());
         _staging = Buffer<std::byte>(*_host, slots * largest + aligned, BufferKind::staging);
+        FileTier::use_large_pages(_staging.data(), _staging.size());
         auto const address = reinterpret_cast<std::uintptr_t>(_staging.data());
         std::size_t const gap = (aligned - address % aligned) % aligned;
         for (std::size_t slot = 0; slot < slots; ++slot) {
@@ -286,9 +288,12 @@ private:
             if (_is_written && !_memory->give_back(block)) {
                 throw_error<TierError>(
                     {"zero: ", _rank, ": offload_states(): the memory of ",
-                     name_of(_memory->blocks()[block].kind),
-                     " was not given back: it is locked (mlockall), of huge pages, or "
-                     "give_back_pages() of the memory resource returned false. ",
+                     name_of(_memory->blocks()[block].kind), " was not given back: ",
+                     std::is_same_v<Copier, HostCopier>
+                         ? "it is locked (mlockall) or of huge pages"
+                         : "the device unmapped no page (zero::cuda::take_clean_up_error() says "
+                           "why)",
+                     ", or give_back_pages() of the memory resource returned false. ",
                      nothing_lost});
             }
         });

@@ -194,6 +194,9 @@ public:
         _begun = 0;
     }
 
+    /// @brief Lets requests fail that have not begun, so that `settle` is short.
+    void cancel() const noexcept { _tier->cancel(); }
+
     /// @brief Whether some states of a kind lie in the tier.
     [[nodiscard]] bool has(BufferKind kind) const noexcept { return _places.is_in_file(kind); }
 
