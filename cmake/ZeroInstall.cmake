@@ -11,7 +11,7 @@ endif()
 write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/zeroConfigVersion.cmake" COMPATIBILITY SameMinorVersion ${zero_architecture})
 configure_package_config_file(cmake/zeroConfig.cmake.in "${CMAKE_CURRENT_BINARY_DIR}/zeroConfig.cmake" INSTALL_DESTINATION "${zero_package_dir}")
 
-install(TARGETS zero EXPORT zeroTargets)
+install(TARGETS zero zero_pch EXPORT zeroTargets)
 install(EXPORT zeroTargets NAMESPACE zero:: DESTINATION "${zero_package_dir}")
 if(ZERO_BUILD_COMPILED)
     install(TARGETS zero_compiled EXPORT zeroCompiledTargets)

@@ -1,4 +1,4 @@
-# Configures, builds and runs a PROJECT that uses the library, LIBRARY (a CMake target) with COMPONENTS of the package or PACKAGE (of pkg-config), in one WAY; see CMakeLists.txt. OPTIONS are CMake's; targets in
+# Configures, builds and runs a PROJECT that uses the library, LIBRARY (CMake targets) with COMPONENTS of the package or PACKAGE (of pkg-config), in one WAY; see CMakeLists.txt. OPTIONS are CMake's; targets in
 # ABSENT must not exist.
 
 if(NOT LIBRARY)
