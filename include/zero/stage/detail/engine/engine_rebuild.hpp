@@ -20,6 +20,8 @@
 #include "../state/state_table.hpp"
 
 #include <cstddef>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -57,7 +59,14 @@ public:
         Backend::synchronise(Backend::record(_engine->_compute));
         wait_for_collectives(*_engine->_communicator, _engine->_queue);
         _engine->_ready_order.stop();
-        { // between two steps gradients are not state, and their memory is needed
+        StateAccess<Config> const access(*_engine);
+        List<HeldArray> const errors = access.gradient_errors();
+        std::optional<float> const error_scale = access.error_scale();
+        std::vector<std::shared_ptr<void const>> kept; // memory of the errors
+        if constexpr (keeps_errors<Config>) {
+            _engine->_gradients.each_errors([&](auto& store) { kept.push_back(store.take()); });
+        }
+        { // between two steps other gradients are not state, and their memory is needed
             GradientScheduler<Config> const freed = std::move(_engine->_gradients);
         }
         _engine->_gather_index.reset();
@@ -73,6 +82,15 @@ public:
         store.continue_from(_engine->_parameters);
         _engine->_parameters = std::move(store);
         _engine->_gradients = GradientScheduler<Config>(all);
+        if constexpr (keeps_errors<Config>) {
+            StateMover<Communicator> const mover(old, false, communicator, _engine->_queue,
+                                                 *_engine->_memory);
+            for (std::size_t type = 0; type < errors.size(); ++type) {
+                mover.move(errors[type], access.gradient_errors()[type]);
+            }
+            access.set_error_scale(error_scale);
+            kept.clear();
+        }
         auto scratch = make_update_scratch(all);
         auto stores =
             make_optimizer_stores(all, _engine->_parameters, _engine->_gradients, scratch);

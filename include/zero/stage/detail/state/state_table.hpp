@@ -26,7 +26,7 @@ enum class ArrayKind : std::uint8_t {
     rounded_up,  ///< SplitMasterWeights: one bit per element
     state,       ///< a state of the optimizer
     state_scale, ///< BlockScaledState: the scales of a state
-    gradient     ///< reduced gradients, which exist inside a step only
+    gradient     ///< reduced gradients, which exist inside a step only; what `ErrorFeedback` keeps
 };
 
 /// @brief The form of an array, the same for all slices and on every rank.
