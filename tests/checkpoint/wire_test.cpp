@@ -1,22 +1,35 @@
-// Checkpoints of a run whose weights travel in codes.
+// Checkpoints of a run whose weights or gradients travel in codes.
 
 #include "stage/wire_model.hpp"
+#include "support/caller_memory.hpp"
 #include "support/catch.hpp"
 #include "support/stages.hpp"
 #include "support/temporary_folder.hpp"
 
+#include <zero/checkpoint/checkpoint.hpp>
 #include <zero/checkpoint/checkpoint_saver.hpp>
 #include <zero/checkpoint/load_checkpoint.hpp>
 #include <zero/checkpoint/load_parameters.hpp>
 #include <zero/checkpoint/save_checkpoint.hpp>
 #include <zero/checkpoint/save_parameters.hpp>
 #include <zero/layout/balanced_partitioner.hpp>
+#include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/policy/dynamic_loss_scaler.hpp>
 #include <zero/stage/training_state.hpp>
 #include <zero/zero.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace zero::test::wire_checkpoint_test {
@@ -111,40 +124,288 @@ TEST_CASE("A checkpoint holds exact master weights, so a run without codes goes 
     CHECK(ended.first[1] == wire_model::coded<Int8Blocks, bfloat16>(masters[0][1]));
 }
 
-TEST_CASE("A load forgets the errors of the steps before it, in an engine that has run as in a new "
-          "one") {
-    using Stage = ZeroStage<2, Parameters<bfloat16>, Wire<Plain, Int4Blocks, ErrorFeedback<float>>>;
-    TemporaryFolder const folder;
-    struct Ends {
-        Values uninterrupted, resumed;
-    };
-    auto const run = [&](bool is_new) {
-        return on_ranks<Ends>(2, [&](LoopbackCommunicator& all) {
-            auto const rank = static_cast<std::uint64_t>(all.rank());
-            Stage engine(all, registration<bfloat16>(toy_specs()));
-            auto const steps = [&](std::uint64_t begin) {
-                for (std::uint64_t step = begin; step < 5; ++step) {
-                    (void)step_of(engine, rank, step).report();
-                    if (step == 1 && begin == 0) {
-                        save_checkpoint(engine, folder.path());
-                    }
-                }
-                return full_parameters(engine);
-            };
-            Ends ends;
-            if (!is_new) {
-                ends.uninterrupted = steps(0);
+namespace {
+
+template <int N, class S, class... Policies>
+using Kept = ZeroStage<N, Parameters<bfloat16>, DynamicLossScaler,
+                       Wire<Int8Blocks, Int4Blocks, ErrorFeedback<S>>, Policies...>;
+
+/// What the encoding of a rank's gradients lost, and the loss scale in it; empty if it counts as 0.
+struct Lost {
+    std::vector<std::byte> items;
+    std::optional<float> scale;
+    friend bool operator==(Lost const&, Lost const&) = default;
+
+    template <class Engine>
+    static Lost of(Engine& engine) {
+        auto const access = detail::access_to(engine);
+        Lost lost;
+        lost.scale = access.error_scale();
+        for (detail::HeldArray const& errors : access.gradient_errors()) {
+            for (detail::HeldSlice const& slice : errors.slices) {
+                auto const* const from = static_cast<std::byte const*>(slice.data);
+                lost.items.insert(lost.items.end(), from, from + errors.bytes(slice.elements));
             }
-            load_checkpoint(engine, folder.path());
-            ends.resumed = steps(2);
-            return ends;
-        });
+        }
+        return lost;
+    }
+
+    template <class S>
+    [[nodiscard]] std::vector<float> values() const {
+        std::vector<float> all;
+        if constexpr (std::is_same_v<S, float>) {
+            all.resize(items.size() / sizeof(float));
+            std::memcpy(all.data(), items.data(), items.size());
+        } else {
+            for (std::size_t at = 0; at < items.size(); at += S::bytes_per_block) {
+                float block[64];
+                S::decode(reinterpret_cast<std::uint8_t const*>(&items[at]), block);
+                all.insert(all.end(), block, block + 64);
+            }
+        }
+        return all;
+    }
+};
+
+struct Ran {
+    Values parameters;
+    Lost lost;
+    float loss_scale = 0;
+    friend bool operator==(Ran const&, Ran const&) = default;
+};
+
+struct Course {
+    int world = 2;
+    std::uint64_t begin = 0, end = 0;
+    bool loads = false;
+    bool in_background = false; ///< the save after the third step
+    std::uint64_t reset_every = 1024;
+    LoadOptions load{};
+    SaveOptions save{};
+};
+
+/// Runs steps of a course, and saves after the third one.
+template <class Stage>
+std::vector<Ran> run(std::filesystem::path const& folder, Course const& course,
+                     typename Stage::Options options = {}) {
+    options.feedback.reset_every = course.reset_every;
+    options.reduction.schedule = ReductionSchedule::every_micro_step; // in every stage
+    options.loss_scaler = {.initial_scale = 8.0F, .growth_interval = 2};
+    return on_ranks<Ran>(course.world, [&](LoopbackCommunicator& all) {
+        auto const rank = static_cast<std::uint64_t>(all.rank());
+        auto own = options;
+        auto parameters = registration<bfloat16>(toy_specs());
+        auto const memory = provide_memory(parameters, own);
+        Stage engine(all, parameters, own);
+        std::optional<CheckpointSaver<Stage>> saver;
+        if (course.loads) {
+            load_checkpoint(engine, folder, course.load);
+        }
+        for (std::uint64_t step = course.begin; step < course.end; ++step) {
+            (void)run_step(engine, rank, step, 2, 0.05, 3).report();
+            if (step == 2 && course.in_background) {
+                saver.emplace(engine, folder).start(course.save);
+            } else if (step == 2) {
+                save_checkpoint(engine, folder, course.save);
+            }
+        }
+        saver.reset(); // writes what was copied, not what followed
+        return Ran{full_parameters(engine), Lost::of(engine), engine.loss_scaler_state().scale};
+    });
+}
+
+template <class S>
+void check_errors_resumed() {
+    for (int const world : {1, 2, 3, 5}) {
+        for (std::uint64_t const reset_every : {4U, 5U, 1024U}) {
+            CAPTURE(world, reset_every);
+            TemporaryFolder const folder;
+            Course course{.world = world, .end = 6, .reset_every = reset_every};
+            course.in_background = world == 3;
+            auto const expected = run<Kept<2, S>>(folder.path(), course);
+            CHECK(expected[0].loss_scale == 64.0F);
+            course.begin = 3;
+            course.loads = true;
+            auto const resumed = [&]<class Stage>(std::type_identity<Stage>,
+                                                  typename Stage::Options const& options = {}) {
+                return run<Stage>(folder.path(), course, options);
+            };
+            CHECK((resumed(std::type_identity<Kept<1, S>>(), {.bucketer = {.bucket_bytes = 256}})
+                   == expected));
+            CHECK((resumed(std::type_identity<Kept<2, S>>(), {.storage = Storage::scattered})
+                   == expected));
+            CHECK((resumed(std::type_identity<Kept<3, S>>(), {.reduction = {.wire_bytes = 300}})
+                   == expected));
+            CHECK((resumed(std::type_identity<Kept<2, S, RoundRobinPartitioner>>()) == expected));
+            CHECK((resumed(std::type_identity<Kept<3, S, BalancedPartitioner>>()) == expected));
+            course.load.scope = LoadScope::weights;
+            CHECK((resumed(std::type_identity<Kept<2, S>>()) != expected));
+        }
+    }
+}
+
+} // namespace
+
+TEST_CASE("With ErrorFeedback a run goes on from a checkpoint with the same bits, in any stage, "
+          "partitioner, bucket size and storage on as many ranks") {
+    check_errors_resumed<float>();
+    check_errors_resumed<Int8Blocks>();
+}
+
+namespace {
+
+/// The mean over the ranks of the errors, and the largest one.
+template <class S>
+std::pair<std::vector<double>, double> mean_of(std::vector<Ran> const& ranks) {
+    std::vector<double> mean;
+    double largest = 0;
+    for (Ran const& ran : ranks) {
+        auto const values = ran.lost.template values<S>();
+        mean.resize(values.size());
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            auto const value = static_cast<double>(values[i]);
+            mean[i] += value / static_cast<double>(ranks.size());
+            largest = std::max(largest, std::abs(value));
+        }
+    }
+    return {mean, largest};
+}
+
+template <class S>
+void check_another_world(int saved, int loaded, double bound) {
+    CAPTURE(saved, loaded);
+    TemporaryFolder const folder;
+    auto const before = mean_of<S>(run<Kept<2, S>>(folder.path(), {.world = saved, .end = 3}));
+    auto const ranks =
+        run<Kept<1, S>>(folder.path(), {.world = loaded, .begin = 3, .end = 3, .loads = true});
+    auto const after = mean_of<S>(ranks);
+    double most = 0;
+    for (std::size_t i = 0; i < before.first.size(); ++i) {
+        most = std::max(most, std::abs(before.first[i] - after.first[i]));
+    }
+    CHECK(before.second > 0.01); // or there is nothing to keep
+    CHECK(most <= bound * before.second);
+    // a mean of a few is not larger than they are
+    CHECK(after.second <= before.second * (1 + bound) * std::max(1.0, 2.0 * loaded / saved));
+    CHECK(ranks[0].lost.scale == 16.0F);
+}
+
+} // namespace
+
+TEST_CASE("On another number of ranks the mean of what they held back stays") {
+    for (auto const& [saved, loaded] : {std::pair{1, 3}, {4, 2}, {2, 4}, {3, 2}, {2, 3}, {5, 1}}) {
+        check_another_world<float>(saved, loaded, 1e-6);
+        check_another_world<Int8Blocks>(saved, loaded, 0.05);
+    }
+}
+
+TEST_CASE("Errors that count as 0 are not saved, and a load without any begins with 0") {
+    TemporaryFolder const folder;
+    using Stage = Kept<2, float>;
+    Course course{.end = 6, .reset_every = 3, .save = {.name = "reset"}};
+    auto const reset = run<Stage>(folder.path(), course);
+    CHECK(Manifest::read(folder.path() / "reset").arrays.empty());
+    course.begin = 3;
+    course.loads = true;
+    course.load.name = "reset";
+    CHECK((run<Stage>(folder.path(), course)[1].parameters == reset[1].parameters));
+    course.begin = course.end = 3;
+    CHECK((run<Stage>(folder.path(), course)[1].lost.scale == std::nullopt));
+}
+
+TEST_CASE("An engine that keeps no such errors leaves those of a checkpoint aside and says so") {
+    TemporaryFolder const folder;
+    (void)run<Kept<2, float>>(folder.path(), {.end = 3, .save = {.name = "saved"}});
+    Manifest const manifest = Manifest::read(folder.path() / "saved");
+    CHECK(manifest.arrays.size() == 1);
+    CHECK(manifest.arrays[0].shape == std::vector<std::uint64_t>{2 * 1001});
+    auto const loaded = [&]<class Stage>(std::type_identity<Stage>) {
+        std::vector<std::string> lines;
+        auto all = LoopbackCommunicator::make_group(1);
+        Stage engine(all.front(), registration<bfloat16>(toy_specs()));
+        auto const report = load_checkpoint(engine, folder.path());
+        CHECK(report.arrays.empty());
+        lines = report.differences;
+        CHECK(Lost::of(engine).scale.has_value() == lines.empty());
+        return lines;
     };
-    auto const ran = run(false);
-    auto const fresh = run(true);
-    CHECK((ran[0].resumed == fresh[0].resumed));
-    CHECK((ran[0].resumed == ran[1].resumed));
-    CHECK((ran[0].uninterrupted != ran[0].resumed)); // or the errors did not matter
+    std::vector<std::string> const told{
+        "what the encoding of gradients lost is dropped, because the engine keeps no such errors "
+        "of the same parameters"};
+    CHECK(loaded(std::type_identity<Kept<3, float>>()).empty());
+    CHECK(loaded(std::type_identity<Kept<2, Int8Blocks>>()) == told);
+    CHECK(loaded(std::type_identity<ZeroStage<1, Parameters<bfloat16>, DynamicLossScaler,
+                                              Wire<Int8Blocks, Int4Blocks>>>())
+          == told);
+    CHECK(loaded(std::type_identity<ZeroStage<0, Parameters<bfloat16>, DynamicLossScaler>>())
+          == told);
+}
+
+TEST_CASE("Small checkpoints hold errors if they hold every trainable parameter") {
+    TemporaryFolder const folder;
+    Course course{.end = 6, .save = {.name = "small", .only = {.trainable = true}}};
+    using Stage = Kept<2, float>;
+    auto const expected = run<Stage>(folder.path(), course);
+    Course resumed{.begin = 3, .end = 6, .loads = true};
+    CHECK((run<Kept<3, float>>(folder.path(), resumed) == expected));
+    course.save = {.name = "smaller", .only = {.names = {"first.*"}}};
+    (void)run<Stage>(folder.path(), course);
+    CHECK(Manifest::read(folder.path() / "smaller").arrays.empty());
+}
+
+TEST_CASE("Arrays of the caller stay beside the errors, whose names they may not have") {
+    TemporaryFolder const folder;
+    std::vector<float> const numbers{1, 2, 3};
+    auto const array = ExtraArray::of(std::span<float const>(numbers), true);
+    Course course{.end = 6};
+    course.save.arrays = {{"a", array}, {"zzz", array}};
+    auto const expected = run<Kept<2, float>>(folder.path(), course);
+    auto const loaded = on_ranks<int>(2, [&](LoopbackCommunicator& all) {
+        Kept<3, float> engine(all, registration<bfloat16>(toy_specs()));
+        auto const report = load_checkpoint(engine, folder.path());
+        bool const is_right = report.arrays.size() == 2 && report.arrays.at("a").data == array.data
+                              && report.arrays.at("zzz").data == array.data;
+        for (std::uint64_t step = 3; step < 6; ++step) {
+            (void)run_step(engine, static_cast<std::uint64_t>(all.rank()), step, 2, 0.05, 3)
+                .report();
+        }
+        auto const rank = static_cast<std::size_t>(all.rank());
+        return is_right && full_parameters(engine) == expected[rank].parameters ? 1 : 0;
+    });
+    CHECK(loaded == std::vector<int>(2, 1));
+    course.save.arrays = {{"zero.gradient_errors.0", array}};
+    CHECK_THROWS_WITH((run<Kept<2, float>>(folder.path(), course)),
+                      contains_text("a name of the library's own"));
+}
+
+TEST_CASE("A damaged error is found before the engine is changed") {
+    TemporaryFolder const folder;
+    (void)run<Kept<2, float>>(folder.path(), {.end = 3, .save = {.name = "saved"}});
+    auto const file = folder.path() / "saved" / "data-00001.safetensors";
+    auto const size = std::filesystem::file_size(file);
+    SafetensorsReader reader(file);
+    auto const* const entry = reader.find("extras/zero.gradient_errors.0[1001:2002]");
+    REQUIRE(entry != nullptr);
+    std::vector<float> stored(1001);
+    reader.read(*entry, 0, std::as_writable_bytes(std::span(stored)));
+    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+    std::string text(static_cast<std::size_t>(size), '\0');
+    bytes.read(text.data(), static_cast<std::streamsize>(size));
+    auto const at = text.find(std::string(reinterpret_cast<char const*>(stored.data()), 400));
+    REQUIRE(at != std::string::npos);
+    bytes.seekp(static_cast<std::streamoff>(at + 10)).put(static_cast<char>(text[at + 10] ^ 1));
+    bytes.close();
+    auto const right = on_ranks<int>(2, [&](LoopbackCommunicator& all) {
+        Kept<2, float> engine(all, registration<bfloat16>(toy_specs()));
+        auto const before = full_parameters(engine);
+        try {
+            load_checkpoint(engine, folder.path());
+        } catch (CheckpointError const&) {
+            return full_parameters(engine) == before ? 1 : 0;
+        }
+        return 0;
+    });
+    CHECK(right == std::vector<int>(2, 1));
 }
 
 namespace {

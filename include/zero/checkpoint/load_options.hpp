@@ -60,8 +60,8 @@ struct LoadReport {
     std::vector<std::string>
         differences; ///< what `LoadOptions::may_differ`, `may_thaw` and `may_regroup` accepted.
                      ///< Also, without these options: the states of frozen parameters, which are
-                     ///< dropped, and groups of frozen parameters alone that keep the settings of
-                     ///< the engine
+                     ///< dropped, groups of frozen parameters alone that keep the settings of the
+                     ///< engine, and errors of encoded gradients that it does not keep so
     std::vector<std::string>
         replaced_settings; ///< one line for each group whose settings in the program differed: the
                            ///< option, its value in the program, and its value in the checkpoint,
@@ -90,7 +90,8 @@ struct SaveOptions {
                         ///< "step-" and the step count. An existing one is replaced
     std::map<std::string, std::string> extras{}; ///< caller-owned texts in UTF-8, such as the
                                                  ///< position in the data; rank 0's are saved
-    /// Caller-owned arrays, by names in UTF-8. Their names, and types and sizes of rows, must be
+    /// Caller-owned arrays, by names in UTF-8 that do not begin with "zero.gradient_errors.", as
+    /// those of `ErrorFeedback` do. Their names, and types and sizes of rows, must be
     /// equal on every rank.
     std::map<std::string, ExtraArray> arrays{};
     /// Leaves other parameters out: adapters are saved without what they adapt. Of frozen ones the

@@ -52,6 +52,7 @@ using HeldNames = std::map<std::string_view, bool>;
                                       part.optimizer, ", and a part before it with ", all.optimizer,
                                       "."});
     }
+    part.scalars.counts.erase("gradient_errors.layout"); // arrays of parts are not loaded
     join_scalars(all.scalars.numbers, part.scalars.numbers, folder.string());
     join_scalars(all.scalars.counts, part.scalars.counts, folder.string());
     join_scalars(all.scalars.texts, part.scalars.texts, folder.string());

@@ -82,7 +82,7 @@ struct Manifest {
     std::string optimizer;                         ///< name of the optimizer's type; for people
     std::vector<std::vector<ManifestArray>> types; ///< the arrays of each parameter type
     std::vector<ManifestParameter> parameters;     ///< in order of registration
-    std::vector<ManifestExtraArray> arrays;        ///< of the caller
+    std::vector<ManifestExtraArray> arrays;        ///< of the caller, then of `ErrorFeedback`
     std::vector<ManifestParameter> base;           ///< frozen ones that no file holds
     std::string base_name;                         ///< `SaveOptions::base`
     std::vector<ManifestFile> files;               ///< all data files

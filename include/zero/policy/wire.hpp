@@ -25,12 +25,13 @@ struct ErrorFeedbackOptions {
 /// With the old error e, a rank encodes v = gradient + e, and keeps beta e + (1 - beta) (v -
 /// decoded v). Errors are scaled with the loss scale. A block that is not finite leaves no error. A
 /// step that is skipped or cancelled sets all errors to 0, and so do every `reset_every`-th step,
-/// every load and `Engine::set_step_count`. Checkpoints do not hold them. On `Groups<C, Hybrid>` a
-/// rank keeps what it lost inside its group, and nothing of what is lost between replicas.
+/// `Engine::set_step_count` and a load without errors. Checkpoints hold them.
+/// On `Groups<C, Hybrid>` a rank keeps what it lost inside its group, and nothing of what is lost
+/// between replicas.
 ///
 /// Each rank has errors of the whole model, in the row `gradient errors` of the memory plan, in
 /// every stage. A parameter without a gradient gets what is left of its errors, so
-/// `UnusedParameters::leave` is refused, and so is `rebuild_buckets`.
+/// `UnusedParameters::leave` is refused.
 /// @tparam S `float`, 4 bytes an element, or a `Codec`, such as `Int8Blocks`: 66/64 bytes
 template <class S>
 struct ErrorFeedback {

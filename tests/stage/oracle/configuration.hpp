@@ -22,6 +22,8 @@ enum class Rule {
     products ///< a custom functor that adds products, of scalars as well
 };
 enum class Master { none, floats, float16, split, stochastic };
+enum class Code { plain, int8, int4 };          ///< how gradients travel
+enum class Errors { none, floats, eight_bits }; ///< what `ErrorFeedback` keeps, and how
 enum class States { floats, bfloat16, scaled, scaled_to_nearest, eight_bits };
 
 /// The choices that are fixed at compile time: the policies of a stage.
@@ -224,6 +226,11 @@ struct Configuration {
     Schedule schedule = Schedule::boundary;
     Combine combine = Combine::mean;
     std::optional<float> predivide;
+    Code code = Code::plain;
+    Errors errors = Errors::none;
+    float beta = 0.0F;
+    std::size_t reset_every = 1;
+    std::vector<double> shares; ///< of `ProportionalPartitioner`
     std::size_t steps = 5;      ///< each is followed by a wait and a comparison
     std::size_t free_steps = 2; ///< follow without a wait, and are compared at the end
     std::size_t micro_steps = 1;

@@ -188,10 +188,14 @@ Configuration in_groups(Configuration c) {
 }
 
 /// Runs all configurations of one row of the table, in all stages.
-/// @tparam More policies beside those of the row
+/// @tparam More policies beside those of the row, or in their place
 /// @param part percentage of the planned configurations to run
+/// @param change changes a configuration; false leaves it out
 template <std::size_t R, class Communicator = LoopbackCommunicator, class... More>
-void run_row(std::size_t part = 100) {
+void run_row(std::size_t part = 100, bool (*change)(Configuration&) = nullptr) {
+    // Groups and codes begin with stage 1.
+    constexpr bool has_stage_0 =
+        !GroupedCommunicator<Communicator> && !(CodesGradients<More> || ...);
     Plan plan = Plan::from_environment();
     plan.configurations = plan.configurations * part / 100;
     std::size_t configurations = 0;
@@ -200,10 +204,13 @@ void run_row(std::size_t part = 100) {
     auto const begin = std::chrono::steady_clock::now();
     for (std::size_t index = R; index < plan.end(); index += generated_rows) {
         if (plan.includes(index)) {
-            Configuration const c = in_groups<Communicator>(make_configuration(plan.seed, index));
+            Configuration c = in_groups<Communicator>(make_configuration(plan.seed, index));
+            if (change != nullptr && !change(c)) {
+                continue;
+            }
             History const history = compute_history(c);
-            if constexpr (!SecondaryCommunicator<Communicator>) {   // it is for stage 3
-                if constexpr (!GroupedCommunicator<Communicator>) { // stage 0 has no groups
+            if constexpr (!SecondaryCommunicator<Communicator>) { // it is for stage 3
+                if constexpr (has_stage_0) {
                     run_if_legal<0, R, Communicator, More...>(c, history, runs);
                     ++expected;
                 }

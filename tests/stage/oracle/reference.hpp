@@ -2,8 +2,8 @@
 
 // The oracle: what W ranks must compute for one configuration, in one thread, without buckets,
 // shards, queues or stages. It shares nothing with the library but the storage types and
-// their conversions: it includes no header of the engine, the communicators, the layout or the
-// arithmetic.
+// their conversions, and the codecs of gradients: it includes no header of the engine, the
+// communicators, the layout or the arithmetic.
 //
 // The trainer (trainer.hpp) compares every parameter, master weight and optimizer state of every
 // rank with it, bit by bit.
@@ -15,6 +15,7 @@
 
 #include <zero/core/convert.hpp>
 #include <zero/core/storage_types.hpp>
+#include <zero/ops/block_codecs.hpp>
 
 #include <algorithm>
 #include <array>
@@ -134,9 +135,11 @@ struct Snapshot {
     std::array<std::vector<Values>, 2> states; ///< AdamW: both moments; SGD: the first
     std::uint64_t step_count = 0;
     ScalerState scaler;
-    double running_norm = 0.0; ///< of the steps that were not skipped
-    std::size_t norms = 0;     ///< their number
-    Report report;             ///< report of the last step
+    double running_norm = 0.0;               ///< of the steps that were not skipped
+    std::size_t norms = 0;                   ///< their number
+    std::vector<std::vector<Values>> errors; ///< by parameter and rank
+    float error_scale = 0.0F;                ///< the loss scale in them; 0: they count as 0
+    Report report;                           ///< report of the last step
 };
 
 /// The states of a run: `snapshots[k]` follows k steps.
@@ -249,7 +252,8 @@ inline float predivide_of(Configuration const& c) {
         return *c.predivide;
     }
     std::size_t divisor = 1;
-    while (c.types().communication == Number::float16 && 2 * divisor * divisor < c.world) {
+    while (c.code == Code::plain && c.types().communication == Number::float16
+           && 2 * divisor * divisor < c.world) {
         divisor *= 2;
     }
     return static_cast<float>(divisor);
@@ -271,6 +275,58 @@ inline Values local_gradient(Configuration const& c, std::size_t step, std::size
         }
     }
     return sum;
+}
+
+/// Replaces a block by what is decoded of its code.
+template <class C>
+void through(float (&block)[64]) {
+    std::array<std::uint8_t, C::bytes_per_block> bytes;
+    C::encode(block, bytes.data());
+    C::decode(bytes.data(), block);
+}
+
+/// Returns what is decoded of a rank's gradient and its errors, which become what was lost.
+inline Values in_codes(Configuration const& c, Values values, Values& errors) {
+    for (std::size_t begin = 0; begin < values.size(); begin += 64) {
+        std::size_t const count = std::min<std::size_t>(64, values.size() - begin);
+        float sent[64] = {};
+        for (std::size_t i = 0; i < count; ++i) {
+            float const value = values[begin + i];
+            sent[i] = c.errors == Errors::none ? value : plus(value, errors[begin + i]);
+        }
+        bool const is_finite =
+            std::all_of(sent, sent + count, [](float value) { return std::isfinite(value); });
+        float decoded[64];
+        std::copy(sent, sent + 64, decoded);
+        c.code == Code::int8 ? through<Int8Blocks>(decoded) : through<Int4Blocks>(decoded);
+        float lost[64] = {};
+        for (std::size_t i = 0; i < count; ++i) {
+            values[begin + i] = canonical(decoded[i]);
+            if (is_finite) {
+                lost[i] = std::fma(c.beta, errors[begin + i],
+                                   times(1.0F - c.beta, plus(sent[i], -decoded[i])));
+            }
+        }
+        if (c.errors == Errors::eight_bits) {
+            through<Int8Blocks>(lost);
+        }
+        std::copy(lost, lost + count, errors.begin() + static_cast<std::ptrdiff_t>(begin));
+    }
+    return values;
+}
+
+/// Returns the sum over ranks of gradients in codes, in float in rank order.
+inline Values sum_in_codes(Configuration const& c, std::vector<Values> const& of_rank,
+                           std::vector<Values>& errors) {
+    Values sums;
+    for (std::size_t rank = 0; rank < of_rank.size(); ++rank) {
+        Values const decoded = in_codes(c, of_rank[rank], errors[rank]);
+        sums.resize(decoded.size());
+        for (std::size_t i = 0; i < decoded.size(); ++i) {
+            sums[i] = rank == 0 ? decoded[i] : plus(sums[i], decoded[i]);
+        }
+    }
+    return sums;
 }
 
 /// Returns the sum over ranks. Each rank rounds its gradient to the communication type; the sum is
@@ -299,10 +355,16 @@ inline void accumulate(Number type, Values& sum, Values const& values, bool is_f
 
 /// Returns a parameter's gradient at the end of a step, in the accumulation type, summed over the
 /// ranks [first, last). Loss scale and divisor are still in it.
+/// @param errors of every rank
 inline Values reduced_gradient(Configuration const& c, std::size_t step, std::size_t parameter,
-                               float loss_scale, std::size_t first, std::size_t last) {
+                               float loss_scale, std::size_t first, std::size_t last,
+                               std::vector<Values>& errors) {
     std::size_t const micro_steps = micro_steps_of(c, step);
     Numbers const numbers = c.numbers(parameter);
+    auto const sum = [&](std::vector<Values> const& of_rank) {
+        return c.code == Code::plain ? sum_over_ranks(c, numbers.communication, of_rank)
+                                     : sum_in_codes(c, of_rank, errors);
+    };
     Values result;
     if (c.schedule == Schedule::every_micro_step) {
         for (std::size_t micro_step = 0; micro_step < micro_steps; ++micro_step) {
@@ -310,8 +372,7 @@ inline Values reduced_gradient(Configuration const& c, std::size_t step, std::si
             for (std::size_t rank = first; rank < last; ++rank) {
                 of_rank.push_back(local_gradient(c, step, micro_step, rank, parameter, loss_scale));
             }
-            accumulate(numbers.accumulation, result,
-                       sum_over_ranks(c, numbers.communication, of_rank), micro_step == 0);
+            accumulate(numbers.accumulation, result, sum(of_rank), micro_step == 0);
         }
     } else {
         std::vector<Values> of_rank(last - first);
@@ -322,8 +383,7 @@ inline Values reduced_gradient(Configuration const& c, std::size_t step, std::si
                            micro_step == 0);
             }
         }
-        accumulate(numbers.accumulation, result, sum_over_ranks(c, numbers.communication, of_rank),
-                   true);
+        accumulate(numbers.accumulation, result, sum(of_rank), true);
     }
     return result;
 }
@@ -331,9 +391,9 @@ inline Values reduced_gradient(Configuration const& c, std::size_t step, std::si
 /// Returns the same over all ranks. With groups the sum of each group is rounded to the type in
 /// which it is sent; these are added in float in the order of the groups, and rounded once.
 inline Values reduced_gradient(Configuration const& c, std::size_t step, std::size_t parameter,
-                               float loss_scale) {
+                               float loss_scale, std::vector<Values>& errors) {
     std::size_t const of_group = c.shard == 0 ? c.world : c.shard;
-    Values total = reduced_gradient(c, step, parameter, loss_scale, 0, of_group);
+    Values total = reduced_gradient(c, step, parameter, loss_scale, 0, of_group, errors);
     if (of_group == c.world) {
         return total;
     }
@@ -344,7 +404,7 @@ inline Values reduced_gradient(Configuration const& c, std::size_t step, std::si
     }
     for (std::size_t first = of_group; first < c.world; first += of_group) {
         Values const group =
-            reduced_gradient(c, step, parameter, loss_scale, first, first + of_group);
+            reduced_gradient(c, step, parameter, loss_scale, first, first + of_group, errors);
         for (std::size_t i = 0; i < total.size(); ++i) {
             total[i] = plus(total[i], rounded(sent, group[i]));
         }
@@ -564,6 +624,7 @@ inline Snapshot first_snapshot(Configuration const& c) {
         }
         snapshot.parameters.push_back(values);
         snapshot.masters.push_back(values);
+        snapshot.errors.emplace_back(c.world, Values(values.size(), 0.0F));
         for (auto& state : snapshot.states) {
             state.emplace_back(values.size(), 0.0F);
         }
@@ -575,6 +636,15 @@ inline Snapshot first_snapshot(Configuration const& c) {
 /// Returns the state after one more optimizer step.
 inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::size_t step) {
     float const loss_scale = snapshot.scaler.scale;
+    bool const forgets = snapshot.error_scale == 0.0F || (c.cancels && step == 1);
+    float const rescale = forgets ? 0.0F : loss_scale / snapshot.error_scale;
+    for (auto& of_parameter : snapshot.errors) {
+        for (Values& of_rank : of_parameter) {
+            for (float& error : of_rank) {
+                error = times(error, rescale);
+            }
+        }
+    }
     std::vector<Values> gradients(c.shapes.size());
     Report report;
     report.serial = step + 1;
@@ -588,7 +658,7 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
         first_elements.push_back(static_cast<std::uint64_t>(first_element));
         if (c.shapes[parameter].trainable) {
             Values const& values = gradients[parameter] =
-                reduced_gradient(c, step, parameter, loss_scale);
+                reduced_gradient(c, step, parameter, loss_scale, snapshot.errors[parameter]);
             for (std::size_t i = 0; i < values.size(); ++i) {
                 std::size_t const group = c.shapes[parameter].group;
                 report.zeros += c.reports_zeros && values[i] == 0.0F ? 1 : 0;
@@ -691,6 +761,8 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
             }
         }
     }
+    bool const resets = report.is_skipped || snapshot.step_count % c.reset_every == 0;
+    snapshot.error_scale = resets ? 0.0F : loss_scale;
     report.step_count = snapshot.step_count;
     snapshot.report = report;
     return snapshot;

@@ -74,12 +74,22 @@ struct Policies {
                             BlockScaledState<power8>>;
 };
 
+/// A stage with policies that replace others of their category.
+template <class Stage, class... More>
+struct Exchanged {
+    using Type = Stage;
+};
+template <class Stage, class First, class... More>
+struct Exchanged<Stage, First, More...> : Exchanged<typename Stage::template with<First>, More...> {
+};
+
 template <int N, std::size_t R, class Communicator = LoopbackCommunicator, class... More>
-using stage_t =
+using stage_t = typename Exchanged<
     ZeroStage<N, typename Policies<R>::Types, typename Policies<R>::Partitioner,
               typename Policies<R>::Bucketer, typename Policies<R>::LossScaler,
               typename Policies<R>::Optimizer, typename Policies<R>::Reduction,
-              typename Policies<R>::Master, typename Policies<R>::States, Communicator, More...>;
+              typename Policies<R>::Master, typename Policies<R>::States, Communicator>,
+    More...>::Type;
 
 /// Returns whether the policies of a row form a valid stage.
 constexpr bool is_composition(int stage, Row const& row) {
@@ -90,6 +100,9 @@ constexpr bool is_composition(int stage, Row const& row) {
 
 template <int N, std::size_t R>
 inline constexpr bool is_stage = is_composition(N, rows[R]);
+
+template <class Policy>
+concept CodesGradients = requires { typename Policy::GradientCodec; };
 
 /// Returns whether a configuration is valid: its policies must form a valid stage, and in stage 3
 /// the engine must own the memory.

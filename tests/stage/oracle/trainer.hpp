@@ -290,6 +290,12 @@ private:
                                    : ReductionSchedule::every_micro_step;
         o.reduction.predivide = _c.predivide;
         o.reduction.one_micro_step = _c.promises_one;
+        if constexpr (requires { o.feedback.beta; }) {
+            o.feedback = {.beta = _c.beta, .reset_every = _c.reset_every};
+        }
+        if constexpr (requires { o.partitioner.shares; }) {
+            o.partitioner.shares = _c.shares;
+        }
         o.compute_queue = Here::handle(_compute);
         if (_communication != nullptr) {
             o.communication_queue = Here::handle(_communication);

@@ -22,9 +22,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <functional>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
@@ -44,6 +47,120 @@ private:
     std::vector<std::size_t> _by_name; ///< parameters of the layout, sorted by their stored name
 };
 
+/// @brief What the encoding of gradients lost, in a checkpoint of any number of ranks.
+///
+/// W' ranks keep the mean over the W old ones: each takes the errors of every min(W, W')-th of
+/// these, times W' / W, divided by the number of ranks that take the same. On as many ranks each
+/// takes its own, to the last bit.
+template <class Feedback>
+class SavedErrors {
+public:
+    /// @param held what this rank holds, by type; it and the reader must outlive this object
+    SavedErrors(CheckpointReader& reader, List<HeldArray> const& held, std::size_t rank,
+                std::size_t world) noexcept
+        : _reader(&reader), _held(&held), _rank(rank), _world(world) {}
+
+    /// @brief Returns the loss scale that is in the errors; nothing unless they have this form.
+    /// @param layout `errors_hash`
+    [[nodiscard]] std::optional<float> scale(std::uint64_t layout) const {
+        ManifestScalars const& scalars = _reader->manifest().scalars;
+        auto const scale = scalars.numbers.find("gradient_errors.scale");
+        bool is_same = scalars.counts.at("gradient_errors.layout") == layout
+                       && scale != scalars.numbers.end() && scale->second > 0;
+        for (std::size_t type = 0; is_same && type < _held->size(); ++type) {
+            ManifestExtraArray own = errors_array((*_held)[type]);
+            ManifestExtraArray const* const found = find(own);
+            own.shape[0] *= found == nullptr ? 0 : found->intervals.size();
+            is_same = found != nullptr && !found->intervals.empty() && found->dtype == own.dtype
+                      && found->shape == own.shape;
+        }
+        return is_same ? std::optional(static_cast<float>(scale->second)) : std::nullopt;
+    }
+
+    /// @brief Reads the errors of this rank, and stores them unless `copy` is empty.
+    /// @return the bytes that were read
+    std::uint64_t read(StateTable::Copy copy) const {
+        std::uint64_t bytes = 0;
+        for (HeldArray const& errors : *_held) {
+            ManifestExtraArray const& array = *find(errors_array(errors));
+            std::size_t begin = 0; // among the items of a rank
+            for (HeldSlice const& slice : errors.slices) {
+                auto* to = static_cast<std::byte*>(slice.data);
+                for (std::size_t at = 0; at < slice.elements; at += most) {
+                    std::size_t const part = errors.bytes(smaller(slice.elements - at, most));
+                    Range const items{begin, begin + part / errors.form.item_bytes};
+                    auto const values = items_of(array, items, bytes);
+                    if (copy) {
+                        copy(to, values.data(), part);
+                    }
+                    to += part;
+                    begin = items.end;
+                }
+            }
+        }
+        return bytes;
+    }
+
+private:
+    using S = typename Feedback::Storage;
+    static constexpr bool is_float = std::is_same_v<S, float>;
+    static constexpr std::size_t item_elements = is_float ? 1 : ops::scaled_block_elements;
+    static constexpr std::size_t most = piece_bytes / sizeof(float); ///< elements at a time
+
+    [[nodiscard]] ManifestExtraArray const* find(ManifestExtraArray const& own) const {
+        for (ManifestExtraArray const& array : _reader->manifest().arrays) {
+            if (array.name == own.name) {
+                return &array;
+            }
+        }
+        return nullptr;
+    }
+
+    [[nodiscard]] std::vector<std::byte> items_of(ManifestExtraArray const& array, Range items,
+                                                  std::uint64_t& bytes) const {
+        std::size_t const old = array.intervals.size();
+        std::size_t const rows = static_cast<std::size_t>(array.rows()) / old;
+        std::size_t const step = smaller(old, _world);
+        std::size_t const sharers = (_world - _rank % step + step - 1) / step;
+        double const factor = static_cast<double>(_world) / static_cast<double>(old * sharers);
+        std::vector<std::byte> all;
+        std::vector<float> sum(items.size() * item_elements);
+        for (std::size_t rank = _rank % step; rank < old; rank += step) {
+            std::size_t const first = rank * rows;
+            all = _reader->read_rows(array, first + items.begin, first + items.end).data;
+            bytes += all.size();
+            if (step == old && factor == 1.0) {
+                return all;
+            }
+            for (std::size_t item = 0; item < items.size(); ++item) {
+                float values[item_elements];
+                std::byte* const at = all.data() + item * all.size() / items.size();
+                if constexpr (is_float) {
+                    std::memcpy(values, at, sizeof(float));
+                } else {
+                    S::decode(reinterpret_cast<std::uint8_t const*>(at), values);
+                }
+                for (std::size_t i = 0; i < item_elements; ++i) {
+                    float& added = sum[item * item_elements + i];
+                    added += static_cast<float>(factor) * values[i];
+                    values[i] = added;
+                }
+                if constexpr (is_float) {
+                    std::memcpy(at, values, sizeof(float));
+                } else {
+                    S::encode(values, reinterpret_cast<std::uint8_t*>(at));
+                }
+            }
+        }
+        return all;
+    }
+
+    CheckpointReader* _reader;
+    List<HeldArray> const* _held;
+    std::size_t _rank;
+    std::size_t _world;
+};
+
 /// @brief Loads the data of a reader into an idle engine: first checks and, by default, verifies on
 /// all ranks, then writes. Collective; waits.
 /// @param open called as `open(KeepIntervals)`, returns the reader
@@ -61,6 +178,11 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
     std::optional<LoadPlan> plan;
     std::optional<LoadedScalars<Config>> scalars;
     Buffer<std::byte> staging;
+    auto const world = static_cast<std::size_t>(access.communicator().size());
+    List<HeldArray> const held_errors = access.gradient_errors();
+    std::function<std::uint64_t(StateTable::Copy)> read_errors;
+    std::optional<float> error_scale; // empty: they begin with 0
+    bool has_errors = false;
     auto const places = on_files(
         access, "load the checkpoint",
         [&](OnCaller on_caller) {
@@ -84,13 +206,27 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
                 });
             }
             for (ManifestExtraArray const& array : reader->manifest().arrays) {
-                Range const rows = rows_of_rank(
-                    array, access.rank(), static_cast<std::size_t>(access.communicator().size()));
-                report.arrays[array.name] = reader->read_rows(array, rows.begin, rows.end);
+                if (!array.name.starts_with(errors_prefix)) {
+                    Range const rows = rows_of_rank(array, access.rank(), world);
+                    report.arrays[array.name] = reader->read_rows(array, rows.begin, rows.end);
+                }
+            }
+            has_errors =
+                scalars && reader->manifest().scalars.counts.contains("gradient_errors.layout");
+            if constexpr (keeps_errors<Config>) {
+                using Feedback = typename Config::Feedback;
+                SavedErrors<Feedback> const saved(*reader, held_errors, access.rank(), world);
+                if (has_errors) {
+                    error_scale = saved.scale(errors_hash(access.layout(), type_name<Feedback>()));
+                }
+                read_errors = [saved](StateTable::Copy copy) { return saved.read(copy); };
             }
             on_caller([&] { staging = staging_buffer<StateAccess<Config>>(); });
             if (options.verify_first) {
                 plan->verify();
+                if (error_scale) {
+                    read_errors({});
+                }
             }
             return reader->places_hash();
         },
@@ -115,13 +251,16 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
                     on_caller([&] { access.copy(to, from, bytes); });
                 };
                 report.bytes_needed = plan->load(copy, staging.data());
+                if (error_scale) {
+                    report.bytes_needed += read_errors(copy);
+                }
                 return std::uint64_t{0};
             },
             options.file_time_out);
         if (scalars) {
             scalars->set(access);
         }
-        access.forget_gradient_errors();
+        access.set_error_scale(error_scale);
         wait_for_collectives(access.communicator(), access.queue());
     });
     access.forget_writes();
@@ -130,6 +269,10 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
     report.base = reader->manifest().base_name;
     report.differences = plan->differences();
     report.differences.insert(report.differences.end(), other_base.begin(), other_base.end());
+    if (has_errors && !error_scale) {
+        report.differences.emplace_back("what the encoding of gradients lost is dropped, because "
+                                        "the engine keeps no such errors of the same parameters");
+    }
     for (std::size_t parameter = 0; parameter < plan->lacks_states().size(); ++parameter) {
         if (plan->lacks_states()[parameter] != 0) {
             report.without_states.push_back(access.layout().parameter(parameter).name);

@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
@@ -82,6 +83,18 @@ struct PlannedTensor {
 /// @return why one of them cannot be saved; empty if all can be
 [[nodiscard]] std::string
 add_extra_arrays(Manifest& manifest, std::map<std::string, ExtraArray> const& arrays, Hash& hash);
+
+/// @brief The beginning of the names of arrays that are not the caller's: what the encoding of
+/// gradients lost, by parameter type. Each rank has as many rows, items of all trainable
+/// parameters in order.
+inline constexpr std::string_view errors_prefix = "zero.gradient_errors.";
+
+/// @brief Returns the hash of what the rows of these arrays mean.
+/// @param feedback name of the type of `ErrorFeedback`
+[[nodiscard]] std::uint64_t errors_hash(FlatLayout const& layout, std::string_view feedback);
+
+/// @brief Returns the description of such an array with the rows of one rank.
+[[nodiscard]] ManifestExtraArray errors_array(HeldArray const& errors);
 
 /// @brief Returns the rows of an array that a rank loads.
 [[nodiscard]] Range rows_of_rank(ManifestExtraArray const& array, std::size_t rank,

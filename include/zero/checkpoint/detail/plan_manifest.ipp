@@ -177,6 +177,11 @@ ZERO_COLD_INLINE std::vector<PlannedTensor> plan_file(Manifest const& manifest,
 ZERO_COLD_INLINE std::string
 add_extra_arrays(Manifest& manifest, std::map<std::string, ExtraArray> const& arrays, Hash& hash) {
     for (auto const& [name, array] : arrays) {
+        if (name.starts_with(errors_prefix)) {
+            return text({"the array '", name,
+                         "' of SaveOptions::arrays has a name of the library's "
+                         "own; give it another name"});
+        }
         ManifestExtraArray added{name, array.dtype, array.shape, array.is_by_rows, {}};
         std::uint64_t const item = tensor_bytes({"", array.dtype, {}});
         if (item == std::numeric_limits<std::uint64_t>::max()) {
@@ -202,6 +207,31 @@ add_extra_arrays(Manifest& manifest, std::map<std::string, ExtraArray> const& ar
         manifest.arrays.push_back(std::move(added));
     }
     return {};
+}
+
+ZERO_COLD_INLINE std::uint64_t errors_hash(FlatLayout const& layout, std::string_view feedback) {
+    Hash hash;
+    hash.add(feedback);
+    for (ParameterSpec const& spec : layout.parameters()) {
+        if (spec.trainable && spec.elements != 0) {
+            hash.add(std::string_view(spec.name)).add(spec.elements).add(spec.type);
+        }
+    }
+    return hash.value();
+}
+
+ZERO_COLD_INLINE ManifestExtraArray errors_array(HeldArray const& errors) {
+    std::uint64_t items = 0;
+    for (HeldSlice const& slice : errors.slices) {
+        items += errors.bytes(slice.elements) / errors.form.item_bytes;
+    }
+    ManifestExtraArray array{
+        text({errors_prefix, errors.type}), "F32", {items}, true, {{0, 0, items}}};
+    if (errors.form.item_elements != 1) {
+        array.dtype = "U8";
+        array.shape.push_back(errors.form.item_bytes);
+    }
+    return array;
 }
 
 ZERO_COLD_INLINE Range rows_of_rank(ManifestExtraArray const& array, std::size_t rank,

@@ -88,6 +88,7 @@ public:
                 _first.push_back(parameter);
             }
         }
+        std::size_t const all = manifest.parameters.size();
         problem = keep_only(manifest, options, _first);
         selection = options.only.trainable || !options.only.names.empty()
                         ? names_hash(manifest.parameters)
@@ -100,6 +101,10 @@ public:
         Hash hash;
         std::string const other = add_extra_arrays(manifest, options.arrays, hash);
         problem = problem.empty() ? other : problem;
+        if (manifest.parameters.size() + manifest.base.size()
+            == all) { // no trainable one is left out
+            add_errors(access, hash);
+        }
         selection = manifest.arrays.empty() ? selection : hash.add(selection).value();
         add_scalars(access);
         name = options.name.empty() ? checkpoint_name(manifest.scalars.counts.at("step_count"))
@@ -119,12 +124,22 @@ public:
             job.tensors.push_back(entry_of(manifest, tensor));
             add_sources(job.sources, tensor);
         }
+        std::size_t type = 0; // of the next errors
         for (ManifestExtraArray const& array : manifest.arrays) {
+            HeldArray const* const errors =
+                array.name.starts_with(errors_prefix) ? &_errors[type++] : nullptr;
             for (ManifestInterval const& interval : array.intervals) {
-                if (interval.file == *_file && interval.begin != interval.end) {
+                if (interval.file != *_file || interval.begin == interval.end) {
+                    continue;
+                }
+                job.tensors.push_back(entry_of(array, interval));
+                if (errors == nullptr) {
                     auto const& data = options.arrays.at(array.name).data;
-                    job.tensors.push_back(entry_of(array, interval));
                     job.sources.push_back({data.data(), data.size(), true});
+                    continue;
+                }
+                for (HeldSlice const& slice : errors->slices) {
+                    job.sources.push_back({slice.data, errors->bytes(slice.elements)});
                 }
             }
         }
@@ -165,6 +180,22 @@ private:
         if (rank == access.rank()) {
             _file = file;
         }
+    }
+
+    /// Adds what the encoding of gradients lost, unless it counts as 0.
+    void add_errors(StateAccess<Config> const& access, Hash& hash) {
+        auto const scale = access.error_scale();
+        if (!scale) {
+            return;
+        }
+        _errors = access.gradient_errors();
+        for (HeldArray const& errors : _errors) {
+            manifest.arrays.push_back(errors_array(errors));
+        }
+        FieldWriter const fields{&manifest.scalars, "gradient_errors."};
+        fields("scale", *scale);
+        fields("layout", errors_hash(access.layout(), type_name<typename Config::Feedback>()));
+        hash.add(double{*scale});
     }
 
     /// Replaces the rows of this rank by those of all. Ranks that save no state write them as well.
@@ -292,6 +323,7 @@ private:
     }
 
     StateTable _table;
+    List<HeldArray> _errors;                       ///< by type; empty: none are saved
     std::vector<std::vector<std::size_t>> _arrays; ///< index in the table, by type and array
     std::vector<StoredPlace> _places;              ///< place of each parameter of the layout
     std::vector<std::size_t>

@@ -21,6 +21,8 @@
 #include "../state/state_table.hpp"
 
 #include <cstddef>
+#include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -104,7 +106,14 @@ public:
         // Commands on the compute queue may use memory that is freed below.
         Backend::synchronise(Backend::record(_engine->_compute));
         wait_for_collectives(communicator, _engine->_queue);
-        { // between two steps gradients are not state, and their memory is needed
+        StateAccess<Config> const access(*_engine);
+        List<HeldArray> const errors = access.gradient_errors();
+        std::optional<float> const error_scale = access.error_scale();
+        std::vector<std::shared_ptr<void const>> kept; // memory of the errors
+        if constexpr (keeps_errors<Config>) {
+            _engine->_gradients.each_errors([&](auto& store) { kept.push_back(store.take()); });
+        }
+        { // between two steps other gradients are not state, and their memory is needed
             GradientScheduler<Config> const freed = std::move(_engine->_gradients);
         }
         _engine->_gather_index.reset();
@@ -120,6 +129,15 @@ public:
         store.continue_from(_engine->_parameters);
         _engine->_parameters = std::move(store);
         _engine->_gradients = GradientScheduler<Config>(all);
+        if constexpr (keeps_errors<Config>) {
+            StateMover<Communicator> const mover(old, false, communicator, _engine->_queue,
+                                                 *_engine->_memory);
+            for (std::size_t type = 0; type < errors.size(); ++type) {
+                mover.move(errors[type], access.gradient_errors()[type]);
+            }
+            access.set_error_scale(error_scale);
+            kept.clear();
+        }
         auto scratch = make_update_scratch(all);
         auto stores =
             make_optimizer_stores(all, _engine->_parameters, _engine->_gradients, scratch);

@@ -26,6 +26,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -69,6 +70,7 @@ class GradientErrors {
 public:
     using S = typename Feedback::Storage;
     using E = std::conditional_t<std::is_same_v<S, float>, float, std::uint8_t>;
+    using State = ErrorState;
     using Backend = typename Config::Backend;
 
     [[gnu::cold]] explicit GradientErrors(TypeContext<Config> const& context)
@@ -84,7 +86,7 @@ public:
 
     /// @brief Returns the row of the memory plan.
     [[nodiscard]] static MemoryRow row(FlatLayout const& layout, std::size_t type) {
-        return plan_gradient_errors(layout, block_bytes, type);
+        return plan_gradient_errors(layout, coded_elements / item_elements * item_bytes, type);
     }
 
     void begin_step(float const* loss_scale) {
@@ -95,26 +97,44 @@ public:
     }
     void clear() { Backend::run(_queue, Assign<bool>{&_state.data()->is_cleared, true}); }
 
+    /// @brief Elements of an item, and its bytes: a float, or a block of codes.
+    static constexpr std::size_t item_elements = std::is_same_v<S, float> ? 1 : coded_elements;
+    static constexpr std::size_t item_bytes = [] {
+        if constexpr (std::is_same_v<S, float>) {
+            return sizeof(float);
+        } else {
+            return S::bytes_per_block;
+        }
+    }();
+
+    /// @brief Returns the address of the item that begins with element `index` of a bucket.
+    [[nodiscard]] E* at(std::size_t bucket, std::size_t index) const noexcept {
+        std::size_t const item = (_offsets.at(bucket, 0) + index) / item_elements;
+        return _errors.data() + item * item_bytes / sizeof(E);
+    }
+
+    /// @brief Takes the memory of the errors, for a rebuild that moves them to other stores.
+    [[nodiscard]] std::shared_ptr<void const> take() {
+        return std::make_shared<Buffer<E> const>(std::move(_errors));
+    }
+
+    /// @brief The state, in the backend's memory, and its change by a command.
+    [[nodiscard]] ErrorState const* state() const noexcept { return _state.data(); }
+    void set(ErrorState const& state) {
+        Backend::run(_queue, Assign<ErrorState>{_state.data(), state});
+    }
+
     template <class C, class Slices, class From>
     void encode(std::size_t bucket, Slices const& slices, From const* source, std::uint8_t* codes,
                 bool is_first) {
-        std::size_t const begin = _offsets.at(bucket, 0) / coded_elements * block_bytes;
-        CodedErrors<E> const errors{_errors.data() + begin / sizeof(E),
-                                    is_first ? &_state.data()->factor : nullptr, _options->beta};
+        CodedErrors<E> const errors{at(bucket, 0), is_first ? &_state.data()->factor : nullptr,
+                                    _options->beta};
         Backend::template encode_with_feedback<C, S>(_queue, slices, source, codes, errors);
     }
 
     [[nodiscard]] std::size_t control_bytes() const noexcept { return _state.size_bytes(); }
 
 private:
-    static constexpr std::size_t block_bytes = [] {
-        if constexpr (std::is_same_v<S, float>) {
-            return coded_elements * sizeof(float);
-        } else {
-            return S::bytes_per_block;
-        }
-    }();
-
     typename Backend::Queue _queue;
     ErrorFeedbackOptions const* _options;
     PlacedOffsets _offsets;

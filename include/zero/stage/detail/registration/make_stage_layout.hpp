@@ -118,9 +118,9 @@ template <class Engine>
          "trainable = false, or leave zero::FrozenWeights out."});
 }
 
-/// @brief Requires options of `ErrorFeedback` in their ranges, buckets that stay, and that every
-/// parameter is updated: an error is sent even if there is no gradient.
-[[gnu::cold]] inline void require_feedback(float beta, std::uint64_t reset_every, bool rebuilds,
+/// @brief Requires options of `ErrorFeedback` in their ranges, and that every parameter is updated:
+/// an error is sent even if there is no gradient.
+[[gnu::cold]] inline void require_feedback(float beta, std::uint64_t reset_every,
                                            bool leaves_unused) {
     if (!(beta >= 0.0F && beta < 1.0F)) {
         throw_error<InvalidArgument>({"zero: feedback.beta is ", beta,
@@ -131,11 +131,6 @@ template <class Engine>
         throw_error<InvalidArgument>(
             {"zero: feedback.reset_every is 0; give the number of steps after which errors are set "
              "to 0, such as 1024."});
-    }
-    if (rebuilds) {
-        throw_error<InvalidArgument>(
-            {"zero: rebuild_buckets moves states to other buckets, and ErrorFeedback keeps errors "
-             "by bucket; leave one of them out."});
     }
     if (leaves_unused) {
         throw_error<InvalidArgument>(
@@ -165,7 +160,6 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
     }
     if constexpr (keeps_errors<Engine>) {
         require_feedback(options.feedback.beta, options.feedback.reset_every,
-                         options.rebuild_buckets != nullptr,
                          options.unused_parameters == UnusedParameters::leave);
     }
     check_unscaling(predivide_factor(options.reduction, world,

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -185,11 +186,54 @@ public:
         _engine->_protocol.end_accumulation();
     }
 
-    /// @brief Forgets what the encoding of gradients lost in earlier steps of another training
-    /// state.
-    void forget_gradient_errors() const {
+    /// @brief Returns what the encoding of this rank's gradients lost: all trainable elements of
+    /// every type, in ascending order; nothing without `ErrorFeedback`.
+    [[gnu::cold]] [[nodiscard]] List<HeldArray> gradient_errors() const {
+        List<HeldArray> all;
         if constexpr (keeps_errors<Config>) {
-            _engine->_gradients.each_errors([](auto& errors) { errors.clear(); });
+            _engine->_gradients.each_errors([&]<class Errors>(Errors const& errors) {
+                HeldArray array;
+                array.type = all.size();
+                array.form = {ArrayKind::gradient, 0,
+                              Errors::item_elements == 1 ? DType::float32 : DType::bytes,
+                              Errors::item_bytes, Errors::item_elements};
+                for (std::size_t bucket = 0; bucket < layout().trainable_buckets(); ++bucket) {
+                    if (layout().bucket(bucket).type == array.type) {
+                        Range const all_elements{0, layout().elements(bucket)};
+                        layout().for_slices(bucket, all_elements, [&](Piece const& piece) {
+                            array.slices.push_back({piece.parameter, piece.parameter_begin,
+                                                    piece.elements,
+                                                    errors.at(bucket, piece.bucket_begin)});
+                        });
+                    }
+                }
+                array.slices = array.by_parameter();
+                all.push_back(std::move(array));
+            });
+        }
+        return all;
+    }
+
+    /// @brief Returns the loss scale that is in these errors; nothing if they count as 0. Between
+    /// two steps, when no command runs.
+    [[nodiscard]] std::optional<float> error_scale() const {
+        std::optional<float> scale;
+        if constexpr (keeps_errors<Config>) {
+            _engine->_gradients.each_errors([&]<class Errors>(Errors const& errors) {
+                typename Errors::State state;
+                copy(&state, errors.state(), sizeof(state));
+                scale = state.is_cleared ? std::nullopt : std::optional(state.scale);
+            });
+        }
+        return scale;
+    }
+
+    /// @brief Sets it; nothing forgets the errors.
+    void set_error_scale([[maybe_unused]] std::optional<float> scale) const {
+        if constexpr (keeps_errors<Config>) {
+            _engine->_gradients.each_errors([&](auto& errors) {
+                errors.set({scale.value_or(1.0F), 1.0F, !scale});
+            });
         }
     }
 

@@ -28,7 +28,7 @@ enum class ArrayKind : std::uint8_t {
     state,       ///< a state of the optimizer
     state_scale, ///< BlockScaledState: the scales of a state
     frozen,      ///< FrozenWeights: the codes of frozen parameters, instead of `parameter`
-    gradient     ///< reduced gradients, which exist inside a step only
+    gradient     ///< reduced gradients, which exist inside a step only; what `ErrorFeedback` keeps
 };
 
 /// @brief The functions of a `Codec`.

@@ -1,0 +1,55 @@
+#include "support/catch.hpp"
+
+#include "oracle/driver.hpp"
+
+#include <zero/stage/wire.hpp>
+
+// The oracle encodes and decodes what each rank sends, and adds in rank order. It takes the codecs
+// of the library, which have tests of their own. Adopted blocks that are not aligned are refused.
+
+using namespace zero::test::oracle;
+
+namespace {
+
+using zero::ErrorFeedback;
+using zero::Int4Blocks;
+using zero::Int8Blocks;
+using zero::LoopbackCommunicator;
+using zero::Plain;
+using zero::Wire;
+
+template <Code code, Errors errors>
+bool in_codes(Configuration& c) {
+    c.code = code;
+    c.errors = errors;
+    c.beta = 0.25F * static_cast<float>(keyed(c.seed, c.index, 79) % 4);
+    c.reset_every = 1 + keyed(c.seed, c.index, 80) % 5;
+    c.predivide.reset();
+    return c.memory != Memory::adopted || c.has_aligned_block;
+}
+
+} // namespace
+
+TEST_CASE("Gradients in 8 bits: random configurations give the bits of the oracle in stages 1 to 3",
+          "[oracle]") {
+    run_row<0, LoopbackCommunicator, Wire<Plain, Int8Blocks>>(100,
+                                                              in_codes<Code::int8, Errors::none>);
+}
+TEST_CASE("Gradients in 4 bits, balanced: random configurations give the bits of the oracle in "
+          "stages 1 to 3",
+          "[oracle]") {
+    run_row<16, LoopbackCommunicator, Wire<Plain, Int4Blocks>>(100,
+                                                               in_codes<Code::int4, Errors::none>);
+}
+TEST_CASE("Gradients in 4 bits, with errors of floats: random configurations give the bits of the "
+          "oracle in stages 1 to 3",
+          "[oracle]") {
+    run_row<3, LoopbackCommunicator, Wire<Plain, Int4Blocks, ErrorFeedback<float>>>(
+        100, in_codes<Code::int4, Errors::floats>);
+}
+TEST_CASE("Gradients in 4 bits, with errors in 8 bits, round-robin, with a dynamic loss scale: "
+          "random configurations give the bits of the oracle in stages 1 to 3",
+          "[oracle]") {
+    run_row<10, LoopbackCommunicator, Wire<Plain, Int4Blocks, ErrorFeedback<Int8Blocks>>>(
+        100, in_codes<Code::int4, Errors::eight_bits>);
+}
