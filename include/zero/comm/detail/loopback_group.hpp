@@ -525,7 +525,7 @@ void LoopbackFrame<B>::sum_sent(std::span<std::size_t const> cuts, Queue queue, 
             return;
         }
     }
-    sum(queue, 0, pointers<T>(begin), ranks, end - begin);
+    sum(queue, std::size_t{0}, pointers<T>(begin), ranks, end - begin);
 }
 
 template <class B>
