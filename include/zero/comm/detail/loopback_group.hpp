@@ -331,7 +331,7 @@ private:
         std::atomic_ref<bool> _is_in_use;
     };
 
-    /// Enqueues a sum of this rank's extent: calls `sum(queue, offset, addresses, elements)`, in
+    /// Enqueues a sum of this rank's extent: `sum(queue, offset, addresses, world, elements)`, in
     /// commands if ranks send pieces.
     template <StorageType T, class Sum>
     void sum_sent(std::span<std::size_t const> cuts, Queue queue, Sum const& sum);
@@ -474,11 +474,9 @@ template <StorageType T>
 void LoopbackFrame<B>::sum_extent(LoopbackFrame& frame, void* out,
                                   std::span<std::size_t const> cuts, Queue queue,
                                   ops::HeldSums const& /*none*/) {
-    auto const world = static_cast<int>(frame.world());
-    frame.template sum_sent<T>(
-        cuts, queue, [=](Queue on, std::size_t offset, auto peers, std::size_t elements) {
-            B::sum_ranks(on, static_cast<T*>(out) + offset, peers, world, elements);
-        });
+    frame.template sum_sent<T>(cuts, queue, [=](Queue on, auto at, auto peers, int world, auto n) {
+        B::sum_ranks(on, static_cast<T*>(out) + at, peers, world, n);
+    });
 }
 
 template <class B>
@@ -486,11 +484,9 @@ template <StorageType T, StorageType A, bool is_added>
 void LoopbackFrame<B>::accumulate_extent(LoopbackFrame& frame, void* sum,
                                          std::span<std::size_t const> cuts, Queue queue,
                                          ops::HeldSums const& /*none*/) {
-    auto const world = static_cast<int>(frame.world());
-    frame.template sum_sent<T>(
-        cuts, queue, [=](Queue on, std::size_t offset, auto peers, std::size_t elements) {
-            B::sum_ranks(on, static_cast<A*>(sum) + offset, peers, world, elements, is_added);
-        });
+    frame.template sum_sent<T>(cuts, queue, [=](Queue on, auto at, auto peers, int world, auto n) {
+        B::sum_ranks(on, static_cast<A*>(sum) + at, peers, world, n, is_added);
+    });
 }
 
 template <class B>
@@ -498,12 +494,9 @@ template <StorageType T, StorageType A>
 void LoopbackFrame<B>::sum_tree_extent(LoopbackFrame& frame, void* out,
                                        std::span<std::size_t const> cuts, Queue queue,
                                        ops::HeldSums const& held) {
-    auto const world = static_cast<int>(frame.world());
-    frame.template sum_sent<T>(
-        cuts, queue, [=](Queue on, std::size_t offset, auto peers, std::size_t elements) {
-            B::sum_tree(on, ops::TreeSum<A>{static_cast<A*>(out) + offset, held.from(offset)},
-                        peers, world, elements);
-        });
+    frame.template sum_sent<T>(cuts, queue, [=](Queue on, auto at, auto peers, int world, auto n) {
+        B::sum_tree(on, ops::TreeSum<A>{static_cast<A*>(out) + at, held.from(at)}, peers, world, n);
+    });
 }
 
 template <class B>
@@ -511,6 +504,7 @@ template <StorageType T, class Sum>
 void LoopbackFrame<B>::sum_sent(std::span<std::size_t const> cuts, Queue queue, Sum const& sum) {
     std::size_t const begin = cuts[_rank];
     std::size_t const end = cuts[_rank + 1];
+    auto const ranks = static_cast<int>(world());
     if (begin == end) {
         return;
     }
@@ -524,15 +518,14 @@ void LoopbackFrame<B>::sum_sent(std::span<std::size_t const> cuts, Queue queue, 
                             addresses = own.peers.data()] {
                 host::InlineQueue now;
                 auto const add = [&](std::size_t offset, std::size_t elements) {
-                    sum(&now, offset, typed_pieces<T>(addresses, static_cast<int>(sent.size())),
-                        elements);
+                    sum(&now, offset, typed_pieces<T>(addresses, ranks), ranks, elements);
                 };
                 LoopbackSent::sum(sent, sizeof(T), {begin, end}, addresses, add);
             });
             return;
         }
     }
-    sum(queue, 0, pointers<T>(begin), end - begin);
+    sum(queue, std::size_t{0}, pointers<T>(begin), ranks, end - begin);
 }
 
 template <class B>
