@@ -6,8 +6,8 @@
 #include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/flat_layout.hpp>
 #include <zero/layout/make_layout.hpp>
-#include <zero/layout/placement.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
+#include <zero/layout/stage_table.hpp>
 
 #include <cstddef>
 #include <cstdio>

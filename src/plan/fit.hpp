@@ -9,7 +9,7 @@
 #include <zero/layout/communication_model.hpp>
 #include <zero/layout/gather_options.hpp>
 #include <zero/layout/parameter_spec.hpp>
-#include <zero/layout/placement.hpp>
+#include <zero/layout/stage_table.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -10,7 +10,7 @@
 
 #include <zero/comm/loopback.hpp>
 #include <zero/core/convert.hpp>
-#include <zero/layout/placement.hpp>
+#include <zero/layout/stage_table.hpp>
 #include <zero/stage/training_state.hpp>
 #include <zero/stage/wire.hpp>
 

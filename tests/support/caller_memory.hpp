@@ -1,6 +1,6 @@
 #pragma once
 
-#include <zero/layout/placement.hpp>
+#include <zero/layout/stage_table.hpp>
 #include <zero/stage/parameter.hpp>
 
 #include <cstddef>

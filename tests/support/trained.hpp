@@ -6,7 +6,7 @@
 
 #include <zero/layout/memory_plan.hpp>
 #include <zero/layout/parameter_spec.hpp>
-#include <zero/layout/placement.hpp>
+#include <zero/layout/stage_table.hpp>
 
 #include <algorithm>
 #include <bit>

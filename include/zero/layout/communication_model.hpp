@@ -7,7 +7,7 @@
 #include "element_sizes.hpp"
 #include "flat_layout.hpp"
 #include "gather_options.hpp"
-#include "placement.hpp"
+#include "stage_table.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -3,7 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "flat_layout.hpp"
 #include "piece.hpp"
-#include "placement.hpp"
+#include "stage_table.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -6,7 +6,7 @@
 #include "gather_options.hpp"
 #include "parameter_spec.hpp"
 #include "piece.hpp"
-#include "placement.hpp"
+#include "stage_table.hpp"
 
 #include <cstddef>
 #include <vector>

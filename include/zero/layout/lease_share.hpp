@@ -5,7 +5,7 @@
 #include "flat_layout.hpp"
 #include "gather_options.hpp"
 #include "parameter_spec.hpp"
-#include "placement.hpp"
+#include "stage_table.hpp"
 
 #include <cstddef>
 #include <span>

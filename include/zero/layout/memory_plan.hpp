@@ -9,7 +9,7 @@
 #include "padding.hpp"
 #include "parameter_spec.hpp"
 #include "piece.hpp"
-#include "placement.hpp"
+#include "stage_table.hpp"
 #include "wire_chunk.hpp"
 
 #include <array>

@@ -4,7 +4,7 @@
 #include "../core/policy_category.hpp"
 #include "../core/set_by_name.hpp"
 #include "../core/storage_types.hpp"
-#include "../layout/placement.hpp"
+#include "../layout/stage_table.hpp"
 
 #include <concepts>
 #include <cstddef>

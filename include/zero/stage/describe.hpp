@@ -7,7 +7,7 @@
 #include "../core/memory_resource.hpp"
 #include "../core/type_name.hpp"
 #include "../layout/flat_layout.hpp"
-#include "../layout/placement.hpp"
+#include "../layout/stage_table.hpp"
 #include "../policy/master_weights_policy.hpp"
 #include "../policy/optimizer.hpp"
 #include "detail/common/engine_config.hpp"

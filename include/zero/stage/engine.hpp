@@ -11,7 +11,7 @@
 #include "../layout/flat_layout.hpp"
 #include "../layout/gradient_source.hpp"
 #include "../layout/memory_plan.hpp"
-#include "../layout/placement.hpp"
+#include "../layout/stage_table.hpp"
 #include "../ops/norm.hpp"
 #include "../policy/no_loss_scaler.hpp"
 #include "../policy/predivide_factor.hpp"

@@ -4,7 +4,7 @@
 #include "../flat_layout.hpp"
 #include "../padding.hpp"
 #include "../piece.hpp"
-#include "../placement.hpp"
+#include "../stage_table.hpp"
 
 #include <cstddef>
 

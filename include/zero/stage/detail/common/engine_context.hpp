@@ -6,7 +6,7 @@
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/lease_plan.hpp"
 #include "../../../layout/memory_plan.hpp"
-#include "../../../layout/placement.hpp"
+#include "../../../layout/stage_table.hpp"
 #include "../../parameter.hpp"
 #include "../../stage_options.hpp"
 

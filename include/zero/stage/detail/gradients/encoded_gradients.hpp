@@ -11,7 +11,7 @@
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/memory_plan.hpp"
 #include "../../../layout/piece.hpp"
-#include "../../../layout/placement.hpp"
+#include "../../../layout/stage_table.hpp"
 #include "../../../layout/wire_chunk.hpp"
 #include "../../../ops/arithmetic.hpp"
 #include "../../../ops/codec.hpp"

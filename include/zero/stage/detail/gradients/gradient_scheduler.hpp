@@ -6,7 +6,7 @@
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/gradient_source.hpp"
 #include "../../../layout/piece.hpp"
-#include "../../../layout/placement.hpp"
+#include "../../../layout/stage_table.hpp"
 #include "../../parameter.hpp"
 #include "../common/engine_context.hpp"
 #include "../common/stores_by_type.hpp"

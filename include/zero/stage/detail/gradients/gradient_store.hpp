@@ -12,7 +12,7 @@
 #include "../../../layout/memory_plan.hpp"
 #include "../../../layout/padding.hpp"
 #include "../../../layout/piece.hpp"
-#include "../../../layout/placement.hpp"
+#include "../../../layout/stage_table.hpp"
 #include "../common/bucket_scope.hpp"
 #include "../common/drain.hpp"
 #include "../common/engine_context.hpp"

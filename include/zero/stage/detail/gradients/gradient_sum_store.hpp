@@ -11,7 +11,7 @@
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/gradient_source.hpp"
 #include "../../../layout/memory_plan.hpp"
-#include "../../../layout/placement.hpp"
+#include "../../../layout/stage_table.hpp"
 #include "../../../layout/wire_chunk.hpp"
 #include "../../../ops/tree_sum.hpp"
 #include "../../../policy/gradient_reduction.hpp"

@@ -6,7 +6,7 @@
 #include "../../../layout/detail/count_blocks.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/piece.hpp"
-#include "../../../layout/placement.hpp"
+#include "../../../layout/stage_table.hpp"
 #include "../common/engine_context.hpp"
 
 #include <cstddef>

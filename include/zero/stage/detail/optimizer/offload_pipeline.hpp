@@ -12,7 +12,7 @@
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/memory_plan.hpp"
 #include "../../../layout/piece.hpp"
-#include "../../../layout/placement.hpp"
+#include "../../../layout/stage_table.hpp"
 #include "../../../tier/tier_error.hpp"
 #include "../../stage_options.hpp"
 #include "../memory/offloaded_states.hpp"

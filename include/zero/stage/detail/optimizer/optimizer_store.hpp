@@ -10,7 +10,7 @@
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/memory_plan.hpp"
 #include "../../../layout/piece.hpp"
-#include "../../../layout/placement.hpp"
+#include "../../../layout/stage_table.hpp"
 #include "../../../ops/exact_sum.hpp"
 #include "../../../ops/norm.hpp"
 #include "../../../policy/master_weights_policy.hpp"

@@ -7,7 +7,7 @@
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/parameter_spec.hpp"
 #include "../../../layout/piece.hpp"
-#include "../../../layout/placement.hpp"
+#include "../../../layout/stage_table.hpp"
 #include "../../parameter.hpp"
 #include "../common/engine_context.hpp"
 #include "../common/stores_by_type.hpp"

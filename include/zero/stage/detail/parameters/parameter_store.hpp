@@ -13,7 +13,7 @@
 #include "../../../layout/memory_plan.hpp"
 #include "../../../layout/parameter_spec.hpp"
 #include "../../../layout/piece.hpp"
-#include "../../../layout/placement.hpp"
+#include "../../../layout/stage_table.hpp"
 #include "../../parameter.hpp"
 #include "../common/bucket_scope.hpp"
 #include "../common/drain.hpp"

@@ -9,7 +9,7 @@
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/gather_options.hpp"
 #include "../../../layout/parameter_spec.hpp"
-#include "../../../layout/placement.hpp"
+#include "../../../layout/stage_table.hpp"
 #include "../../../policy/gradient_reduction.hpp"
 #include "../../../policy/has_compared_options.hpp"
 #include "../../parameter.hpp"

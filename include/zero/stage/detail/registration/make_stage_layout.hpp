@@ -13,7 +13,7 @@
 #include "../../../layout/gather_options.hpp"
 #include "../../../layout/make_layout.hpp"
 #include "../../../layout/parameter_spec.hpp"
-#include "../../../layout/placement.hpp"
+#include "../../../layout/stage_table.hpp"
 #include "../../../policy/optimizer.hpp"
 #include "../../parameter.hpp"
 #include "../../stage_options.hpp"

@@ -10,7 +10,7 @@
 #include "../../../layout/detail/shape.hpp"
 #include "../../../layout/parameter_spec.hpp"
 #include "../../../layout/piece.hpp"
-#include "../../../layout/placement.hpp"
+#include "../../../layout/stage_table.hpp"
 #include "../../../ops/tree_sum.hpp"
 #include "validate_arguments.hpp"
 

@@ -1,8 +1,8 @@
 #include "support/catch.hpp"
 
-#include <zero/layout/placement.hpp>
+#include <zero/layout/stage_table.hpp>
 
-namespace zero::test::placement_test {
+namespace zero::test::stage_table_test {
 
 namespace {
 
@@ -34,4 +34,4 @@ TEST_CASE("A boundary schedule keeps a full accumulation buffer in every stage a
     STATIC_REQUIRE(is_row(stage_row(3, boundary), sharded, sharded, replicated, sharded));
 }
 
-} // namespace zero::test::placement_test
+} // namespace zero::test::stage_table_test
