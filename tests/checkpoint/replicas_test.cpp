@@ -8,6 +8,7 @@
 #include <zero/comm/model_parallel.hpp>
 #include <zero/comm/secondary.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/stage/wire.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>
@@ -16,6 +17,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 // One replica of a hybrid run writes a checkpoint, and every rank reads it. Each part of a model
@@ -100,6 +102,21 @@ TEST_CASE("A hybrid run that is saved and loaded continues with the bits of one 
                   != expected); // a step fewer
         }
     }
+}
+
+TEST_CASE("Each rank of a hybrid run goes on with its own errors of encoded gradients") {
+    auto const check = [&]<class Saves, class Loads>(std::type_identity<Saves>,
+                                                     std::type_identity<Loads>) {
+        TemporaryFolder const folder;
+        (void)run<Saves>(2, 0, 3, {}, folder.path());
+        CHECK(run<Loads>(2, 3, 6, folder.path()) == run<Saves>(2, 0, 6));
+    };
+    using Codes = Wire<Plain, Level<Int4Blocks, Int8Blocks>, ErrorFeedback<float>>;
+    check(std::type_identity<ZeroStage<2, Hosts, Codes>>(),
+          std::type_identity<ZeroStage<3, Hosts, Codes>>());
+    using Coded = Wire<Plain, Int4Blocks, ErrorFeedback<Int8Blocks>>;
+    check(std::type_identity<ZeroStage<3, Hosts, Coded>>(),
+          std::type_identity<ZeroStage<1, RoundRobinPartitioner, Hosts, Coded>>());
 }
 
 TEST_CASE("Flat and hybrid runs load the checkpoints of each other, with groups of any size") {
