@@ -4,6 +4,7 @@
 #include "../../core/storage_types.hpp"
 #include "../../ops/tree_sum.hpp"
 #include "cast_loops.hpp"
+#include "lanes.hpp"
 
 #include <cstddef>
 #include <type_traits>
