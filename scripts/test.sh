@@ -26,7 +26,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 sanitizer_configurations=130
 # Tests of threads, lifetimes and failures. Arithmetic has its own tests, and the release build runs the other stage tests. Of the oracle, the executables
 # that build in about 40 s: they cover every kind of partitioner, owner and scale, and the others differ only in types.
-waits='^host/.*queue|^stage/(.*failure|agreement|overlap|poison|several_queues|no_memory|pending_commands|caller_update|rebuild)_test'
+waits='^host/.*queue|^stage/(.*failure|agreement|overlap|poison|several_queues|no_memory|pending_commands|caller_update|gradients_in_place|rebuild)_test'
 threads_and_failures="^comm/|^cuda/nccl_failure_test|$waits"
 sanitized_asan="$threads_and_failures|^c/|^launch/|^checkpoint/|^stage/oracle_(float|bfloat16|partitioners)_test"
 # Those of them that take the compiler longest are not compiled without the sanitizer as well, if the same compiler does both. The forms of files are tested beside
