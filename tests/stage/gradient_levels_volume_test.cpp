@@ -87,11 +87,11 @@ std::vector<Volume> volumes(int world, int shard, std::vector<ParameterSpec> con
         own.between_calls = of_replicas.recorded()[CollectiveKind::exchange].calls
                             + of_replicas.recorded()[CollectiveKind::all_gather].calls;
         own.allocated = memory.allocated_bytes(BufferKind::wire);
-        using Types = typename detail::config_of_t<Stage>::template TypesAt<0>;
+        using Types = typename zero::detail::config_of_t<Stage>::template TypesAt<0>;
         own.predicted = count_step_communication(
             engine.layout(), static_cast<std::size_t>(inside.rank()), N, engine.schedule(), 2, {},
             {.sizes = {.parameter = 2, .communication = 2},
-             .wire_elements = detail::has_wire<Types>(engine.schedule()) ? wire_bytes / 2 : 0,
+             .wire_elements = zero::detail::has_wire<Types>(engine.schedule()) ? wire_bytes / 2 : 0,
              .replicas = static_cast<std::size_t>(world / shard),
              .replica = static_cast<std::size_t>(between.rank()),
              .gradient_block_bytes = block_bytes<Inside>(),

@@ -27,9 +27,9 @@ namespace zero::test::gradients_in_place_test {
 namespace {
 
 using Copying = WithoutPieces<LoopbackCommunicator>;
-static_assert(detail::ReduceScattersPieces<LoopbackCommunicator, bfloat16, float>);
-static_assert(!detail::ReduceScattersPieces<Copying, bfloat16, float>);
-static_assert(detail::AccumulatesReduceScatter<Copying, bfloat16, float>);
+static_assert(zero::detail::ReduceScattersPieces<LoopbackCommunicator, bfloat16, float>);
+static_assert(!zero::detail::ReduceScattersPieces<Copying, bfloat16, float>);
+static_assert(zero::detail::AccumulatesReduceScatter<Copying, bfloat16, float>);
 
 /// A model, and how its gradients are delivered.
 struct Case {

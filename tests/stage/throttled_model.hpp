@@ -110,7 +110,7 @@ constexpr std::size_t block_bytes_of() {
 template <int N, class Kind, class W = Wire<>>
 Seconds measure(Hosts const& hosts, std::size_t block_bytes = 0) {
     using Clock = std::chrono::steady_clock;
-    using Levels = detail::LevelsOf<typename W::GradientCodec>;
+    using Levels = zero::detail::LevelsOf<typename W::GradientCodec>;
     using Between = typename Levels::Between;
     std::vector<ParameterSpec> const specs{{"first", hosts.elements / 2, {0}, 0, true},
                                            {"second", hosts.elements / 2, {1}, 0, true}};

@@ -10,8 +10,8 @@ namespace zero::test {
 /// Hides from engines that a communicator reads pieces where they lie, so that they copy gradients
 /// as over communicators that do not.
 template <class C>
-class WithoutPieces : public detail::CommunicatorDecorator<WithoutPieces<C>, C> {
-    using Base = detail::CommunicatorDecorator<WithoutPieces, C>;
+class WithoutPieces : public zero::detail::CommunicatorDecorator<WithoutPieces<C>, C> {
+    using Base = zero::detail::CommunicatorDecorator<WithoutPieces, C>;
     friend Base;
 
 public:
@@ -21,13 +21,13 @@ public:
 
     using Base::reduce_scatter;
     template <class T, class A>
-        requires detail::ReduceScattersPieces<C, T, A>
+        requires zero::detail::ReduceScattersPieces<C, T, A>
     void reduce_scatter(SentPieces<T>, A*, std::span<std::size_t const>, typename Base::Queue,
                         CollectiveTag, bool) = delete;
 
 private:
     template <class T, class Forward>
-    void around(detail::DecoratedCall const& /*call*/, typename Base::Queue /*queue*/,
+    void around(zero::detail::DecoratedCall const& /*call*/, typename Base::Queue /*queue*/,
                 Forward const& forward) {
         forward();
     }
