@@ -1,5 +1,5 @@
-#include "offload_model.hpp"
-#include "state_model.hpp"
+#include "stage/offload_model.hpp"
+#include "stage/state_model.hpp"
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
 #include "support/stages.hpp"
