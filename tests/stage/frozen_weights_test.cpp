@@ -199,7 +199,9 @@ TEST_CASE("Weights, gradients and frozen parameters have codecs of their own") {
     }
 }
 
-TEST_CASE("Without a codec the same run has other bits") { // or the comparisons show nothing
+TEST_CASE(
+    "Without a codec of frozen parameters the same run has other bits") { // or the comparisons show
+                                                                          // nothing
     auto const specs = random_specs(3);
     CHECK((run<Plainly<bfloat16>>(2, specs, 3) != run<Frozen<Int8Blocks, bfloat16>>(2, specs, 3)));
 }

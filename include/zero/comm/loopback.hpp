@@ -48,8 +48,6 @@ namespace ZERO_NAMESPACE {
 /// until the commands that this communicator enqueued have run.
 template <class B>
 class Loopback {
-    using Frame = detail::LoopbackFrame<B>;
-
 public:
     using policy_category = CommunicatorCategory;
     using Backend = B;
@@ -95,7 +93,7 @@ public:
     /// @brief A reduce-scatter whose command reads the pieces of each rank where they lie. Optional
     /// operation of a `Communicator`.
     template <class T, class A>
-        requires(detail::BackendAddsSums<B, A, T> && Frame::reads_pieces)
+        requires(detail::BackendAddsSums<B, A, T> && detail::LoopbackFrame<B>::reads_pieces)
     void reduce_scatter(SentPieces<T> send, A* sum, std::span<std::size_t const> cuts, Queue queue,
                         CollectiveTag tag, bool is_added) {
         place().require_pieces(send.all, cuts, tag);
@@ -194,6 +192,8 @@ public:
     void reset_traffic() noexcept { _traffic = {}; }
 
 private:
+    using Frame = detail::LoopbackFrame<B>;
+
     /// Enqueues the sum of this rank's extent, in the type of its elements.
     using SumExtent = typename Frame::SumExtent;
 
