@@ -9,6 +9,8 @@
 #include <zero/stage/zero_stage.hpp>
 
 #include <functional>
+#include <latch>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,19 @@
 namespace zero::test::order_agreement_test {
 
 namespace {
+
+/// Counts a rank that has seen what a test asserts, or that threw before. The others wait for it: a
+/// rank that fails next aborts what they still wait for.
+class Seeing {
+public:
+    explicit Seeing(std::latch& by_all) noexcept : _by_all(&by_all) {}
+    Seeing(Seeing const&) = delete;
+    Seeing& operator=(Seeing const&) = delete;
+    ~Seeing() { _by_all->count_down(); }
+
+private:
+    std::latch* _by_all;
+};
 
 constexpr int world = 3;
 
@@ -232,7 +247,9 @@ TEST_CASE("A step in which the ranks acquired resident units in different orders
     };
     for (bool const is_odd : {false, true}) {
         std::vector<Seen> ranks(world);
+        std::latch seen_by_all(world);
         auto const outcomes = run_and_observe(world, [&](LoopbackCommunicator& loopback) {
+            std::optional<Seeing> seeing(std::in_place, seen_by_all);
             Untagged communicator(loopback);
             ZeroStage<3, Untagged> engine(communicator, registration<float>(equal_units()),
                                           {.gather = {.persistence_threshold = 192}});
@@ -253,6 +270,8 @@ TEST_CASE("A step in which the ranks acquired resident units in different orders
             engine.end_micro_step();
             seen.is_skipped = engine.step(0.1).report().is_skipped;
             seen.after = full_parameters(engine);
+            seeing.reset();
+            seen_by_all.wait();
             engine.begin_step();
             engine.cancel_step();
         });
@@ -280,8 +299,10 @@ TEST_CASE(
     "Data ranks of one part of a model that disagree on an order skip the step in all parts") {
     using Ranks = Groups<Untagged, ModelParallel>;
     std::vector<std::string> skipped(4);
+    std::latch seen_by_all(4);
     (void)outcome_of([&] {
         run_ranks(4, test_time_out, [&](LoopbackCommunicator& everyone) {
+            std::optional<Seeing> seeing(std::in_place, seen_by_all);
             int const rank = everyone.rank();
             auto split_data = everyone.split(rank % 2, rank);
             auto split_model = everyone.split(rank / 2, rank);
@@ -297,6 +318,8 @@ TEST_CASE(
                 skipped[static_cast<std::size_t>(rank)] +=
                     engine.last_report().is_skipped ? "skipped " : "made ";
             }
+            seeing.reset();
+            seen_by_all.wait();
             engine.begin_step(); // throws on the ranks of the part
         });
     });
@@ -309,7 +332,9 @@ TEST_CASE("Ranks that disagree on the order of one engine skip the joint step of
         bool is_unchanged = false;
     };
     for (bool const is_odd : {false, true}) {
+        std::latch seen_by_all(world);
         auto const ranks = on_ranks<Seen>(world, [&](LoopbackCommunicator& loopback) {
+            std::optional<Seeing> seeing(std::in_place, seen_by_all);
             Untagged communicator(loopback);
             ZeroStage<3, Untagged> sharded(communicator, registration<float>(equal_units()),
                                            {.gather = {.persistence_threshold = 192}});
@@ -328,6 +353,8 @@ TEST_CASE("Ranks that disagree on the order of one engine skip the joint step of
                 seen.skipped += of_sharded.report().is_skipped ? " skipped, " : " made, ";
                 seen.is_unchanged = before == full_parameters(other);
             }
+            seeing.reset();
+            seen_by_all.wait();
             if (is_odd && loopback.rank() == 1) { // one engine fails, so both break
                 seen.begun = outcome_of([&] { joint.begin_step(); }).type;
                 seen.begun += " " + outcome_of([&] { other.begin_step(); }).type;
