@@ -5,8 +5,7 @@
 /// @file
 /// @brief The umbrella header: the stages, policies, optimizers, loopback and host queues.
 /// Checkpoints, timelines (`comm/timed.hpp`), tiles (`stage/tiles.hpp`), `comm/hierarchical.hpp`,
-/// `launch/`, the communication model of `layout/`, MPI, LibTorch and CUDA have headers of their
-/// own.
+/// `launch/`, MPI, LibTorch and CUDA have headers of their own.
 
 #include "comm/checked.hpp"
 #include "comm/loopback.hpp"

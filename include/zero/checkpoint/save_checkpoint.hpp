@@ -21,12 +21,12 @@ namespace ZERO_NAMESPACE {
 /// @brief Saves the training state of an engine: parameters, master weights, optimizer states and
 /// all scalars of the step. Collective, between two steps; waits.
 ///
-/// Every rank writes the slices that it owns, and its errors with `ErrorFeedback`, in place from
-/// its memory, into one file of the checkpoint's folder; with `Groups` only those of one replica
-/// write. All ranks must see the same directory. The manifest is written when all have succeeded,
-/// and then the folder gets its name. So a checkpoint exists completely or not at all, whenever a
-/// process dies, and it does not depend on stage, world size, partitioner or storage. No bit of the
-/// training changes.
+/// Every rank writes the slices that it owns, in place from its memory, into one file of the
+/// checkpoint's folder; with `Groups` only those of one replica write. With `ErrorFeedback` every
+/// rank writes its errors as well. All ranks must see the same directory. The manifest is written
+/// when all have succeeded, and then the folder gets its name. So a checkpoint exists completely or
+/// not at all, whenever a process dies, and it does not depend on stage, world size, partitioner or
+/// storage. No bit of the training changes.
 ///
 /// Memory: one buffer of at most 4 MiB, 8 bytes for each 512 KiB that this rank writes, and lists
 /// of slices.

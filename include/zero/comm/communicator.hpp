@@ -21,8 +21,8 @@ struct SentPiece {
     std::size_t elements = 0;   ///< length in elements, any number
 };
 
-/// @brief What a rank sends of elements of `T`, if it is not at one address: pieces in ascending
-/// order that do not overlap. Owns nothing.
+/// @brief The elements of `T` that a rank sends, if they are not at one address: pieces in
+/// ascending order that do not overlap. Owns nothing.
 template <class T>
 struct SentPieces {
     std::span<SentPiece const> all; ///< at least one, unless nothing is sent

@@ -92,7 +92,7 @@ private:
     /// once, one group before its codes are made.
     static constexpr std::size_t encode_ahead = 6144;
 
-    /// What a group of as many blocks as a pack has elements is encoded with.
+    /// The scales that encode a group of as many blocks as a pack has elements.
     template <class F>
     struct Scales {
         F largest, scale, inverse;

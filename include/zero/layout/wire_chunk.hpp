@@ -85,7 +85,7 @@ constexpr std::size_t exchange_chunks(Cuts cuts, std::size_t capacity) noexcept 
     return chunks;
 }
 
-/// @brief What ranks add in codes: a range of a bucket, of which each of them adds one part.
+/// @brief A range of a bucket that ranks add in codes. Each of them adds one part.
 struct CodedParts {
     Range range{}; ///< in the bucket
     Cuts cuts{};   ///< of the parts, counted from its begin; those of even parts may lie behind it

@@ -141,7 +141,7 @@ public:
     void rethrow_failure() const;
 
     /// @brief Lets requests fail that have not begun, and those between two calls of the system. A
-    /// call under way ends by itself. For an engine that ends and whose states nobody reads.
+    /// call under way ends by itself. For a broken engine that ends.
     void cancel() noexcept { _is_cancelled = true; }
 
     /// @brief Returns the bytes that were read and written.

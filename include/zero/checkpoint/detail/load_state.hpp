@@ -47,7 +47,7 @@ private:
     std::vector<std::size_t> _by_name; ///< parameters of the layout, sorted by their stored name
 };
 
-/// @brief What the encoding of gradients lost, in a checkpoint of any number of ranks.
+/// @brief Reads the errors of encoded gradients from a checkpoint of any number of ranks.
 ///
 /// W' ranks keep the mean over the W old ones: each takes the errors of every min(W, W')-th of
 /// these, times W' / W, divided by the number of ranks that take the same. On as many ranks each

@@ -46,7 +46,7 @@ struct LoopbackSlot {
     std::shared_ptr<LoopbackGroup> part{}; ///< the group that this rank made in a split
 };
 
-/// @brief What one rank sends to a sum, as the command that reads it walks through it.
+/// @brief The elements that one rank sends to a sum, as the command that adds walks through them.
 struct LoopbackSent {
     explicit LoopbackSent(LoopbackSlot const& slot) noexcept
         : send(slot.send), pieces(slot.send == &slot.pieces ? slot.pieces : decltype(pieces){}) {}

@@ -32,7 +32,7 @@ ZERO_INLINE Rendezvous::Duration checked_time_out(LoopbackOptions const& options
     return options.time_out;
 }
 
-/// What is read of a piece without memory, and of elements in no piece.
+/// Zeros, for a piece without memory and for elements in no piece.
 alignas(64) inline constexpr std::array<std::byte, 4096> sent_zeros{};
 
 ZERO_INLINE void LoopbackSent::sum(std::span<LoopbackSent> ranks, std::size_t element_bytes,

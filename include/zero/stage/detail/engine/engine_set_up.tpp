@@ -169,7 +169,7 @@ template <class Config>
     }
     _protocol.park(nullptr); // its threads use the engine's memory
     if constexpr (Config::Offload::is_any) {
-        if (_protocol.is_broken()) { // nobody reads its states any more
+        if (_protocol.is_broken()) { // its states are read no more
             _offload->cancel();
         }
     }
