@@ -133,6 +133,32 @@ TEST_CASE("Random models with their parameters in files as well train to the bit
     }
 }
 
+TEST_CASE("Master weights start from parameters that share one staging slot") {
+    using Stage = ZeroStage<3, Parameters<bfloat16>, WeightsOnly>;
+    TemporaryFolder const folder;
+    DelayedFiles files(0, 0); // a read is faster than the conversion of the chunk before it
+    std::vector<bfloat16> initial(std::size_t{3} << 20U);
+    for (std::size_t i = 0; i < initial.size(); ++i) {
+        initial[i] = from_float<bfloat16>(static_cast<float>((i >> 20U) * 8 + i % 7));
+    }
+    std::vector<Parameter<bfloat16>> const parameters{
+        {.name = "w", .initial = initial.data(), .elements = initial.size()}};
+    std::size_t wrong = 0;
+    run_ranks(1, [&](LoopbackCommunicator& communicator) {
+        Stage engine(communicator, parameters,
+                     {.offload = {.path = folder.path(),
+                                  .chunk_bytes = std::size_t{1} << 20U,
+                                  .depth = 1,
+                                  .calls = &files}});
+        engine.for_each_owned_slice([&](auto const& slice) {
+            for (std::size_t i = 0; i < slice.values.size(); ++i) {
+                wrong += slice.master_weight(i) == to_float(initial[slice.begin + i]) ? 0 : 1;
+            }
+        });
+    });
+    CHECK(wrong == 0);
+}
+
 TEST_CASE("An optimizer that leaves a parameter as it is leaves it so in a file") {
     using InMemory = ZeroStage<3, Parameters<bfloat16>, ShortOnly, BalancedPartitioner>;
     Training training;

@@ -219,7 +219,7 @@ private:
     /// Staging memory of one chunk at a time.
     struct Slot {
         std::array<Event, parts> read{};    ///< the last reads to it
-        std::array<Event, parts> written{}; ///< the last writes from it
+        std::array<Event, parts> written{}; ///< the last writes from it, or other uses
         /// Between two steps: the number of the chunk that it holds, from 1, and whether that was
         /// changed.
         std::size_t held = 0;
@@ -361,11 +361,12 @@ private:
         begin_read(number, 0, is_left_out ? 1 : parts);
     }
 
-    /// @param end the parts before it were changed
+    /// @param end the parts before it were changed; the others were read
     void write(std::size_t number, Queue queue, bool const* is_left_out, std::size_t end = parts) {
         Event const updated = Backend::record(queue);
         for_parts(number, [&](std::size_t part, std::size_t request) {
-            if (part >= end) {
+            if (part >= end) { // the next read to the slot waits for this use of it
+                slot_of(number).written[part] = updated;
                 return;
             }
             Queue const own = _tier->writing_queue(request);
