@@ -33,7 +33,7 @@ sanitized_asan="$threads_and_failures|^c/|^launch/|^checkpoint/|^stage/oracle_(f
 # optimised libraries too, and checkpoint/many_readers_test is as large as it must be only without a sanitizer.
 only_asan="$waits|^launch/|^checkpoint/(checkpoint_|early|exports|groups|initialise|keep|killed|memory|offload|reshard|resume|slow|tiles|update|vanished)"
 # Neither a type of elements, nor a form of a file, nor the translation to C makes another thread.
-sanitized_tsan="$threads_and_failures|^tier/file_tier_test|^stage/offload_(pipeline|states|states_faults)_test|^checkpoint/(checkpoint_saver|many_readers|slow_files|vanished_rank)_test|^stage/oracle_(float|partitioners)_test"
+sanitized_tsan="$threads_and_failures|^tier/file_tier_test|^stage/(offload_(bits|pipeline|states|states_faults)|report_figures)_test|^checkpoint/(checkpoint_saver|many_readers|slow_files|vanished_rank)_test|^stage/oracle_(float|partitioners)_test"
 legs=()
 for option in "$@"; do
     case $option in

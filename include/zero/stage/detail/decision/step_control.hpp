@@ -315,9 +315,10 @@ public:
         Backend::synchronise(done);
         Backend::rethrow_failure(_queue);
         rethrow_failure_of(*_communicator);
-        StepFigures const found = _report.reports()->of(serial);
-        // A later step, enqueued but not run, writes the norms of groups before its report.
-        if (found.serial != serial || _serial - serial >= StepReports::kept) {
+        // A later step that takes its place may be writing there, so what it holds is not looked at.
+        bool const is_kept = _serial - serial < StepReports::kept;
+        StepFigures const found = is_kept ? _report.reports()->of(serial) : StepFigures{};
+        if (found.serial != serial) {
             throw_report_overwritten(serial, StepReports::kept);
         }
         return {found, _report.norms_of(serial)};
