@@ -21,8 +21,8 @@ namespace ZERO_NAMESPACE {
 /// for threads and for processes compiles its engine once. Refers to the communicator, which must
 /// outlive it; owns nothing. A call costs one branch more.
 ///
-/// It has an optional operation if every choice has it; properties that a choice lacks have their
-/// defaults.
+/// It has an optional operation if every choice has it, and reads pieces if the chosen one does;
+/// properties that a choice lacks have their defaults.
 template <class First, class... Others>
 class AnyCommunicator {
 public:
@@ -105,13 +105,24 @@ public:
                         CollectiveTag tag, bool is_added) {
         visit([&](auto& inner) { inner.reduce_scatter(send, sum, cuts, queue, tag, is_added); });
     }
-    /// @brief Reads pieces where they lie, if every choice does.
+    /// @brief Reads pieces where they lie. @throws std::logic_error unless `reads_pieces<T, A>()`
     template <class T, class A>
         requires(detail::ReduceScattersPieces<First, T, A>
-                 && (detail::ReduceScattersPieces<Others, T, A> && ...))
+                 || (detail::ReduceScattersPieces<Others, T, A> || ...))
     void reduce_scatter(SentPieces<T> send, A* sum, std::span<std::size_t const> cuts, Queue queue,
                         CollectiveTag tag, bool is_added) {
-        visit([&](auto& inner) { inner.reduce_scatter(send, sum, cuts, queue, tag, is_added); });
+        visit([&]<class Chosen>(Chosen& inner) {
+            if constexpr (detail::ReduceScattersPieces<Chosen, T, A>) {
+                inner.reduce_scatter(send, sum, cuts, queue, tag, is_added);
+            } else {
+                throw std::logic_error("this communicator reads no pieces");
+            }
+        });
+    }
+    /// @brief Whether the chosen one reads pieces.
+    template <class T, class A>
+    [[nodiscard]] bool reads_pieces() const noexcept {
+        return visit([](auto& inner) { return detail::reads_pieces<T, A>(inner); });
     }
     /// @brief Adds in a tree, if every choice does.
     template <class T, class A>

@@ -158,7 +158,6 @@ public:
 
     /// @brief Leases the memory of a unit's gradients to commands on `writer` (default: the compute
     /// queue). The queue must outlive the micro-step.
-    ///
     /// The memory is zero the first time in a micro-step, and the backward pass adds to it. A
     /// backward pass that writes every element may pass `is_zeroed = false`; it then gets
     /// uninitialised memory. Units that share a parameter may write from different queues: commands
@@ -179,13 +178,16 @@ public:
     }
 
     /// @brief Adds a transient gradient of one parameter. Its memory is free for commands after the
-    /// returned event.
+    /// returned event. An engine that can read it where it lies copies nothing and keeps the
+    /// `owner` instead, until the reduction is done: at the latest until a `step` that waits.
     /// @throws InvalidArgument if the span is not as long as the parameter; LateGradient
     template <class G = GradientType>
     Event hand_over(std::size_t unit, std::size_t parameter,
                     std::type_identity_t<std::span<G const>> gradient,
-                    std::optional<Queue> writer = {}) {
-        return hand_over(unit, parameter, gradient.data(), gradient.size(), dtype_of<G>(), writer);
+                    std::optional<Queue> writer = {},
+                    std::shared_ptr<void const> const& owner = {}) {
+        return hand_over(unit, parameter, gradient.data(), gradient.size(), dtype_of<G>(), writer,
+                         owner);
     }
 
     /// @brief Says that nothing is added to a parameter's gradient in this micro-step, for programs
@@ -200,7 +202,6 @@ public:
 
     /// @brief Declares that the commands enqueued on `writer` complete the unit's gradients of this
     /// micro-step. A second call is a no-op.
-    ///
     /// Registered gradients are read from here on. A call that comes before the backward pass has
     /// written them is refused in stage 3 if the unit was neither acquired since the last
     /// micro-step nor leased, and found by the next `begin_step` if it is the first step and all
@@ -316,7 +317,6 @@ public:
 
     /// @brief Calls `visit(parameter, std::span<T const>)` for every parameter on every rank, once
     /// and in registration order. Collective; stages 0 to 2 send nothing. Memory: one unit. Waits.
-    ///
     /// Stage 3 gathers a unit once if the model registers unit after unit, and again each time its
     /// parameters continue after those of another unit.
     template <class Visitor>
@@ -354,7 +354,6 @@ public:
     /// @brief Call it after changing parameters in your own memory between two steps: makes the
     /// replicas equal and refreshes the master weights, which lose the bits that the parameters do
     /// not have. Collective; waits.
-    ///
     /// Adopted, scattered and stage 0 parameters take the values of rank 0, owned ones those of
     /// their owner. `TrainingState::publish_master_weights` keeps every bit of master weights.
     void parameters_changed();
@@ -489,7 +488,8 @@ private:
     [[nodiscard]] void* gradient_address(std::size_t unit, std::size_t parameter,
                                          std::uint64_t micro_step, std::size_t type) const;
     Event hand_over(std::size_t unit, std::size_t parameter, void const* gradient,
-                    std::size_t elements, DType type, std::optional<Queue> writer);
+                    std::size_t elements, DType type, std::optional<Queue> writer,
+                    std::shared_ptr<void const> const& owner);
     void require_type(std::size_t parameter, std::size_t type) const;
     void replace_loss_scale(float scale);
     [[nodiscard]] CurrentMemory registered_memory(std::size_t parameter) const;

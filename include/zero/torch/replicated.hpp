@@ -50,9 +50,10 @@ namespace ZERO_NAMESPACE::torch {
 ///     }
 ///     replicated.step(learning_rate);
 ///
-/// Each gradient is copied once, into the engine's buckets, as soon as autograd has accumulated it,
-/// and dropped. `Sharded` copies nothing and also works in stage 3, but its forward pass names the
-/// units. All calls are made on the thread of the rank. The module must outlive this object.
+/// As soon as autograd has accumulated a gradient it is copied into the engine's buckets and
+/// dropped; a communicator that can reduces it where it lies, and it is dropped then. `Sharded`
+/// copies nothing and also works in stage 3, but its forward pass names the units. All calls are
+/// made on the thread of the rank. The module must outlive this object.
 /// @tparam Zero a `ZeroStage` of one parameter type whose communicator works on the host or, with
 /// `torch/cuda.hpp`, on CUDA devices
 template <class Zero>
@@ -197,9 +198,11 @@ public:
     detail::EngineOfReplicated<Zero>* operator->() noexcept { return &*_engine; }
 
 private:
-    void receive(std::size_t parameter, void const* gradient, std::size_t elements) override {
-        auto const added = _engine->hand_over(_tensors[parameter].units.front(), parameter,
-                                              std::span(static_cast<T const*>(gradient), elements));
+    void receive(std::size_t parameter, at::Tensor const& gradient) override {
+        std::span const values(static_cast<T const*>(gradient.const_data_ptr()),
+                               static_cast<std::size_t>(gradient.numel()));
+        auto const added = _engine->hand_over(_tensors[parameter].units.front(), parameter, values,
+                                              _queue, std::make_shared<at::Tensor const>(gradient));
         Backend::wait(_queue, added, Fence::gradient_lease_reuse); // then autograd may reuse it
     }
 

@@ -97,6 +97,13 @@ public:
     }
 
     template <class T, class A>
+    [[nodiscard]] bool reads_pieces() const noexcept
+        requires requires(C const& inner) { inner.template reads_pieces<T, A>(); }
+    {
+        return _inner->template reads_pieces<T, A>();
+    }
+
+    template <class T, class A>
         requires ReduceScattersPieces<C, T, A>
     void reduce_scatter(SentPieces<T> send, A* sum, std::span<std::size_t const> cuts, Queue queue,
                         CollectiveTag tag, bool is_added) {

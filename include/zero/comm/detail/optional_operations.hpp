@@ -58,6 +58,19 @@ template <class Communicator>
     }
 }
 
+/// @brief Returns whether a reduce-scatter of `T` into `A` reads pieces where they lie. A
+/// communicator that has the operation may still say that it cannot.
+template <class T, class A, class Communicator>
+[[nodiscard]] bool reads_pieces(Communicator const& communicator) noexcept {
+    if constexpr (!ReduceScattersPieces<Communicator, T, A>) {
+        return false;
+    } else if constexpr (requires { communicator.template reads_pieces<T, A>(); }) {
+        return communicator.template reads_pieces<T, A>();
+    } else {
+        return true;
+    }
+}
+
 /// @brief Returns the bytes of scratch memory of a communicator; 0 if it has none.
 template <class Communicator>
 [[nodiscard]] std::size_t scratch_bytes_of(Communicator const& communicator,

@@ -17,8 +17,8 @@ public:
     GradientReceiver(GradientReceiver const&) = delete;
     GradientReceiver& operator=(GradientReceiver const&) = delete;
 
-    /// @brief Adds a gradient, whose memory is free when the call returns.
-    virtual void receive(std::size_t parameter, void const* gradient, std::size_t elements) = 0;
+    /// @brief Adds a contiguous gradient, or keeps it until it is added.
+    virtual void receive(std::size_t parameter, at::Tensor const& gradient) = 0;
 
     /// @brief All gradients of a unit were received.
     virtual void ready(std::size_t unit) = 0;

@@ -75,9 +75,7 @@ ZERO_INLINE void GradientHooks::on_gradient(std::size_t parameter) {
                                                     _tensors->rank(),
                                                     "); use dense gradients and no create_graph."});
     }
-    gradient = gradient.contiguous();
-    _receiver->receive(parameter, gradient.const_data_ptr(),
-                       static_cast<std::size_t>(gradient.numel()));
+    _receiver->receive(parameter, gradient.contiguous());
     for (std::size_t const unit : item.units) {
         if (--_missing[unit] == 0) {
             _receiver->ready(unit);

@@ -141,8 +141,8 @@ auto Engine<Config>::gradients(std::size_t unit, std::optional<Queue> writer, bo
 
 template <class Config>
 auto Engine<Config>::hand_over(std::size_t unit, std::size_t parameter, void const* gradient,
-                               std::size_t elements, DType type, std::optional<Queue> writer)
-    -> Event {
+                               std::size_t elements, DType type, std::optional<Queue> writer,
+                               std::shared_ptr<void const> const& owner) -> Event {
     _protocol.require_gradient_call("hand_over()");
     _protocol.require_member(unit, parameter);
     with_types(_layout.parameter(parameter).type, [&]<class Types>(Types) {
@@ -157,7 +157,7 @@ auto Engine<Config>::hand_over(std::size_t unit, std::size_t parameter, void con
     _waits_for_callers = is_host && !_options.asynchronous;
     require_healthy();
     try {
-        return _gradients.hand_over(unit, parameter, gradient, queue);
+        return _gradients.hand_over(unit, parameter, gradient, queue, owner);
     } catch (...) {
         fail_unless_refused();
     }
@@ -511,6 +511,7 @@ void Engine<Config>::leave_callers_memory(Event const& done) {
     if constexpr (is_host) {
         if (_waits_for_callers) {
             Backend::synchronise(done);
+            _gradients.release_held();
             require_healthy();
         }
     }

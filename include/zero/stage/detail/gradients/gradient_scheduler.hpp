@@ -241,20 +241,31 @@ public:
         return address;
     }
 
-    /// @brief Adds a transient gradient; its memory is free after the returned event.
+    /// @brief Adds a transient gradient; its memory is free after the returned event, or when the
+    /// owner is dropped.
     /// @param gradient as many elements of the gradient type as the parameter has
-    Event hand_over(std::size_t unit, std::size_t parameter, void const* gradient, Queue writer) {
+    /// @param owner of that memory, or null
+    Event hand_over(std::size_t unit, std::size_t parameter, void const* gradient, Queue writer,
+                    std::shared_ptr<void const> const& owner) {
         auto const buckets = _layout->parameter_buckets(parameter);
         require_not_launched(parameter);
         auto const pieces = _layout->parameter_pieces(parameter);
         require_leases(unit, buckets);
         _writers.follow(buckets, writer);
         _deliveries.take(parameter);
-        begin_parameter(parameter, writer, true);
-        clear_chosen(pieces, {&parameter, 1}, writer);
+        bool const is_first = !_deliveries.is_begun(parameter); // its memory is not cleared
+        if (owner != nullptr && is_first && _stores.of_parameter(parameter, [&](auto& store) {
+                return store.hold(parameter, gradient, owner);
+            })) {
+            static_cast<void>(_deliveries.begin(parameter));
+            _writers.note(buckets, writer);
+            _holds = true;
+            return {};
+        }
+        begin_parameter(parameter, writer, false);
         _stores.of_parameter(parameter, [&](auto& store) {
             for (PiecePosition const at : pieces) {
-                store.add(at.bucket, _layout->piece(at), gradient, writer);
+                store.add(at.bucket, _layout->piece(at), gradient, writer, is_first);
             }
         });
         return _writers.note(buckets, writer);
@@ -327,6 +338,13 @@ public:
         }
     }
 
+    /// @brief Waits until gradients with an owner were read, and drops the owners.
+    void release_held() {
+        if (_holds) {
+            _stores.each([](auto& store) { store.release_held(); });
+        }
+    }
+
     /// @brief Drops events. Call it between steps, once all earlier commands are ordered before all
     /// later ones.
     void forget_events() noexcept {
@@ -347,6 +365,7 @@ public:
         }
         _writers.join_all(writer, Fence::gradient_lease_reuse);
         Event const written = Backend::record(_queue);
+        _stores.each([&](auto& store) { store.end_held(written); });
         for (std::size_t bucket = 0; bucket < _layout->trainable_buckets(); ++bucket) {
             if (is_open(bucket)) {
                 close(bucket);
@@ -368,11 +387,6 @@ private:
 
     [[nodiscard]] bool is_open(std::size_t bucket) const {
         return _stores.of_bucket(bucket, [&](auto const& store) { return store.is_open(bucket); });
-    }
-
-    [[nodiscard]] bool is_leased(std::size_t bucket) const {
-        return _stores.of_bucket(bucket,
-                                 [&](auto const& store) { return store.is_leased(bucket); });
     }
 
     /// Whether a gradient may have been written: in the engine's memory if its address was taken or
@@ -444,7 +458,12 @@ private:
         } else {
             open_all(parameter, writer);
         }
-        if (_deliveries.begin(parameter) || !is_zeroed) {
+        bool const is_begun = _deliveries.begin(parameter);
+        if (is_begun && _holds) [[unlikely]] {
+            _stores.of_parameter(parameter,
+                                 [&](auto& store) { store.copy_held(parameter, writer); });
+        }
+        if (is_begun || !is_zeroed) {
             return;
         }
         if (is_callers) {
@@ -483,12 +502,12 @@ private:
     void launch(std::size_t bucket) {
         _readiness.set_launched(bucket);
         _writers.follow(bucket, _queue);
-        if (is_leased(bucket) && !is_open(bucket)) {
-            open(bucket, _queue);
-        }
         _stores.of_bucket(bucket, [&](auto& store) {
             auto const written = [&](std::size_t parameter) { return is_written(parameter); };
             if (!store.take_in_place(bucket, _micro_steps == 0, _is_last, written)) {
+                if (store.is_leased(bucket) && !store.is_open(bucket)) {
+                    store.open(bucket, _queue);
+                }
                 store.prepare(bucket, PieceIndices(_layout->pieces(bucket).size()), written);
                 if constexpr (Config::adds_in_tree) {
                     store.take_in_tree(bucket, _micro_steps);
@@ -514,6 +533,7 @@ private:
     std::size_t _tree_steps = 0; ///< micro-steps of a step, with `TreeReduction`
     bool _has_block;             ///< gradients are reduced in the caller's block
     bool _reads_callers;         ///< some gradients are read from caller-owned memory
+    bool _holds = false;         ///< a gradient with an owner was kept where it lies
     bool _is_collective_by_unit; ///< a unit's reduction starts when the unit is ready; otherwise
                                  ///< buckets start in index order
     Readiness _readiness;

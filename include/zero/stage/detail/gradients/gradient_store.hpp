@@ -18,10 +18,12 @@
 #include "../common/engine_context.hpp"
 #include "../memory/bucket_copies.hpp"
 #include "../memory/bucket_pool.hpp"
+#include "gradient_pieces.hpp"
 #include "gradient_sum_store.hpp"
 
 #include <cstddef>
 #include <limits>
+#include <memory>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -47,65 +49,6 @@ public:
 private:
     PiecePosition const* _listed = nullptr;
     std::size_t _count;
-};
-
-/// @brief The tables of caller-owned gradients that the communicator reads where they lie. Peers
-/// read them until the commands that follow a reduction.
-template <class G, class Backend>
-class GradientPieces {
-public:
-    GradientPieces() = default;
-
-    /// @param callers per parameter: its caller-owned gradient
-    /// @param is_sent whether the gradients of a bucket are sent in pieces
-    template <class IsSent>
-    [[gnu::cold]] GradientPieces(FlatLayout const& layout, List<G*> const& callers,
-                                 IsSent const& is_sent) {
-        for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
-            _first.push_back(_rows.size());
-            for (Piece const& piece : layout.pieces(bucket)) {
-                if (is_sent(bucket) && piece.elements != 0) {
-                    G const* const data = callers[piece.parameter] + piece.parameter_begin;
-                    _rows.push_back({data, piece.bucket_begin, piece.elements});
-                    _gradients.push_back({data, piece.parameter, true});
-                }
-            }
-        }
-        _first.push_back(_rows.size());
-    }
-
-    [[nodiscard]] bool is_empty() const noexcept { return _rows.size() == 0; }
-
-    [[nodiscard]] bool has(std::size_t bucket) const noexcept {
-        return !is_empty() && _first[bucket] != _first[bucket + 1];
-    }
-
-    /// @brief Returns the pieces of a bucket. Those of gradients that were not written are zeros.
-    template <class Written>
-    [[nodiscard]] SentPieces<G> of(std::size_t bucket, typename Backend::Queue queue,
-                                   Written const& is_written) {
-        static constexpr void const* none = nullptr;
-        for (std::size_t row = _first[bucket]; row < _first[bucket + 1]; ++row) {
-            Gradient& gradient = _gradients[row];
-            if (bool const is_sent = is_written(gradient.parameter); is_sent != gradient.is_sent) {
-                gradient.is_sent = is_sent; // commands of an earlier micro-step may read the row
-                Backend::copy_bytes(queue, &_rows[row].data, is_sent ? &gradient.data : &none,
-                                    sizeof(void const*));
-            }
-        }
-        return {{_rows.data() + _first[bucket], _first[bucket + 1] - _first[bucket]}};
-    }
-
-private:
-    struct Gradient {
-        void const* data;
-        std::size_t parameter;
-        bool is_sent; ///< whether the row names it once all commands have run
-    };
-
-    List<SentPiece> _rows;
-    List<Gradient> _gradients;       ///< by row
-    std::vector<std::size_t> _first; ///< by bucket: its first row; then their number; empty: none
 };
 
 /// @brief Owns the gradients of one parameter type: before their reduction the leases of a
@@ -215,6 +158,34 @@ public:
                       _wholes.empty() ? 0 : whole_gradient_elements(*_layout, bucket));
     }
 
+    /// @brief Keeps a transient gradient where it lies, if its reduction can read it there.
+    /// @return false if it must be added
+    [[nodiscard]] bool hold(std::size_t parameter, void const* gradient,
+                            std::shared_ptr<void const> const& owner) {
+        auto const pieces = _layout->parameter_pieces(parameter);
+        if (!_sends_pieces || pieces.size() != 1) {
+            return false;
+        }
+        _owned.hold(*_layout, pieces.front(), static_cast<G const*>(gradient), owner);
+        _reads_in_place = true;
+        return true;
+    }
+
+    /// @brief Copies a gradient that is kept where it lies into its lease, because more is added.
+    void copy_held(std::size_t parameter, Queue writer) {
+        for (PiecePosition const at : _layout->parameter_pieces(parameter)) {
+            if (G const* const data = _owned.take(at); data != nullptr) {
+                add(at.bucket, _layout->piece(at), data, writer, true);
+            }
+        }
+    }
+
+    /// @brief Ends the use of all gradients that are kept where they lie, after `read`.
+    void end_held(Event const& read) { _owned.end_all(read); }
+
+    /// @brief Waits until they were read, and drops their owners.
+    void release_held() { _owned.release_all(); }
+
     void close(std::size_t bucket, Event last_use) { _pool.close(bucket, std::move(last_use)); }
 
     /// @brief Ends a step, whose update reads the sums until `updated`. Where they are in the
@@ -257,13 +228,18 @@ public:
     }
 
     /// @brief Adds one piece of a transient gradient. @param gradient gradient of the whole
-    /// parameter
-    void add(std::size_t bucket, Piece const& piece, void const* gradient, Queue writer) {
+    /// parameter @param is_first whether it replaces what the memory has
+    void add(std::size_t bucket, Piece const& piece, void const* gradient, Queue writer,
+             bool is_first) {
         G* const sum = is_whole(piece.parameter)
                            ? this->gradient(piece.parameter) + piece.parameter_begin
                            : at(bucket, piece);
-        Backend::accumulate(writer, sum, static_cast<G const*>(gradient) + piece.parameter_begin,
-                            piece.elements);
+        auto const* const values = static_cast<G const*>(gradient) + piece.parameter_begin;
+        if (is_first) {
+            Backend::copy_bytes(writer, sum, values, piece.elements * sizeof(G));
+        } else {
+            Backend::accumulate(writer, sum, values, piece.elements);
+        }
     }
 
     /// @brief Completes the source of a bucket before its reduction: copies caller-owned gradients
@@ -316,7 +292,7 @@ public:
     template <class Written>
     [[nodiscard]] bool take_in_place(std::size_t bucket, bool is_first, bool is_last,
                                      Written const& is_written) {
-        if (_pieces.is_empty()) [[likely]] {
+        if (!_reads_in_place) [[likely]] {
             return false;
         }
         return reduce_in_place(bucket, is_first, is_last, is_written);
@@ -377,14 +353,39 @@ private:
     [[gnu::noinline]] bool reduce_in_place(std::size_t bucket, bool is_first, bool is_last,
                                            Written const& is_written) {
         if constexpr (Sums::can_send_pieces) {
-            if (_pieces.has(bucket) && is_sent(is_first, is_last)) {
-                [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
+            bool const is_owned = _owned.has(bucket);
+            bool const is_taken =
+                (is_owned ? !is_open(bucket) : _pieces.has(bucket)) && is_sent(is_first, is_last);
+            [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
+            if (is_taken) {
                 name_reductions(is_last);
-                _sums.reduce(bucket, _pieces.of(bucket, _queue, is_written), is_first);
-                return true;
+                _sums.reduce(bucket,
+                             is_owned ? _owned.of(bucket) : _pieces.of(bucket, _queue, is_written),
+                             is_first);
             }
+            if (is_owned) {
+                end_owned(bucket, is_taken);
+            }
+            return is_taken;
         }
         return false;
+    }
+
+    /// Ends the gradients of a bucket that are kept where they lie, which are copied into its lease
+    /// unless they were reduced.
+    void end_owned(std::size_t bucket, bool is_reduced) {
+        if (is_reduced) {
+            _pool.unclaim(bucket);
+        } else if (!is_open(bucket)) {
+            open(bucket, _queue);
+        }
+        for (SentPiece const& piece : _owned.of(bucket).all) {
+            if (!is_reduced && piece.data != nullptr) {
+                Backend::copy_bytes(_queue, _pool.at(bucket) + piece.begin, piece.data,
+                                    piece.elements * sizeof(G));
+            }
+        }
+        _owned.end(bucket, Backend::record(_queue));
     }
 
     void name_reductions([[maybe_unused]] bool is_last) noexcept {
@@ -445,12 +446,14 @@ private:
             }
             _sums.use_sources(std::move(sources));
         }
-        if (Sums::sends_pieces(context)) {
+        _sends_pieces = Sums::sends_pieces(context);
+        if (_sends_pieces) {
             _pieces = {*_layout, _callers, [&](std::size_t bucket) {
                            return _layout->bucket(bucket).type == _type
                                   && _sources[bucket] == GradientSource::copy;
                        }};
         }
+        _reads_in_place = !_pieces.is_empty();
         _copies = {*_layout, _queue, *context.memory, _callers, [&](std::size_t bucket) {
                        return bucket < buckets && _sources[bucket] != GradientSource::block
                                   ? Range{0, _layout->elements(bucket)}
@@ -482,7 +485,9 @@ private:
     std::size_t _rank;
     ReductionSchedule _schedule;
     bool _poison;
-    bool _sums_in_leases; ///< see GradientSumStore
+    bool _sums_in_leases;         ///< see GradientSumStore
+    bool _sends_pieces = false;   ///< see GradientSumStore
+    bool _reads_in_place = false; ///< some gradients are caller-owned or have an owner
     BucketPool<G, Backend> _pool;
     Buffer<G> _copied; ///< source of buckets with caller-owned gradients only, one at a time
     Sums _sums;
@@ -494,6 +499,7 @@ private:
     List<GradientSource> _sources;      ///< per trainable bucket
     BucketCopies<G, Backend> _copies;   ///< rows of caller-owned gradients that are copied
     GradientPieces<G, Backend> _pieces; ///< those that are sent where they lie
+    OwnedGradients<G, Backend> _owned;
     Drain<Backend> _drain;
 };
 

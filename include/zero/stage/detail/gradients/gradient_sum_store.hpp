@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../../comm/communicator.hpp"
+#include "../../../comm/detail/optional_operations.hpp"
 #include "../../../comm/grouped_communicator.hpp"
 #include "../../../core/buffer.hpp"
 #include "../../../core/convert.hpp"
@@ -226,11 +227,12 @@ public:
         }
     }();
 
-    /// @brief Whether it does so, in every micro-step of which the gradients are sent. Replicated
-    /// gradients are all-reduced, and a divisor is applied, at one address. Beside a block the
-    /// copies may become the sums.
+    /// @brief Whether this one does so, in every micro-step of which the gradients are sent.
+    /// Replicated gradients are all-reduced, and a divisor is applied, at one address. Beside a
+    /// block the copies may become the sums.
     [[nodiscard]] static bool sends_pieces(EngineContext<Config> const& context) noexcept {
-        return can_send_pieces && context.row.shards_optimizer() && context.predivide == 1.0F
+        return reads_pieces<C, A>(shard_of(*context.communicator)) && can_send_pieces
+               && context.row.shards_optimizer() && context.predivide == 1.0F
                && !has_gradient_block(*context.layout);
     }
 
