@@ -328,7 +328,7 @@ public:
         }
     }
 
-    /// @brief Returns whether numbers are kept for each parameter.
+    /// @brief Returns whether each parameter has its own number of updates.
     [[nodiscard]] bool is_any() const noexcept { return _counts.size() != 0; }
     [[nodiscard]] std::size_t size() const noexcept { return _counts.size(); }
 
