@@ -7,10 +7,6 @@ target_compile_options(zero_own_flags INTERFACE $<$<AND:$<COMPILE_LANG_AND_ID:CX
 # g++ collects its garbage only beyond 1 GB, which takes a tenth of the time off a unit.
 set(zero_gxx_memory --param=ggc-min-expand=1000 --param=ggc-min-heapsize=1000000)
 target_compile_options(zero_own_flags INTERFACE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:${zero_gxx_memory}>")
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT CMAKE_CUDA_HOST_COMPILER MATCHES "clang")
-    list(JOIN zero_gxx_memory "," zero_gxx_memory) # for the host part of a CUDA unit
-    target_compile_options(zero_own_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${zero_gxx_memory}>")
-endif()
 target_compile_options(zero_own_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>) # further warnings would concern code that nvcc generates
 if(ZERO_SANITIZE)
     # Instrumented code makes g++ warn about paths that do not exist, some of them in the standard library, so its warnings are not errors here.
