@@ -77,14 +77,14 @@ public:
 
     template <class Stage>
     void add_commands() {
-        using Config = typename detail::StageConfig<2, Stage>::EngineConfig;
-        add(kernels::run_kernel<detail::DecideStep<Config>>);
-        add(kernels::run_kernel<detail::DecideParameters<Config>>);
-        add(kernels::run_kernel<detail::CaptureScale<Config>>);
-        add(kernels::run_kernel<detail::ClearInspection<Config>>);
-        add(kernels::run_kernel<detail::EndErrors<Config>>);
-        add(kernels::run_kernel<detail::Assign<typename Config::Optimizer::Options>>);
-        add(kernels::run_kernel<detail::Assign<typename Config::LossScaler::State>>);
+        using Step = detail::StepOf<typename detail::StageConfig<2, Stage>::EngineConfig>;
+        add(kernels::run_kernel<detail::DecideStep<Step>>);
+        add(kernels::run_kernel<detail::DecideParameters<Step>>);
+        add(kernels::run_kernel<detail::CaptureScale<Step>>);
+        add(kernels::run_kernel<detail::ClearInspection<Step>>);
+        add(kernels::run_kernel<detail::EndErrors<Step>>);
+        add(kernels::run_kernel<detail::Assign<typename Step::Optimizer::Options>>);
+        add(kernels::run_kernel<detail::Assign<typename Step::LossScaler::State>>);
     }
 
     std::vector<void const*> addresses;

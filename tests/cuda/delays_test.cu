@@ -50,7 +50,7 @@ struct DelayingBackend : cuda::Backend {
 
 using Delayed = Loopback<DelayingBackend>;
 template <int N>
-using DelayedStage = ZeroStage<N, Parameters<bfloat16>, Delayed>;
+using DelayedStage = ZeroStage<N, Parameters<bfloat16>, SizeCappedBucketer, Delayed>;
 
 } // namespace
 

@@ -27,9 +27,9 @@ namespace {
 using DeviceLoopback = Loopback<cuda::Backend>;
 
 template <int N, class... Policies>
-using HostStage = ZeroStage<N, Policies...>;
+using HostStage = ZeroStage<N, Policies..., SizeCappedBucketer>;
 template <int N, class... Policies>
-using DeviceStage = ZeroStage<N, Policies..., DeviceLoopback>;
+using DeviceStage = ZeroStage<N, Policies..., SizeCappedBucketer, DeviceLoopback>;
 
 template <class... Policies, class Configure>
 void compare_all_stages(Configure const& configure) {

@@ -150,8 +150,9 @@ constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 /// Compares with the host in some worlds, with a step that may be skipped or cancelled.
 template <int N, class T, class W, class... OfDevice>
 void check_stage() {
-    using OnHost = ZeroStage<N, Parameters<T>, DynamicLossScaler, W>;
-    using OnDevice = ZeroStage<N, Parameters<T>, DynamicLossScaler, DeviceLoopback, W, OfDevice...>;
+    using OnHost = ZeroStage<N, Parameters<T>, DynamicLossScaler, SizeCappedBucketer, W>;
+    using OnDevice = ZeroStage<N, Parameters<T>, DynamicLossScaler, SizeCappedBucketer,
+                               DeviceLoopback, W, OfDevice...>;
     for (int const world : {1, 2, 3}) {
         for (auto const schedule :
              {ReductionSchedule::boundary, ReductionSchedule::every_micro_step}) {
@@ -225,9 +226,10 @@ TEST_CASE("A replayed step encodes gradients, and keeps errors, as an eager one"
         });
     };
     auto const check = [&]<int N, class Feedback>(Feedback const*) {
-        using Stage =
-            ZeroStage<N, Parameters<float16>, DeviceLoopback, Wire<Plain, Int4Blocks, Feedback>>;
-        using Forgets = ZeroStage<N, Parameters<float16>, DeviceLoopback, Wire<Plain, Int4Blocks>>;
+        using Stage = ZeroStage<N, Parameters<float16>, SizeCappedBucketer, DeviceLoopback,
+                                Wire<Plain, Int4Blocks, Feedback>>;
+        using Forgets = ZeroStage<N, Parameters<float16>, SizeCappedBucketer, DeviceLoopback,
+                                  Wire<Plain, Int4Blocks>>;
         for (int const world : {1, 3}) {
             CAPTURE(N, world);
             auto const captured = run(world, true, static_cast<Stage const*>(nullptr));

@@ -30,7 +30,8 @@ std::vector<CapturedResult> run(int world, bool captures, bool leaves = false,
 
 void check_worlds(std::vector<int> const& worlds) {
     in_every_stage([&]<int N>() {
-        using Stage = ZeroStage<N, Parameters<float16>, Loopback<cuda::Backend>>;
+        using Stage =
+            ZeroStage<N, Parameters<float16>, SizeCappedBucketer, Loopback<cuda::Backend>>;
         for (int const world : worlds) {
             CAPTURE(N, world);
             auto const captured = run<Stage>(world, true);
@@ -145,7 +146,7 @@ TEST_CASE("A replayed step is skipped for its norm as an eager one", "[cuda]") {
         return;
     }
     in_every_stage([&]<int N>() {
-        using Stage = ZeroStage<N, Loopback<cuda::Backend>>;
+        using Stage = ZeroStage<N, SizeCappedBucketer, Loopback<cuda::Backend>>;
         for (int const world : {1, 2}) {
             CAPTURE(N, world);
             NormLimit const limit{.factor = 3.0F, .window = 2};
@@ -188,8 +189,8 @@ TEST_CASE("A replayed step whose sums lie where the gradients are written gives 
         return;
     }
     in_every_stage([&]<int N>() {
-        using Stage = ZeroStage<N, Parameters<float16>, GradientReduction<void, void, float16>,
-                                Loopback<cuda::Backend>>;
+        using Stage = ZeroStage<N, Parameters<float16>, SizeCappedBucketer,
+                                GradientReduction<void, void, float16>, Loopback<cuda::Backend>>;
         for (int const world : {1, 2}) {
             CAPTURE(N, world);
             CHECK(run<Stage>(world, true, false, true) == run<Stage>(world, false, false, true));
@@ -202,7 +203,8 @@ TEST_CASE("A replayed step leaves the parameter that its capture had no gradient
         return;
     }
     in_every_stage([&]<int N>() {
-        using Stage = ZeroStage<N, Parameters<float16>, Loopback<cuda::Backend>>;
+        using Stage =
+            ZeroStage<N, Parameters<float16>, SizeCappedBucketer, Loopback<cuda::Backend>>;
         auto const captured = run<Stage>(2, true, true);
         CHECK(captured == run<Stage>(2, false, true));
         CHECK_FALSE(captured == run<Stage>(2, true));

@@ -14,13 +14,9 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -116,31 +112,6 @@ struct CountingBackend : cuda::Backend {
     inline static CountedPages pages;
     static CountedPages& staging_memory() noexcept { return pages; }
 };
-
-/// Functions on the host are late by up to a millisecond, at random. May leave out a fence.
-struct LateBackend : cuda::Backend {
-    inline static std::atomic<int> left_out{-1};
-    inline static std::atomic<std::size_t> calls{0};
-
-    static void wait(Queue queue, Event const& event, Fence fence) {
-        if (static_cast<int>(fence) != left_out) {
-            cuda::Backend::wait(queue, event, fence);
-        }
-    }
-    static void run_on_host(Queue queue, void (*function)(void*), void* argument) {
-        auto const sleep = [](void* pause) {
-            std::this_thread::sleep_for(
-                std::chrono::microseconds(reinterpret_cast<std::uintptr_t>(pause)));
-        };
-        std::uintptr_t const random = ++calls * 2654435761U % 1000;
-        cuda::Backend::run_on_host(queue, sleep, reinterpret_cast<void*>(random));
-        cuda::Backend::run_on_host(queue, function, argument);
-    }
-};
-
-template <int N, class States = AllStates>
-using LateStage =
-    ZeroStage<N, Parameters<bfloat16>, SizeCappedBucketer, Loopback<LateBackend>, States>;
 
 } // namespace
 
@@ -298,7 +269,7 @@ TEST_CASE("Changed learning rates, a skipped step and parameters that a step lea
         return;
     }
     in_every_stage([&]<int N>() {
-        using Stage = ZeroStage<N, Parameters<float16>, DeviceLoopback>;
+        using Stage = ZeroStage<N, Parameters<float16>, SizeCappedBucketer, DeviceLoopback>;
         using OnHost = typename Stage::template with<AllStates>;
         auto const run = []<class S>(S*, int world, bool captures, bool leaves) {
             GroupGraph graph(world);
@@ -325,7 +296,7 @@ TEST_CASE("The host updates after 1, 2 and 5 micro-steps with the bits and the n
         return;
     }
     in_every_stage([&]<int N>() {
-        using Stage = ZeroStage<N, Parameters<bfloat16>, DeviceLoopback>;
+        using Stage = ZeroStage<N, Parameters<bfloat16>, SizeCappedBucketer, DeviceLoopback>;
         auto const run = []<class S>(S*, std::size_t micro_steps, std::vector<double>& norms) {
             return merged(on_ranks<Trained, DeviceLoopback>(2, [&](auto& communicator) {
                 cuda::OwnedStream const stream;
@@ -409,7 +380,7 @@ TEST_CASE("A parameter without a gradient in a step gets zeros on the host, and 
         }));
     };
     auto const compare = [&]<int N>() {
-        using Stage = ZeroStage<N, Parameters<bfloat16>, DeviceLoopback>;
+        using Stage = ZeroStage<N, Parameters<bfloat16>, SizeCappedBucketer, DeviceLoopback>;
         using OnHost = typename Stage::template with<AllStates>;
         Trained const expected = run(static_cast<Stage*>(nullptr), true);
         CHECK(!(run(static_cast<Stage*>(nullptr), false) == expected));
@@ -473,7 +444,7 @@ TEST_CASE("With states on the host the memory plan equals what an engine allocat
     };
     in_every_stage([&]<int N>() {
         using Stage = ZeroStage<N, Parameters<bfloat16>, BlockScaledState<float16>,
-                                Loopback<CountingBackend>>;
+                                SizeCappedBucketer, Loopback<CountingBackend>>;
         compare(static_cast<typename Stage::template with<AllStates>*>(nullptr));
         compare(static_cast<typename Stage::template with<Delayed>*>(nullptr));
         using States = OnDevice<BufferKind::optimizer_state, BufferKind::master_weights>;
@@ -485,51 +456,6 @@ TEST_CASE("With states on the host the memory plan equals what an engine allocat
     using MuonStage = ZeroStage<3, Parameters<bfloat16>, Muon, BalancedPartitioner,
                                 Loopback<CountingBackend>, AllStates>;
     compare(static_cast<MuonStage*>(nullptr));
-}
-
-TEST_CASE("Updates of the host that are late change no bit in any stage", "[cuda]") {
-    if (skips_without_device()) {
-        return;
-    }
-    Trained const expected = trained<ZeroStage<2, Parameters<bfloat16>>>(2);
-    for (int round = 0; round < 3; ++round) {
-        in_every_stage([&]<int N>() {
-            auto const compare = [&]<class Stage>(Stage*) {
-                typename Stage::Options options;
-                options.bucketer.bucket_bytes = 64;
-                std::size_t const before = LateBackend::calls;
-                CHECK(trained_on_device<Stage>(2, options) == expected);
-                CHECK(LateBackend::calls - before >= 4 * 2 * 3); // three buckets a step at least
-            };
-            compare(static_cast<LateStage<N>*>(nullptr));
-            compare(static_cast<LateStage<N, Delayed>*>(nullptr)); // no gradient reads parameters
-        });
-    }
-}
-
-TEST_CASE("An update of the host that does not wait for its gradients, or is not waited for, is "
-          "found",
-          "[cuda]") {
-    if (skips_without_device()) {
-        return;
-    }
-    Trained const expected = trained<ZeroStage<2, Parameters<bfloat16>>>(2);
-    auto const find = [&]<class Stage>(Stage*, Fence fence) {
-        LateBackend::left_out = static_cast<int>(fence);
-        bool is_found = false;
-        for (int round = 0; round < 20 && !is_found; ++round) {
-            typename Stage::Options options;
-            options.bucketer.bucket_bytes = 64;
-            is_found = !(trained_on_device<Stage>(2, options) == expected);
-        }
-        LateBackend::left_out = -1;
-        INFO(name_of(fence));
-        CHECK(is_found);
-    };
-    for (Fence const fence : {Fence::chunk_read, Fence::chunk_updated}) {
-        find(static_cast<LateStage<2>*>(nullptr), fence);
-        find(static_cast<LateStage<2, Delayed>*>(nullptr), fence);
-    }
 }
 
 TEST_CASE("A step whose update is delayed cannot be captured in a graph", "[cuda]") {
@@ -598,50 +524,6 @@ TEST_CASE("Values that are written between steps are what the host updates next"
     Trained const expected = run(static_cast<Stage*>(nullptr));
     CHECK(run(static_cast<Stage::with<AllStates>*>(nullptr)) == expected);
     CHECK_FALSE(expected == trained<ZeroStage<2, Parameters<bfloat16>>>(2));
-}
-
-TEST_CASE("An engine that ends while the host updates waits for it", "[cuda]") {
-    if (skips_without_device()) {
-        return;
-    }
-    auto const ended = on_ranks<int, Loopback<LateBackend>>(2, [&](auto& communicator) {
-        cuda::OwnedStream const stream;
-        LateStage<2>::Options options;
-        options.compute_queue = stream.get();
-        options.bucketer.bucket_bytes = 64;
-        LateStage<2> engine(communicator, registration<bfloat16>(toy_specs()), options);
-        (void)run_device_step(engine, stream.get(), static_cast<std::uint64_t>(communicator.rank()),
-                              0, 2, 0.01, 8);
-        return 1;
-    });
-    CHECK(ended == std::vector{1, 1});
-}
-
-TEST_CASE("A rank that fails while the hosts update ends the others, and every engine ends",
-          "[cuda]") {
-    if (skips_without_device()) {
-        return;
-    }
-    auto const outcomes = on_ranks<Outcome, Loopback<LateBackend>>(3, [&](auto& communicator) {
-        return outcome_of([&] {
-            cuda::OwnedStream const stream;
-            LateStage<2>::Options options;
-            options.compute_queue = stream.get();
-            options.bucketer.bucket_bytes = 64;
-            LateStage<2> engine(communicator, registration<bfloat16>(toy_specs()), options);
-            auto const rank = static_cast<std::uint64_t>(communicator.rank());
-            for (std::uint64_t step = 0; step < 50; ++step) {
-                if (rank == 1 && step == 2) {
-                    communicator.abort("rank 1 has had enough");
-                    throw std::runtime_error("enough");
-                }
-                (void)run_device_step(engine, stream.get(), rank, step, 2, 0.01, 8);
-            }
-        });
-    });
-    CHECK(outcomes[0].type == "Aborted");
-    CHECK(outcomes[1].type == "other");
-    CHECK(outcomes[2].type == "Aborted");
 }
 
 TEST_CASE("A description says that the host updates, and that tiles are not used", "[cuda]") {

@@ -436,8 +436,9 @@ template <class T, class C>
 void check_toy(Group<C>& group, char const* order) {
     auto const expected = toy_on_host<T>(group.size());
     in_every_stage([&]<int N>() {
-        check(name(group, order, N, dtype_of<T>()), expected,
-              [&] { return toy_on_devices<ZeroStage<N, Parameters<T>, C>>(group); });
+        check(name(group, order, N, dtype_of<T>()), expected, [&] {
+            return toy_on_devices<ZeroStage<N, Parameters<T>, SizeCappedBucketer, C>>(group);
+        });
     });
 }
 
@@ -464,8 +465,10 @@ void check_codes(Group<C>& group, char const* order) {
     constexpr auto schedule = ReductionSchedule::every_micro_step; // more is encoded
     auto const compare = [&]<int N, class W>(W const&) {
         check(name(group, order, N, dtype_of<T>()) + ", gradients in codes",
-              toy_on_host<T, void, W>(group.size(), schedule),
-              [&] { return toy_on_devices<ZeroStage<N, Parameters<T>, C, W>>(group, schedule); });
+              toy_on_host<T, void, W>(group.size(), schedule), [&] {
+                  return toy_on_devices<ZeroStage<N, Parameters<T>, SizeCappedBucketer, C, W>>(
+                      group, schedule);
+              });
     };
     compare.template operator()<1>(Wire<Plain, Int8Blocks>());
     compare.template operator()<2>(Wire<Plain, Int4Blocks, ErrorFeedback<float>>());
@@ -478,8 +481,10 @@ void check_groups(Group<C>& group, char const* order) {
     auto const hybrid = toy_on_host<T, Hybrid>(group.size());
     in_every_stage([&]<int N>() {
         if constexpr (N > 0) { // stage 0 shards nothing
-            check(name(group, order, N, dtype_of<T>()) + ", hybrid", hybrid,
-                  [&] { return toy_on_devices<ZeroStage<N, Parameters<T>, C>, Hybrid>(group); });
+            check(name(group, order, N, dtype_of<T>()) + ", hybrid", hybrid, [&] {
+                return toy_on_devices<ZeroStage<N, Parameters<T>, SizeCappedBucketer, C>, Hybrid>(
+                    group);
+            });
         }
     });
     if constexpr (std::is_same_v<T, float>) { // sums have the type that is sent between replicas
@@ -504,7 +509,7 @@ void check_tree(Group<C>& group, char const* order) {
     tree::Job const job{.micro_batches = 2 * static_cast<std::size_t>(group.size()), .steps = 2};
     auto const expected = tree::train<ZeroStage<2, Parameters<T>, TreeReduction<>>>(1, {}, job);
     in_every_stage([&]<int N>() {
-        using Stage = ZeroStage<N, Parameters<T>, TreeReduction<>, C>;
+        using Stage = ZeroStage<N, Parameters<T>, SizeCappedBucketer, TreeReduction<>, C>;
         check(name(group, order, N, dtype_of<T>()) + ", in a tree", expected,
               [&] { return tree_on_devices<Stage>(group, job); });
     });
@@ -515,7 +520,7 @@ template <class T, class C>
 void check_arena(Group<C>& group, char const* order, bool symmetric = false) {
     auto const expected = toy_on_host<T>(group.size());
     in_every_stage([&]<int N>() {
-        using Stage = ZeroStage<N, Parameters<T>, C>;
+        using Stage = ZeroStage<N, Parameters<T>, SizeCappedBucketer, C>;
         check(name(group, order, N, dtype_of<T>()) + (symmetric ? ", a window" : ", an arena"),
               expected, [&] { return arena_on_devices<Stage>(group, symmetric); });
     });
@@ -526,7 +531,7 @@ void check_arena(Group<C>& group, char const* order, bool symmetric = false) {
 template <class T, class C>
 void check_windows(Group<C>& group) {
     in_every_stage([&]<int N>() {
-        using Stage = ZeroStage<N, Parameters<T>, C>;
+        using Stage = ZeroStage<N, Parameters<T>, SizeCappedBucketer, C>;
         auto const expected =
             group.size() <= 2 ? toy_on_host<T>(group.size()) : arena_on_devices<Stage>(group, true);
         check(name(group, "NCCL's order", N, dtype_of<T>()) + ", a window", expected,
@@ -536,11 +541,11 @@ void check_windows(Group<C>& group) {
 
 /// In the order of NCCL a stage repeats its bits, which are those of the loopback if there are at
 /// most two ranks: a sum of two is the same in every order. Stages need not agree: NCCL chooses its
-/// order by the size of a message, and stage 3 reduces other buckets.
+/// order by the operation and the size of a message.
 template <class T, class C>
 void check_library_order(Group<C>& group) {
     in_every_stage([&]<int N>() {
-        using Stage = ZeroStage<N, Parameters<T>, C>;
+        using Stage = ZeroStage<N, Parameters<T>, SizeCappedBucketer, C>;
         auto const expected =
             group.size() <= 2 ? toy_on_host<T>(group.size()) : toy_on_devices<Stage>(group);
         REQUIRE(expected.size() == toy_steps);

@@ -60,7 +60,7 @@ TEST_CASE("A replayed step over NCCL gives the bits of eager steps, on all devic
         return;
     }
     in_every_stage([&]<int N>() {
-        using Stage = ZeroStage<N, Parameters<float16>, cuda::NcclCommunicator>;
+        using Stage = ZeroStage<N, Parameters<float16>, SizeCappedBucketer, cuda::NcclCommunicator>;
         auto const captured = run<Stage>(true);
         CHECK(captured == run<Stage>(false));
         for (CapturedResult const& rank : captured) {

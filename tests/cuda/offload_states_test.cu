@@ -203,11 +203,12 @@ TEST_CASE("Each kind of a device's engine alone gives back its memory and nothin
             TemporaryFolder const folder;
             cuda::OwnedStream const stream;
             cuda::VirtualMemory memory;
-            typename ZeroStage<N, Parameters<bfloat16>, DeviceLoopback>::Options options;
+            typename ZeroStage<N, Parameters<bfloat16>, SizeCappedBucketer, DeviceLoopback>::Options
+                options;
             options.compute_queue = stream.get();
             options.memory = &memory;
             options.groups.resize(2);
-            ZeroStage<N, Parameters<bfloat16>, DeviceLoopback> engine(
+            ZeroStage<N, Parameters<bfloat16>, SizeCappedBucketer, DeviceLoopback> engine(
                 communicator, registration<bfloat16>(layers()), options);
             auto const slices = [&] {
                 std::vector<void const*> addresses;
@@ -271,9 +272,9 @@ TEST_CASE("Any kinds of a device's engine in any order, twice in a row, before t
         return;
     }
     in_every_stage([&]<int N>() {
-        compare<ZeroStage<N, Parameters<float16>, DeviceLoopback>>();
-        compare<ZeroStage<N, Parameters<bfloat16>, DeviceLoopback, DynamicLossScaler,
-                          SplitMasterWeights, BlockScaledState<float16>>>();
+        compare<ZeroStage<N, Parameters<float16>, SizeCappedBucketer, DeviceLoopback>>();
+        compare<ZeroStage<N, Parameters<bfloat16>, SizeCappedBucketer, DeviceLoopback,
+                          DynamicLossScaler, SplitMasterWeights, BlockScaledState<float16>>>();
     });
 }
 

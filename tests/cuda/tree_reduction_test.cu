@@ -26,7 +26,7 @@ using DeviceLoopback = Loopback<cuda::Backend>;
 template <int N, class... Policies>
 void check_worlds(Job const& job, std::vector<int> const& worlds) {
     using OnHost = ZeroStage<2, Policies..., TreeReduction<>>;
-    using OnDevice = ZeroStage<N, Policies..., TreeReduction<>, DeviceLoopback>;
+    using OnDevice = ZeroStage<N, Policies..., SizeCappedBucketer, TreeReduction<>, DeviceLoopback>;
     auto const expected = train<OnHost>(1, {}, job);
     CHECK(expected.back().steps == job.steps - (job.overflows ? 1 : 0));
     for (int const world : worlds) {
@@ -75,7 +75,8 @@ TEST_CASE("Two levels on a device add in the tree, in several collectives betwee
     Job const job{.steps = 2};
     auto const expected = train<ZeroStage<2, Parameters<bfloat16>, TreeReduction<>>>(1, {}, job);
     in_every_stage([&]<int N>() {
-        using OnDevice = ZeroStage<N, Parameters<bfloat16>, TreeReduction<>, Levels>;
+        using OnDevice =
+            ZeroStage<N, Parameters<bfloat16>, SizeCappedBucketer, TreeReduction<>, Levels>;
         auto const found =
             joined(on_ranks<std::vector<Seen>, DeviceLoopback>(4, [&](DeviceLoopback& all) {
                 DeviceLoopback inside = all.split(all.rank() / 2, all.rank());

@@ -99,8 +99,9 @@ void acquire_in_stage_3(LoopbackCommunicator& communicator) {
 /// The next loss scale after a clean step and after an overflow, as the command of a step computes
 /// it.
 void loss_scale(LoopbackCommunicator& communicator) {
-    using Config = detail::StageConfig<2, Parameters<bfloat16>, DynamicLossScaler>::EngineConfig;
-    detail::StepState<Config> state{};
+    using Step = detail::StepOf<
+        detail::StageConfig<2, Parameters<bfloat16>, DynamicLossScaler>::EngineConfig>;
+    detail::StepState<Step> state{};
     detail::StepReports reports{};
     state.reports = &reports;
     state.scaler = DynamicLossScaler::initial(state.scaler_options);
@@ -113,8 +114,8 @@ void loss_scale(LoopbackCommunicator& communicator) {
         if (step == 2) {
             state.integers.inspection.add_non_finite(0);
         }
-        detail::DecideStep<Config>{&state, &group, nullptr, step, 1e-3,  2.0, 1.0F,
-                                   1.0F,   1,      true,    true, false, {},  0}();
+        detail::DecideStep<Step>{&state, &group, nullptr, step, 1e-3,  2.0, 1.0F,
+                                 1.0F,   1,      true,    true, false, {},  0}();
     }
     end();
 }

@@ -77,19 +77,19 @@ TEST_CASE("Two policies of one category are not distinct, at any position") {
 }
 
 TEST_CASE("Only complete models of a known category are valid policies") {
-    STATIC_REQUIRE(zero::detail::is_valid_policy<Sgd>());
-    STATIC_REQUIRE(zero::detail::is_valid_policy<DynamicLossScaler>());
-    STATIC_REQUIRE(zero::detail::is_valid_policy<Parameters<float16>>());
-    STATIC_REQUIRE(zero::detail::is_valid_policy<NoMasterWeights>());
-    STATIC_REQUIRE(zero::detail::is_valid_policy<OptimizerState<bfloat16>>());
-    STATIC_REQUIRE(zero::detail::is_valid_policy<GradientReduction<>>());
-    STATIC_REQUIRE(zero::detail::is_valid_policy<RoundRobinPartitioner>());
-    STATIC_REQUIRE(zero::detail::is_valid_policy<SingleBucketer>());
-    STATIC_REQUIRE_FALSE(zero::detail::is_valid_policy<NoPolicy>());
-    STATIC_REQUIRE_FALSE(zero::detail::is_valid_policy<UnknownCategory>());
-    STATIC_REQUIRE_FALSE(zero::detail::is_valid_policy<Parameters<double>>());
-    STATIC_REQUIRE_FALSE(zero::detail::is_valid_policy<MasterWeights<double>>());
-    STATIC_REQUIRE_FALSE(zero::detail::is_valid_policy<int>());
+    STATIC_REQUIRE(zero::detail::CompletePolicy<Sgd>);
+    STATIC_REQUIRE(zero::detail::CompletePolicy<DynamicLossScaler>);
+    STATIC_REQUIRE(zero::detail::CompletePolicy<Parameters<float16>>);
+    STATIC_REQUIRE(zero::detail::CompletePolicy<NoMasterWeights>);
+    STATIC_REQUIRE(zero::detail::CompletePolicy<OptimizerState<bfloat16>>);
+    STATIC_REQUIRE(zero::detail::CompletePolicy<GradientReduction<>>);
+    STATIC_REQUIRE(zero::detail::CompletePolicy<RoundRobinPartitioner>);
+    STATIC_REQUIRE(zero::detail::CompletePolicy<SingleBucketer>);
+    STATIC_REQUIRE_FALSE(zero::detail::CompletePolicy<NoPolicy>);
+    STATIC_REQUIRE_FALSE(zero::detail::CompletePolicy<UnknownCategory>);
+    STATIC_REQUIRE_FALSE(zero::detail::CompletePolicy<Parameters<double>>);
+    STATIC_REQUIRE_FALSE(zero::detail::CompletePolicy<MasterWeights<double>>);
+    STATIC_REQUIRE_FALSE(zero::detail::CompletePolicy<int>);
 }
 
 } // namespace zero::test::policy_list_test

@@ -43,8 +43,8 @@ struct GroupsOptions {
     /// it divides the number of ranks.
     std::size_t shard = 0;
 
-    /// @brief The number of this rank's shard group, for instance of its host. All ranks give one
-    /// or none; then `shard` consecutive ranks form a group.
+    /// @brief The number of this rank's shard group, for instance of its host. All ranks give one,
+    /// or no rank does: then `shard` consecutive ranks form a group.
     std::optional<std::size_t> group{};
 };
 

@@ -36,15 +36,10 @@ struct AdamOptions {
 ///     p = fma(-step_size, div(m, e), p)
 ///
 /// The constants are those of `AdamW`. The parameter is rounded once per step.
-struct Adam {
+struct Adam : detail::AdamFamily {
     using policy_category = OptimizerCategory;
     using Options = AdamOptions;
     static constexpr char const* name = "Adam"; ///< for messages and the hash of the options
-
-    static constexpr std::size_t states = 2; ///< first and second moment
-    /// Names of the states, for checkpoints and `TrainingState`.
-    static constexpr char const* state_names[states] = {"exp_avg", "exp_avg_sq"};
-    static constexpr bool nonnegative_states[states] = {false, true}; ///< sums of squares
     static constexpr bool whole_tensor = false; ///< element-wise: a parameter may be cut anywhere
 
     struct Hyper {
@@ -63,15 +58,6 @@ struct Adam {
     static void validate(Options const& options) {
         detail::validate_adam(name, options.beta1, options.beta2, options.epsilon,
                               options.weight_decay);
-    }
-
-    /// @brief Calls `visit(name, option)` for each option, for checkpoints.
-    template <class O, class Visitor>
-    static void for_each_option(O& options, Visitor&& visit) {
-        visit("beta1", options.beta1);
-        visit("beta2", options.beta2);
-        visit("epsilon", options.epsilon);
-        visit("weight_decay", options.weight_decay);
     }
 
     template <class F>

@@ -48,16 +48,11 @@ struct AdamWOptions {
 /// is, and the difference would grow with every step. v decays by beta2: otherwise a square that
 /// overflows float would make it, and then the parameter, NaN in the next step. The parameter is
 /// rounded once per step; for small learning rates this is the largest error.
-struct AdamW {
+struct AdamW : detail::AdamFamily {
     using policy_category = OptimizerCategory;
     using Options = AdamWOptions;
     static constexpr char const* name = "AdamW"; ///< for messages and the hash of the options
-
-    static constexpr std::size_t states = 2; ///< first and second moment
-    /// Names of the states, for checkpoints and `TrainingState`.
-    static constexpr char const* state_names[states] = {"exp_avg", "exp_avg_sq"};
-    static constexpr bool nonnegative_states[states] = {false, true}; ///< sums of squares
-    static constexpr bool whole_tensor = false; ///< element-wise: a parameter may be cut anywhere
+    static constexpr bool whole_tensor = false;  ///< element-wise: a parameter may be cut anywhere
 
     struct Hyper {
         detail::AdamConstants moments; ///< decay rates, bias corrections and step size
@@ -75,15 +70,6 @@ struct AdamW {
     static void validate(Options const& options) {
         detail::validate_adam(name, options.beta1, options.beta2, options.epsilon,
                               options.weight_decay);
-    }
-
-    /// @brief Calls `visit(name, option)` for each option, for checkpoints.
-    template <class O, class Visitor>
-    static void for_each_option(O& options, Visitor&& visit) {
-        visit("beta1", options.beta1);
-        visit("beta2", options.beta2);
-        visit("epsilon", options.epsilon);
-        visit("weight_decay", options.weight_decay);
     }
 
     template <class F>

@@ -39,16 +39,11 @@ struct LambOptions {
 /// with d as in `AdamW` and inverse_correction = float(1 / correction1). The norms of the
 /// whole parameter and the ratio are in double. The sums of squares are exact (see
 /// `ops::Inspection`), so the bits do not depend on the order of summation.
-struct Lamb {
+struct Lamb : detail::AdamFamily {
     using policy_category = OptimizerCategory;
     using Options = LambOptions;
     static constexpr char const* name = "Lamb"; ///< for messages and the hash of the options
-
-    static constexpr std::size_t states = 2; ///< first and second moment
-    /// Names of the states, for checkpoints and `TrainingState`.
-    static constexpr char const* state_names[states] = {"exp_avg", "exp_avg_sq"};
-    static constexpr bool nonnegative_states[states] = {false, true}; ///< sums of squares
-    static constexpr bool whole_tensor = true; ///< the norms cover a whole parameter
+    static constexpr bool whole_tensor = true;  ///< the norms cover a whole parameter
 
     struct Hyper {
         detail::LambConstants constants; ///< decay rates, bias corrections and weight decay
@@ -67,15 +62,6 @@ struct Lamb {
     static void validate(Options const& options) {
         detail::validate_adam(name, options.beta1, options.beta2, options.epsilon,
                               options.weight_decay);
-    }
-
-    /// @brief Calls `visit(name, option)` for each option, for checkpoints.
-    template <class O, class Visitor>
-    static void for_each_option(O& options, Visitor&& visit) {
-        visit("beta1", options.beta1);
-        visit("beta2", options.beta2);
-        visit("epsilon", options.epsilon);
-        visit("weight_decay", options.weight_decay);
     }
 
     static constexpr std::size_t scratch_floats(std::size_t, std::size_t) noexcept { return 0; }

@@ -48,10 +48,10 @@ struct JointFigures {
 };
 
 /// @brief Notes the figures of one engine.
-template <class Config>
+template <class Step>
 struct NoteJoint {
-    StepState<Config>* state;
-    GroupState<typename Config::Optimizer> const* groups;
+    StepState<Step>* state;
+    GroupState<typename Step::Optimizer> const* groups;
     ReportedFigures figures;
     bool compares_order;
     std::uint64_t serial;
@@ -69,7 +69,7 @@ struct NoteJoint {
         }
         own.clipped = figures.leaves_out ? clipped_of(figures, groups) : own.all;
         own.has_stopped = compares_order && !state->integers.agreement.is_same();
-        if constexpr (ModelParallelCommunicator<typename Config::Communicator>) {
+        if constexpr (Step::is_cut) {
             own.has_stopped = own.has_stopped || state->model.has_stopped;
             own.has_silent_part = state->model.has_silent_part;
         }
@@ -343,15 +343,15 @@ private:
     void join(std::array<detail::StepInspection, count> const& found) {
         auto const hub = first()._queue;
         each([&]<class Config>(Engine<Config>& engine, std::size_t number) {
-            Backend::run(engine._queue,
-                         engine._control.with_figures([&](auto* state, auto* groups, auto figures) {
-                             return detail::NoteJoint<Config>{state,
-                                                              groups,
-                                                              figures,
-                                                              found[number].compares_order,
-                                                              engine._control.serial() + 1,
-                                                              _figures.data() + number};
-                         }));
+            Backend::run(engine._queue, engine._control.with_figures([&](auto* state, auto* groups,
+                                                                         auto figures) {
+                return detail::NoteJoint<detail::StepOf<Config>>{state,
+                                                                 groups,
+                                                                 figures,
+                                                                 found[number].compares_order,
+                                                                 engine._control.serial() + 1,
+                                                                 _figures.data() + number};
+            }));
             if (number != 0) {
                 Backend::wait(hub, Backend::record(engine._queue), Fence::joint_inspected);
             }

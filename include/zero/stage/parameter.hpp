@@ -82,8 +82,8 @@ struct Parameter {
     std::size_t elements = 0;       ///< any number, 0 included
     std::vector<std::size_t> units{0}; ///< the units that use it, numbered in order of use from 0;
                                        ///< several for a tied parameter
-    std::size_t group = 0; ///< parameter group: an index into options.groups; if that is empty,
-                           ///< less than the number of parameters
+    std::size_t group = 0; ///< its `ParameterGroup`: an index into options.groups; if that is
+                           ///< empty, less than the number of parameters
     bool trainable = true; ///< false: frozen, without gradient and optimizer state
     std::size_t rows = 0;  ///< rows of the row-major matrix that its elements form, for optimizers
                            ///< of whole parameters: the product of the first dimensions of `shape`,

@@ -43,10 +43,10 @@ public:
     /// @brief Closes the file, which removes it.
     virtual void close(int file) noexcept = 0;
 
-    /// @brief Those of this system.
+    /// @brief Returns the calls of this system.
     static FileCalls& system();
 
-    /// @brief The same, without O_TMPFILE.
+    /// @brief Returns the calls of this system, without O_TMPFILE.
     static FileCalls& system_with_names();
 };
 

@@ -100,9 +100,8 @@ public:
     /// @brief Returns the size of the file.
     [[nodiscard]] std::uint64_t size_bytes() const noexcept { return _begin.back(); }
 
-    /// @brief Returns the address that stands for a chunk: `staging_bytes` addresses which no
-    /// memory has, so that access through them ends the program. For this chunk until the tier
-    /// ends.
+    /// @brief Returns the first of `staging_bytes` addresses that stand for a chunk as long as the
+    /// tier lives. No memory has them, so access through them ends the program.
     [[nodiscard]] std::byte* address(std::size_t chunk) const noexcept {
         return _addresses + _begin[chunk];
     }

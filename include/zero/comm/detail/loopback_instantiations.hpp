@@ -1,10 +1,10 @@
 #pragma once
 
-#include "../../core/storage_types.hpp"
+#include "../../host/detail/host_backend_instantiations.hpp"
 
 /// @file
 /// @brief The instantiations of the loopback transport that the compiled library contains.
-/// `loopback.hpp` declares them (with `extern`), `instantiations.ipp` defines them.
+/// `loopback.hpp` declares them (with `extern`), `src/comm.cpp` defines them.
 
 /// The sum of extents of `T`.
 #define ZERO_COMM_INSTANTIATE_LOOPBACK_OF(prefix, T)                                               \
@@ -22,15 +22,5 @@
     prefix template class detail::LoopbackFrame<HostBackend>;                                      \
     prefix template class Loopback<HostBackend>;                                                   \
     prefix template void detail::wait_for_collectives(Loopback<HostBackend>&, host::Queue*);       \
-    ZERO_COMM_INSTANTIATE_LOOPBACK_OF(prefix, float)                                               \
-    ZERO_COMM_INSTANTIATE_LOOPBACK_OF(prefix, bfloat16)                                            \
-    ZERO_COMM_INSTANTIATE_LOOPBACK_OF(prefix, float16)                                             \
-    ZERO_COMM_INSTANTIATE_LOOPBACK_OF_PAIR(prefix, float, float)                                   \
-    ZERO_COMM_INSTANTIATE_LOOPBACK_OF_PAIR(prefix, float, bfloat16)                                \
-    ZERO_COMM_INSTANTIATE_LOOPBACK_OF_PAIR(prefix, float, float16)                                 \
-    ZERO_COMM_INSTANTIATE_LOOPBACK_OF_PAIR(prefix, bfloat16, float)                                \
-    ZERO_COMM_INSTANTIATE_LOOPBACK_OF_PAIR(prefix, bfloat16, bfloat16)                             \
-    ZERO_COMM_INSTANTIATE_LOOPBACK_OF_PAIR(prefix, bfloat16, float16)                              \
-    ZERO_COMM_INSTANTIATE_LOOPBACK_OF_PAIR(prefix, float16, float)                                 \
-    ZERO_COMM_INSTANTIATE_LOOPBACK_OF_PAIR(prefix, float16, bfloat16)                              \
-    ZERO_COMM_INSTANTIATE_LOOPBACK_OF_PAIR(prefix, float16, float16)
+    ZERO_HOST_FOR_TYPES(ZERO_COMM_INSTANTIATE_LOOPBACK_OF, prefix)                                 \
+    ZERO_HOST_FOR_PAIRS(ZERO_COMM_INSTANTIATE_LOOPBACK_OF_PAIR, prefix)

@@ -8,7 +8,6 @@
 #include "../table_range.hpp"
 #include "config.cuh"
 #include "copy_kernels.cuh"
-#include "count_kernels.cuh"
 #include "element_kernels.cuh"
 #include "inspect_kernels.cuh"
 #include "launch.cuh"

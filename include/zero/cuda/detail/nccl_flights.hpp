@@ -53,7 +53,7 @@ inline void require_success(NcclSystem& system, int code, std::string_view what,
 }
 
 /// @brief The collectives that are enqueued but have not run, as CUDA events, which it owns.
-/// Allocates nothing after `make_events`.
+/// Allocates nothing after `make_events`. `NcclLifetime` polls them and ends those that never end.
 ///
 /// Distinguishes a fixed number of them: beyond it, a collective extends the newest. Does not
 /// record collectives of a captured stream, because they run when the graph is launched.

@@ -4,7 +4,25 @@
 
 /// @file
 /// @brief The instantiations of `HostBackend`'s member templates that the compiled library
-/// contains. `host_backend.hpp` declares them (with `extern`), `instantiations.ipp` defines them.
+/// contains. `host_backend.hpp` declares them (with `extern`), `src/host.cpp` defines them.
+
+/// Calls `OF(prefix, T)` for each storage type `T`.
+#define ZERO_HOST_FOR_TYPES(OF, prefix)                                                            \
+    OF(prefix, float)                                                                              \
+    OF(prefix, bfloat16)                                                                           \
+    OF(prefix, float16)
+
+/// Calls `OF(prefix, T, U)` for each pair of storage types.
+#define ZERO_HOST_FOR_PAIRS(OF, prefix)                                                            \
+    OF(prefix, float, float)                                                                       \
+    OF(prefix, float, bfloat16)                                                                    \
+    OF(prefix, float, float16)                                                                     \
+    OF(prefix, bfloat16, float)                                                                    \
+    OF(prefix, bfloat16, bfloat16)                                                                 \
+    OF(prefix, bfloat16, float16)                                                                  \
+    OF(prefix, float16, float)                                                                     \
+    OF(prefix, float16, bfloat16)                                                                  \
+    OF(prefix, float16, float16)
 
 /// The operations on elements of `T`.
 #define ZERO_HOST_INSTANTIATE_BACKEND_OF(prefix, T)                                                \
@@ -29,22 +47,12 @@
     prefix template void HostBackend::copy_to_bucket(Queue, std::span<CopySlice<T> const>, U*);
 
 #define ZERO_HOST_INSTANTIATE_BACKEND(prefix)                                                      \
-    ZERO_HOST_INSTANTIATE_BACKEND_OF(prefix, float)                                                \
-    ZERO_HOST_INSTANTIATE_BACKEND_OF(prefix, bfloat16)                                             \
-    ZERO_HOST_INSTANTIATE_BACKEND_OF(prefix, float16)                                              \
-    ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, float, float)                                    \
-    ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, float, bfloat16)                                 \
-    ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, float, float16)                                  \
-    ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, bfloat16, float)                                 \
-    ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, bfloat16, bfloat16)                              \
-    ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, bfloat16, float16)                               \
-    ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, float16, float)                                  \
-    ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, float16, bfloat16)                               \
-    ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR(prefix, float16, float16)
+    ZERO_HOST_FOR_TYPES(ZERO_HOST_INSTANTIATE_BACKEND_OF, prefix)                                  \
+    ZERO_HOST_FOR_PAIRS(ZERO_HOST_INSTANTIATE_BACKEND_OF_PAIR, prefix)
 
 /// @file
 /// @brief The instantiations of the host kernels that the compiled library contains: all storage
-/// types and all pairs of them. `kernels.hpp` declares them (with `extern`), `instantiations.ipp`
+/// types and all pairs of them. `kernels.hpp` declares them (with `extern`), `src/host.cpp`
 /// defines them.
 
 /// The kernels over elements of `T`.
@@ -66,15 +74,5 @@
                                   std::size_t) noexcept;
 
 #define ZERO_HOST_INSTANTIATE_KERNELS(prefix)                                                      \
-    ZERO_HOST_INSTANTIATE_KERNELS_OF(prefix, float)                                                \
-    ZERO_HOST_INSTANTIATE_KERNELS_OF(prefix, bfloat16)                                             \
-    ZERO_HOST_INSTANTIATE_KERNELS_OF(prefix, float16)                                              \
-    ZERO_HOST_INSTANTIATE_CONVERSIONS_OF(prefix, float, float)                                     \
-    ZERO_HOST_INSTANTIATE_CONVERSIONS_OF(prefix, float, bfloat16)                                  \
-    ZERO_HOST_INSTANTIATE_CONVERSIONS_OF(prefix, float, float16)                                   \
-    ZERO_HOST_INSTANTIATE_CONVERSIONS_OF(prefix, bfloat16, float)                                  \
-    ZERO_HOST_INSTANTIATE_CONVERSIONS_OF(prefix, bfloat16, bfloat16)                               \
-    ZERO_HOST_INSTANTIATE_CONVERSIONS_OF(prefix, bfloat16, float16)                                \
-    ZERO_HOST_INSTANTIATE_CONVERSIONS_OF(prefix, float16, float)                                   \
-    ZERO_HOST_INSTANTIATE_CONVERSIONS_OF(prefix, float16, bfloat16)                                \
-    ZERO_HOST_INSTANTIATE_CONVERSIONS_OF(prefix, float16, float16)
+    ZERO_HOST_FOR_TYPES(ZERO_HOST_INSTANTIATE_KERNELS_OF, prefix)                                  \
+    ZERO_HOST_FOR_PAIRS(ZERO_HOST_INSTANTIATE_CONVERSIONS_OF, prefix)

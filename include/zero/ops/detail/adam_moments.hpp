@@ -7,12 +7,31 @@
 #include "../number.hpp"
 #include "update_parts.hpp"
 
+#include <cstddef>
 #include <cstdint>
 
 /// @file
 /// @brief The moments of the gradient and their bias corrections, shared by Adam, AdamW and Lamb.
 /// These optimizers differ in where the weight decay acts.
+
 namespace ZERO_NAMESPACE::detail {
+
+/// @brief The states and options of these optimizers.
+struct AdamFamily {
+    static constexpr std::size_t states = 2; ///< first and second moment
+    /// Names of the states, for checkpoints and `TrainingState`.
+    static constexpr char const* state_names[states] = {"exp_avg", "exp_avg_sq"};
+    static constexpr bool nonnegative_states[states] = {false, true}; ///< sums of squares
+
+    /// @brief Calls `visit(name, option)` for each option, for checkpoints.
+    template <class O, class Visitor>
+    static void for_each_option(O& options, Visitor&& visit) {
+        visit("beta1", options.beta1);
+        visit("beta2", options.beta2);
+        visit("epsilon", options.epsilon);
+        visit("weight_decay", options.weight_decay);
+    }
+};
 
 /// @brief The constants of a step, as `AdamW` documents them.
 struct AdamConstants {

@@ -128,23 +128,41 @@ struct ModelState<true> {
     bool has_silent_part = false; ///< a part has no gradient
 };
 
+/// @brief The types that the scalars of a step depend on. Engines that differ in others share one
+/// `StepState` and its commands, each of which is a kernel on a device.
+template <class Scaler, class UpdatedBy, class Masters, bool RoundsStates, bool IsCut,
+          bool HasExperts>
+struct StepTypes {
+    using LossScaler = Scaler;
+    using Optimizer = UpdatedBy;
+    using MasterWeights = Masters;
+    static constexpr bool rounds_states = RoundsStates;
+    static constexpr bool is_cut = IsCut;           ///< the model is cut over model ranks
+    static constexpr bool has_experts = HasExperts; ///< these hold experts
+};
+
+template <class Config>
+using StepOf = StepTypes<typename Config::LossScaler, typename Config::Optimizer,
+                         typename Config::MasterWeights, Config::rounds_states,
+                         ModelParallelCommunicator<typename Config::Communicator>,
+                         ExpertCommunicator<typename Config::Communicator>>;
+
 /// @brief The scalars of a step that host and queues share, in backend memory. `StepControl` owns
 /// it; only commands on the communication queue write it.
-template <class Config>
+template <class Step>
 struct StepState {
     StepReports* reports = nullptr;
-    typename Config::LossScaler::Options scaler_options{};
-    typename Config::LossScaler::State scaler{};
+    typename Step::LossScaler::Options scaler_options{};
+    typename Step::LossScaler::State scaler{};
     float captured_scale = 1.0F;
     UpdateDecision decision{};
     bool is_exhausted = false; ///< the last step overflowed at the minimum loss scale
     std::uint64_t step_count = 0;
     std::uint64_t skipped_in_a_row = 0; ///< the last steps, up to one that was not skipped
-    [[no_unique_address]] typename Config::MasterWeights::Options master_options{};
+    [[no_unique_address]] typename Step::MasterWeights::Options master_options{};
     StepIntegers integers{};
     std::int64_t weight = 0; ///< ReductionKind::weighted_mean: the sum of the weights of all ranks
-    [[no_unique_address]] ModelState<ModelParallelCommunicator<typename Config::Communicator>>
-        model{};
+    [[no_unique_address]] ModelState<Step::is_cut> model{};
 };
 
 /// @brief How a rank delivered gradients in a step. Smaller values are better evidence.
@@ -195,17 +213,17 @@ template <class Group, class Options>
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Fixes the loss scale of the step that begins.
-template <class Config>
+template <class Step>
 struct CaptureScale {
-    StepState<Config>* state;
+    StepState<Step>* state;
     ZERO_HOST_DEVICE void operator()() const { state->captured_scale = state->scaler.scale; }
 };
 
 /// @brief Resets the inspection of the gradients, and notes how this rank delivered them and in
 /// which order it acquired units.
-template <class Config>
+template <class Step>
 struct ClearInspection {
-    StepState<Config>* state;
+    StepState<Step>* state;
     GradientEvidence evidence;
     OrderEvidence order;
     ZERO_HOST_DEVICE void operator()() const {
@@ -217,9 +235,9 @@ struct ClearInspection {
 
 /// @brief Adds what was not finite in replicas that another model rank counts: they must skip the
 /// step as well.
-template <class Config>
+template <class Step>
 struct AddLeftOut {
-    StepState<Config>* state;
+    StepState<Step>* state;
     ZERO_HOST_DEVICE void operator()() const {
         constexpr std::size_t non_finite = ops::Inspection::count - 1;
         ops::Inspection const& left_out = state->model.left_out;
@@ -235,11 +253,11 @@ struct AddLeftOut {
 /// @brief Replaces the minima of the data ranks by those that model ranks reduce: the negative
 /// evidence of gradients, since the part with the worst decides, and whether all acquired units in
 /// one order. Experts without a token stop nobody, so the best evidence decides there.
-template <class Config>
+template <class Step>
 struct PackForModel {
     static constexpr std::size_t count = 2;
 
-    StepState<Config>* state;
+    StepState<Step>* state;
     std::int64_t* minima;
     bool compares_order;
     ZERO_HOST_DEVICE void operator()() const {
@@ -252,7 +270,7 @@ struct PackForModel {
             agreement.numbers[i] = minima[1 + i];
         }
         minima[0] = minima[0] < delivered ? delivered : minima[0];
-        if constexpr (!ExpertCommunicator<typename Config::Communicator>) {
+        if constexpr (!Step::has_experts) {
             minima[0] = -minima[0];
         }
         minima[1] = compares_order && !agreement.is_same() ? 0 : 1;
@@ -261,17 +279,16 @@ struct PackForModel {
 
 /// @brief The reverse, after the reduction. The index of an element that is not finite stays that
 /// of this part of the model.
-template <class Config>
+template <class Step>
 struct UnpackFromModel {
-    StepState<Config>* state;
+    StepState<Step>* state;
     std::int64_t* minima;
     ZERO_HOST_DEVICE void operator()() const {
         constexpr auto delivered = static_cast<std::int64_t>(GradientEvidence::delivered);
-        constexpr bool has_experts = ExpertCommunicator<typename Config::Communicator>;
-        std::int64_t const evidence = has_experts ? minima[0] : -minima[0];
+        std::int64_t const evidence = Step::has_experts ? minima[0] : -minima[0];
         state->model.has_stopped = minima[1] == 0;
         state->model.has_silent_part =
-            !has_experts && evidence == static_cast<std::int64_t>(GradientEvidence::nothing);
+            !Step::has_experts && evidence == static_cast<std::int64_t>(GradientEvidence::nothing);
         for (std::size_t i = 0; i < StepIntegers::minima(true); ++i) {
             minima[i] = state->model.minima[i];
         }

@@ -30,7 +30,7 @@ consteval bool diagnose_stage() {
     if constexpr ((has_bare_backend<Policies>() || ...)) {
         // before the check of its collectives, which name types of the backend
         return (diagnose_backend_of<Policies>() && ...);
-    } else if constexpr (!(is_valid_policy<Policies>() && ...)) {
+    } else if constexpr (!(CompletePolicy<Policies> && ...)) {
         return (diagnose_policy<Policies>() && ...);
     } else if constexpr (!are_distinct<Policies...>) {
         return diagnose_duplicates<Policies...>();

@@ -270,7 +270,7 @@ consteval bool has_bare_backend() {
 /// @brief Whether the policies form a stage. `diagnose_stage` says why not.
 template <int N, class... Policies>
 consteval bool is_accepted() {
-    if constexpr ((has_bare_backend<Policies>() || ...) || !(is_valid_policy<Policies>() && ...)
+    if constexpr ((has_bare_backend<Policies>() || ...) || !(CompletePolicy<Policies> && ...)
                   || !are_distinct<Policies...>) {
         return false;
     } else {

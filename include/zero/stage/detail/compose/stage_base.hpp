@@ -70,7 +70,7 @@ template <class Stage>
 /// compiled with them.
 template <int N, class... Policies>
 consteval bool conflicts_in_storage() {
-    if constexpr ((is_valid_policy<Policies>() && ...) && are_distinct<Policies...>) {
+    if constexpr ((CompletePolicy<Policies> && ...) && are_distinct<Policies...>) {
         constexpr Conflict conflict = conflict_in<N, Policies...>();
         return conflict == Conflict::whole_tensor_storage || conflict == Conflict::split_of_other
                || conflict == Conflict::offload_from_device
@@ -87,7 +87,7 @@ consteval bool conflicts_in_storage() {
 /// policies that decide how numbers are stored
 template <bool DropsStorage, class Policy>
 inline constexpr bool is_usable =
-    is_valid_policy<Policy>() && !has_bare_backend<Policy>()
+    CompletePolicy<Policy> && !has_bare_backend<Policy>()
     && !(DropsStorage
          && (is_in<MasterWeightsCategory, Policy>() || is_in<OptimizerStateCategory, Policy>()
              || is_in<OffloadCategory, Policy>() || is_in<GradientReductionCategory, Policy>()

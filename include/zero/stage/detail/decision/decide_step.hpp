@@ -74,10 +74,10 @@ struct NotJoint {
 /// `StepControl::decide` enqueues it after the norm and the overflow count are reduced over all
 /// ranks. It runs on the host and on devices, and only updates `*state`, its reports and `groups`.
 /// @tparam Joint `JointFigures` if several engines decide together
-template <class Config, class Joint = NotJoint>
+template <class Step, class Joint = NotJoint>
 struct DecideStep {
-    StepState<Config>* state;
-    GroupState<typename Config::Optimizer>* groups;
+    StepState<Step>* state;
+    GroupState<typename Step::Optimizer>* groups;
     NormGuard* guard; ///< null without `skip_above_norm`
     std::uint64_t serial;
     double learning_rate;
@@ -96,8 +96,8 @@ struct DecideStep {
     [[no_unique_address]] Joint joint{}; ///< what several engines decide on together
 
     ZERO_HOST_DEVICE void operator()() const {
-        using Scaler = typename Config::LossScaler;
-        StepState<Config>& s = *state;
+        using Scaler = typename Step::LossScaler;
+        StepState<Step>& s = *state;
         if (figures.exchanged != nullptr) {
             UnpackFigures{figures}(s.integers);
         }
@@ -175,15 +175,15 @@ struct DecideStep {
         s.decision.skip = report.is_skipped;
         if (!report.is_skipped) {
             ++s.step_count;
-            if constexpr (Config::MasterWeights::form == MasterForm::stochastic) {
+            if constexpr (Step::MasterWeights::form == MasterForm::stochastic) {
                 s.decision.random_key = ops::random_key(s.master_options.seed, s.step_count);
-            } else if constexpr (Config::rounds_states) {
+            } else if constexpr (Step::rounds_states) {
                 s.decision.random_key = ops::random_key(0, s.step_count);
             }
             for (std::size_t group = 0; group < group_count; ++group) {
                 groups[group].factor =
                     groups[group].is_clipped ? s.decision.factor : static_cast<float>(base);
-                groups[group].hyper = Config::Optimizer::hyper(
+                groups[group].hyper = Step::Optimizer::hyper(
                     groups[group].options,
                     ops::mul(learning_rate, groups[group].learning_rate_factor), s.step_count);
             }
@@ -210,7 +210,7 @@ struct DecideStep {
     }
 
 private:
-    static constexpr bool is_cut = ModelParallelCommunicator<typename Config::Communicator>;
+    static constexpr bool is_cut = Step::is_cut;
     static constexpr bool is_joint = !std::is_same_v<Joint, NotJoint>;
 
     ZERO_HOST_DEVICE void report_group_norms(double factor) const {
@@ -264,11 +264,11 @@ private:
 
 /// @brief The decision of a step for each parameter, after `DecideStep`: which ones are left as
 /// they are, and the hyper-parameters of the others by their own number of updates.
-template <class Config>
+template <class Step>
 struct DecideParameters {
-    using Optimizer = typename Config::Optimizer;
+    using Optimizer = typename Step::Optimizer;
 
-    StepState<Config> const* state;
+    StepState<Step> const* state;
     GroupState<Optimizer> const* groups;
     GroupState<Optimizer>* rows; ///< one for each parameter
     UpdateCount* counts;
@@ -328,7 +328,7 @@ public:
         }
     }
 
-    /// @brief Returns whether numbers are kept for each parameter.
+    /// @brief Returns whether each parameter has its own number of updates.
     [[nodiscard]] bool is_any() const noexcept { return _counts.size() != 0; }
     [[nodiscard]] std::size_t size() const noexcept { return _counts.size(); }
 
@@ -355,12 +355,12 @@ public:
     }
 
     /// @brief Enqueues the decision for each parameter. @param unused the reduced minima, or null
-    void decide(StepState<Config> const* state, Group const* groups, std::int64_t const* unused,
-                double learning_rate) {
+    void decide(StepState<StepOf<Config>> const* state, Group const* groups,
+                std::int64_t const* unused, double learning_rate) {
         if (is_any()) {
-            Backend::run(_queue,
-                         DecideParameters<Config>{state, groups, _rows.data(), _counts.data(),
-                                                  unused, _counts.size(), learning_rate});
+            Backend::run(_queue, DecideParameters<StepOf<Config>>{state, groups, _rows.data(),
+                                                                  _counts.data(), unused,
+                                                                  _counts.size(), learning_rate});
         }
     }
 

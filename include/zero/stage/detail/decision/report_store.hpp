@@ -82,9 +82,9 @@ struct ClearFigures {
 
 /// @brief Merges the groups into the inspection of all gradients, and writes the integers that the
 /// ranks reduce.
-template <class Config>
+template <class Step>
 struct PackFigures {
-    StepState<Config>* state;
+    StepState<Step>* state;
     MeasuredFigures figures;
     ZERO_HOST_DEVICE void operator()() const {
         ops::Inspection& all = state->integers.inspection;
@@ -171,7 +171,7 @@ public:
     /// @param is_inspected false: without a figure that needs it, there is no inspection
     /// @param is_counted false: another rank counts the same gradients
     void measure(Queue queue, StoresByType<Config, OptimizerStore> const& shard,
-                 StepState<Config>* state, bool is_inspected, bool is_counted) const {
+                 StepState<StepOf<Config>>* state, bool is_inspected, bool is_counted) const {
         MeasuredFigures const all{figures(), _groups.data()};
         Backend::run(queue, ClearFigures{all});
         if (_groups.size() != 0 && is_counted) {
@@ -182,7 +182,7 @@ public:
         if (_options.zero_gradients && is_counted) {
             shard.each([&](auto const& store) { store.count_zeros(all.zeros()); });
         }
-        Backend::run(queue, PackFigures<Config>{state, all});
+        Backend::run(queue, PackFigures<StepOf<Config>>{state, all});
     }
 
     /// @brief Returns the norms of a report that is kept. Does not wait.

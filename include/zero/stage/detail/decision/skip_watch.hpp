@@ -62,8 +62,8 @@ public:
     /// @param state scalars of the step, in backend memory
     /// @param reports where the host reads them
     SkipWatch(StageOptions<Config> const& options, FlatLayout const& layout,
-              typename Config::Communicator& communicator, Queue queue, StepState<Config>* state,
-              StepReports* reports) noexcept
+              typename Config::Communicator& communicator, Queue queue,
+              StepState<StepOf<Config>>* state, StepReports* reports) noexcept
         : _options(&options), _layout(&layout), _communicator(&communicator), _queue(queue),
           _state(state), _reports(reports) {
         expect_after(0, 0);
@@ -149,7 +149,7 @@ private:
     FlatLayout const* _layout;
     typename Config::Communicator* _communicator;
     Queue _queue;
-    StepState<Config>* _state;
+    StepState<StepOf<Config>>* _state;
     StepReports* _reports;
     std::uint64_t _watched = no_step; ///< the step whose report is read next
     std::optional<Event> _end{};      ///< its end, once it is enqueued

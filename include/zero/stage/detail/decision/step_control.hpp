@@ -47,6 +47,7 @@ template <class Config>
 class StepControl {
 public:
     using Backend = typename Config::Backend;
+    using Step = StepOf<Config>;
     using Communicator = typename Config::Communicator;
     using Queue = typename Backend::Queue;
     using Event = typename Backend::Event;
@@ -72,7 +73,7 @@ public:
     /// before read the previous scale, later ones read this one.
     void capture(Queue reader) {
         Backend::wait(_queue, Backend::record(reader), Fence::loss_scale_read);
-        Backend::run(_queue, CaptureScale<Config>{_state.data()});
+        Backend::run(_queue, CaptureScale<Step>{_state.data()});
         _captured = Backend::record(_queue);
         Backend::wait(reader, *_captured, Fence::loss_scale_captured);
     }
@@ -119,7 +120,7 @@ public:
                            bool is_inspected) {
         bool const is_counted = counts_once(*_communicator);
         learning_rate += 0.0; // -0 is the same rate as 0
-        StepState<Config>* const state = _state.data();
+        StepState<Step>* const state = _state.data();
         if (weight) {
             Backend::run(_queue, Assign<std::int64_t>{&state->weight,
                                                       counts_weight(*_communicator) ? *weight : 0});
@@ -136,12 +137,12 @@ public:
             bool const has_none = _layout->trainable_buckets() == 0;
             _evidence = has_none ? GradientEvidence::nothing : evidence;
         }
-        Backend::run(_queue, ClearInspection<Config>{state, evidence, order});
+        Backend::run(_queue, ClearInspection<Step>{state, evidence, order});
         if constexpr (is_cut) {
             if (is_inspected && is_counted) {
                 shard.each(
                     [&](auto const& store) { store.inspect_left_out(&state->model.left_out); });
-                Backend::run(_queue, AddLeftOut<Config>{state});
+                Backend::run(_queue, AddLeftOut<Step>{state});
             }
         }
         auto* values = reinterpret_cast<std::int64_t*>(&state->integers);
@@ -185,10 +186,10 @@ public:
     void decide(StepInspection const& found, double learning_rate, std::size_t micro_steps,
                 float predivide, Joint const& joint = {}) {
         learning_rate += 0.0;
-        StepState<Config>* const state = _state.data();
+        StepState<Step>* const state = _state.data();
         Backend::run(
             _queue,
-            DecideStep<Config, Joint>{
+            DecideStep<Step, Joint>{
                 state, _groups.data(), _guard.data(), ++_serial, learning_rate,
                 found.is_weighted ? 0.0 : divisor(micro_steps), predivide,
                 _options->gradient_clipping.value_or(std::numeric_limits<float>::infinity()),
@@ -304,7 +305,7 @@ public:
     [[nodiscard]] std::uint64_t changes() const noexcept { return _changes; }
 
     /// @brief Returns the state after everything that was enqueued. Waits.
-    [[nodiscard]] StepState<Config> settled() const {
+    [[nodiscard]] StepState<Step> settled() const {
         Backend::synchronise(Backend::record(_queue));
         return Backend::load(_state.data()); // not a command: a failed queue runs none
     }
@@ -399,11 +400,11 @@ private:
     void reduce_over_model(std::int64_t* values, std::size_t sums, std::int64_t* minima,
                            bool compares_order, CollectiveTag const& tag) {
         if (_communicator->model().size() != 1) {
-            StepState<Config>* const state = _state.data();
-            Backend::run(_queue, PackForModel<Config>{state, minima, compares_order});
+            StepState<Step>* const state = _state.data();
+            Backend::run(_queue, PackForModel<Step>{state, minima, compares_order});
             reduce_integers(_communicator->model(), _queue, values, sums, minima,
-                            PackForModel<Config>::count, tag);
-            Backend::run(_queue, UnpackFromModel<Config>{state, minima});
+                            PackForModel<Step>::count, tag);
+            Backend::run(_queue, UnpackFromModel<Step>{state, minima});
         }
     }
 
@@ -444,7 +445,7 @@ private:
 
     [[gnu::cold]] void set_initial_state() {
         auto const groups = initial_groups<Group>(*_options, group_count());
-        StepState<Config> state;
+        StepState<Step> state;
         Drain<Backend> const drain(_queue); // commands use both, even after a throw
         state.scaler_options = _options->loss_scaler;
         state.master_options = _options->master_weights;
@@ -472,7 +473,7 @@ private:
     StageOptions<Config> const* _options;
     Queue _queue;
     StepSettings _settings;
-    Buffer<StepState<Config>> _state;
+    Buffer<StepState<Step>> _state;
     Buffer<Group> _groups;
     Buffer<NormGuard> _guard; ///< empty without `skip_above_norm`
     UpdateCounts<Config> _counts;

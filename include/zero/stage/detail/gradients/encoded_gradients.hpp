@@ -52,10 +52,10 @@ struct RescaleErrors {
 };
 
 /// @brief Ends a step that was decided.
-template <class Config>
+template <class Step>
 struct EndErrors {
     ErrorState* state;
-    StepState<Config> const* step;
+    StepState<Step> const* step;
     std::uint64_t reset_every;
     ZERO_HOST_DEVICE void operator()() const {
         state->is_cleared = step->decision.skip || step->step_count % reset_every == 0;
@@ -92,8 +92,8 @@ public:
     void begin_step(float const* loss_scale) {
         Backend::run(_queue, RescaleErrors{_state.data(), loss_scale});
     }
-    void end_step(StepState<Config> const* step) {
-        Backend::run(_queue, EndErrors<Config>{_state.data(), step, _options->reset_every});
+    void end_step(StepState<StepOf<Config>> const* step) {
+        Backend::run(_queue, EndErrors<StepOf<Config>>{_state.data(), step, _options->reset_every});
     }
     void clear() { Backend::run(_queue, Assign<bool>{&_state.data()->is_cleared, true}); }
 
