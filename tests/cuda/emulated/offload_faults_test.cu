@@ -216,32 +216,6 @@ TEST_CASE("Without page-locked memory, or with a full disk, the states stay on t
     CHECK(outcome.message.empty());
 }
 
-TEST_CASE("Pages that a device does not unmap keep the states there, and the error says where the "
-          "reason is") {
-    auto const outcome = with_one_rank([](Alone& alone) {
-        for (bool const is_file : {false, true}) {
-            INFO(is_file);
-            auto const options = is_file ? alone.to_file() : OffloadStatesOptions{};
-            emulated::failures["cuMemUnmap"] = cudaErrorUnknown;
-            auto const found = outcome_of([&] { offload_states(alone.engine, options); });
-            CHECK(found.type == "TierError");
-            CHECK_THAT(
-                found.message,
-                contains_text("rank 0: offload_states(): the memory of ")
-                    && contains_text(" was not given back: the device unmapped no page "
-                                     "(zero::cuda::take_clean_up_error() says why), or "
-                                     "give_back_pages() of the memory resource returned false. "
-                                     "Nothing is lost: these states are in memory, as before."));
-            auto const reason = cuda::take_clean_up_error();
-            CHECK(reason.code == static_cast<int>(cudaErrorUnknown));
-            CHECK(emulated::failures.empty());
-            CHECK(alone.bytes() == alone.all);
-            CHECK(where(alone.engine, BufferKind::optimizer_state) == StatesPlace::memory);
-        }
-    });
-    CHECK(outcome.message.empty());
-}
-
 TEST_CASE("Page-locked memory holds what left the device, and ends with the reload") {
     auto const outcome = with_one_rank([](Alone& alone) {
         std::size_t const before = emulated::page_locked_bytes;
