@@ -81,7 +81,7 @@ run() {
     [ -n "$names" ] || return 0
     has_run=1
     file=$results/$name.json
-    [ -z "$filter" ] || file=$results/$name.$(printf '%s' "$filter" | tr -c 'A-Za-z0-9_' '-').json
+    [ -z "$filter" ] || file=$results/$name.$(printf '%s' "$filter" | cksum | tr ' ' '-').json # names of files are short, filters are not
     say "$name"
     run_quietly "$1" --benchmark_filter="$names" --benchmark_repetitions="$repetitions" --benchmark_enable_random_interleaving=true \
         --benchmark_min_time="$smallest_time" --benchmark_context="cpu=$(processor),compiler=$(compiler_name)" \

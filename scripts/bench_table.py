@@ -2,12 +2,13 @@
 """Makes one table and a plot from JSON results of Google Benchmark. scripts/bench.sh calls it. Python's standard library only.
 
 usage: bench_table.py RESULT.json... [--svg PLOT.svg] [--page PAGE] [--goals PAGE]
+       bench_table.py PAGE.txt [--svg PLOT.svg] [--goals PAGE]
 
 A benchmark is called operation/case/who/elements. It is compared with the "twin" of the same operation, case, number of elements and threads; the ratio is
 that of the median throughputs. Without a twin of its own, a case of a device is compared with that device's copy. The time of the host and the memory of a step on a
 device stand below the table. A result that has no place in the table is listed below it, with the reason. --svg draws the ratios over the number of elements. With --page the table replaces the text of the page between the lines
 <!-- table --> and <!-- end of table -->. Without both the table is printed. --goals writes the rows that have a goal, and the machine, into a page in the same way,
-between <!-- goals --> and <!-- end of goals -->.
+between <!-- goals --> and <!-- end of goals -->. The second form takes the numbers from a page that --page has written, so that they stay the same.
 """
 
 import json
@@ -19,9 +20,10 @@ from bench_plot import Axis, Panel, page, short
 
 GPT2 = 124_439_808
 OPERATIONS = ["copy", "flatten", "unflatten", "sum", "norm", "update", "encode", "decode", "decode_sum", "sum_ranks", "reduce_scatter", "all_gather", "reduce_scatter_of_1_KB", "step",
-              "tensor_update", "matrix_product"]
+              "offload_step", "offload_checksums", "offload_depth", "offload_ratio", "tensor_update", "matrix_product"]
 DEVICE_GOALS = {"flatten": 0.95, "unflatten": 0.95, "sum": 0.95, "norm": 0.95, "update": 0.95, "encode": 0.85, "decode": 0.85, "step": 0.9}
 HOST_GOALS = {"host_us": (100, "us of the host in a step"), "collective_us": (10, "us of the host for each collective")}
+OFFLOAD_GOALS = {"offload_step": 0.9, "offload_checksums": 0.95, "offload_depth": 1.15, "offload_ratio": 1.54}  # the last: 0.65 of the time
 MARKS = ("<!-- table -->", "<!-- end of table -->")
 GOAL_MARKS = ("<!-- goals -->", "<!-- end of goals -->")
 
@@ -41,7 +43,7 @@ def goal_of(row):
         return None if row.case.endswith("errors") else 0.65 if row.operation == "decode_sum" and "int4" in row.case else 0.85
     if row.operation == "step":
         return None if "int8" in row.who else 0.85 if "clipped" in row.case else 0.95
-    return {"flatten": 0.9, "unflatten": 0.9, "norm": 0.8, "reduce_scatter": 0.85, "all_gather": 0.85}.get(row.operation)
+    return {"flatten": 0.9, "unflatten": 0.9, "norm": 0.8, "reduce_scatter": 0.85, "all_gather": 0.85, **OFFLOAD_GOALS}.get(row.operation)
 
 
 def words(name):
@@ -211,28 +213,43 @@ def table(pairs, others=()):
     return "\n".join([text(head), rule] + [text(line) for line in lines[1:]] + below) + "\n"
 
 
+class Line:
+    """What the plot and the tables of goals show of a row of the table: the numbers that stand there."""
+
+    def __init__(self, title, elements, ratio, goal):
+        self.title, self.elements, self.ratio = title, int(elements), float(ratio)
+        self.goal, _, met = goal.partition(", ")
+        self.is_met = met == "met"
+        self.operation = max((one for one in OPERATIONS if title.startswith(words(one) + " ")), key=len, default=None)
+
+
+def lines_of(table_text):
+    """The lines of a table that `table` has made."""
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table_text.splitlines() if line.startswith("| ")]
+    return [Line(row[0], row[1], row[5], row[7]) for row in rows[1:]]
+
+
 # What stands side by side in the tables of goals: the last words of a title.
 VARIANTS = [r", (\d+ threads)$", r" (W = \d+)$", r"(?: gathered| replicated)? (stage \d)$"]
 
 
-def goals(pairs):
+def goals(lines):
     """The rows that have a goal: one table for each kind of variant, with a column for each variant; a ratio that misses its goal is bold."""
     tables = {}
-    for row, twin in pairs:
-        goal, ratio = goal_of(row), row.ratio(twin)
-        if goal is None:
+    for line in lines:
+        if not line.goal:
             continue
-        kind, what, variant = 0, row.title(), "1 thread"
+        kind, what, variant = 0, line.title, "1 thread"
         for number, pattern in enumerate(VARIANTS):
             if found := re.search(pattern, what):
                 kind, what, variant = number, what[:found.start()], found[1]
-        emphasis = "" if ratio >= goal else "**"
-        tables.setdefault(kind, {}).setdefault((what, f"{goal:.2f}"), {})[variant] = f"{emphasis}{ratio:.2f}{emphasis}"
+        emphasis = "" if line.is_met else "**"
+        tables.setdefault(kind, {}).setdefault((what, line.goal), {})[variant] = f"{emphasis}{line.ratio:.2f}{emphasis}"
     texts = []
-    for lines in tables.values():
-        variants = sorted({variant for cells in lines.values() for variant in cells})
+    for cells_of in tables.values():
+        variants = sorted({variant for cells in cells_of.values() for variant in cells})
         text = [f"| ratio | goal | {' | '.join(variants)} |", "|---|" + "---:|" * (1 + len(variants))]
-        for (what, goal), cells in lines.items():
+        for (what, goal), cells in cells_of.items():
             text.append(f"| {what} | {goal} | {' | '.join(cells.get(variant, '') for variant in variants)} |")
         texts.append("\n".join(text) + "\n")
     return "\n".join(texts)
@@ -253,13 +270,15 @@ def machine(contexts):
 
 PANELS = [("flatten and unflatten", ("flatten", "unflatten")), ("norm", ("norm",)), ("update", ("update",)), ("reduce-scatter", ("reduce_scatter",)),
           ("all-gather", ("all_gather",)), ("step, 2 ranks", ("step",))]
-def series_of(pairs, operations):
+
+
+def series_of(lines, operations):
     """Name -> [(elements, ratio, goal)], of one thread; only benchmarks measured at more than one size."""
     series = {}
-    for row, twin in pairs:
-        if row.operation in operations and row.threads == 1:
-            name = f"{row.case} {row.who}" if len(operations) == 1 else f"{row.operation} {row.case}"
-            series.setdefault(words(name.removesuffix(" zero")), []).append((row.elements, row.ratio(twin), goal_of(row)))
+    for line in lines:
+        if line.operation in operations and not re.search(VARIANTS[0], line.title):
+            name = line.title[len(line.operation) + 1:] if len(operations) == 1 else line.title
+            series.setdefault(name, []).append((line.elements, line.ratio, float(line.goal) if line.goal else None))
     return {name: sorted(points) for name, points in series.items() if len(points) > 1}
 
 
@@ -276,8 +295,8 @@ def panel_of(title, series):
     return panel
 
 
-def plot(pairs):
-    panels = [(title, series_of(pairs, operations)) for title, operations in PANELS]
+def plot(lines):
+    panels = [(title, series_of(lines, operations)) for title, operations in PANELS]
     panels = [panel_of(title, series) for title, series in panels if series]
     if not panels:
         raise ValueError("nothing to draw: no operation was measured at more than one size")
@@ -285,11 +304,17 @@ def plot(pairs):
                 "Solid grey: the twin. Dashed grey: the goal at 124M elements. Triangles: above the frame. One thread; collectives and steps: one thread per rank.")
 
 
-def replace_between(marks, text_of_page, text):
+def place_of(marks, text_of_page):
+    """Begin and end of the text between two marks."""
     begin, end = text_of_page.find(marks[0]), text_of_page.find(marks[1])
     if begin < 0 or end < begin:
         raise ValueError(f"the page lacks the lines {marks[0]} and {marks[1]}")
-    return text_of_page[:begin + len(marks[0])] + "\n" + text + text_of_page[end:]
+    return begin + len(marks[0]) + 1, end
+
+
+def replace_between(marks, text_of_page, text):
+    begin, end = place_of(marks, text_of_page)
+    return text_of_page[:begin] + text + text_of_page[end:]
 
 
 def write(file, text):
@@ -336,11 +361,18 @@ def main(arguments):
     if not files or None in options.values():
         print(__doc__, file=sys.stderr)
         return 2
-    rows, contexts = read(files)
-    pairs, others = compare(rows)
-    publish(options, lambda: plot(pairs), MARKS, machine(contexts) + "\n" + table(pairs, others))
+    if files[0].endswith(".txt"):
+        with open(files[0], encoding="utf-8") as stream:
+            page_text = stream.read()
+        begin, end = place_of(MARKS, page_text)
+        text = page_text[begin:end]
+    else:
+        rows, contexts = read(files)
+        text = machine(contexts) + "\n" + table(*compare(rows))
+    lines = lines_of(text)
+    publish(options, lambda: plot(lines), MARKS, text)
     if "--goals" in options:
-        replace_in(options["--goals"], GOAL_MARKS, machine(contexts) + "\n" + goals(pairs))
+        replace_in(options["--goals"], GOAL_MARKS, text.split("\n", 1)[0] + "\n\n" + goals(lines))
     return 0
 
 

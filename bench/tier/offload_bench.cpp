@@ -283,6 +283,7 @@ public:
         }
         auto const bytes = static_cast<std::size_t>(last - first);
         _memory.reset(static_cast<std::byte*>(::operator new(bytes, page)));
+        FileTier::use_large_pages(_memory.get(), bytes); // as the staging memory of an engine
         std::fill_n(_memory.get(), bytes, std::byte{1});
         for (Request& request : _trace.requests) {
             request.memory = _memory.get() + (request.memory - first);

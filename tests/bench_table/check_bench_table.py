@@ -8,6 +8,9 @@ import unittest
 import xml.etree.ElementTree
 
 ROOT = sys.argv.pop(1)
+sys.path.insert(0, os.path.join(ROOT, "scripts"))
+import bench_table  # noqa: E402
+
 HERE = os.path.join(ROOT, "tests", "bench_table")
 RESULTS = ["later.json", "first.json"]  # in any order; the later run of a benchmark counts
 
@@ -92,6 +95,39 @@ class BenchTable(unittest.TestCase):
             lines = [one.get("points") for one in xml.etree.ElementTree.parse(plot).iter() if one.tag.endswith("polyline")]
             # From 0.5 at the smallest size to 0.75 at the largest; the axis ends at 1.5, 190 units above its foot at 224.
             self.assertEqual(lines, ["62.0,160.7 312.0,129.0"])
+
+    def test_the_pages_and_the_plot_show_the_numbers_of_one_table(self):
+        docs = os.path.join(ROOT, "docs")
+        page, goals = content(os.path.join(docs, "data", "benchmarks.txt")), content(os.path.join(docs, "benchmarks.md"))
+        row = "| step float leases plain stage 1                 | 124439808 |"
+        ratio = page.index("  0.84 |", page.index(row))
+        with tempfile.TemporaryDirectory() as folder:
+            for changed, is_same in ((page, True), (page[:ratio] + "  0.97 |" + page[ratio + 8:], False)):
+                file, plot, written = (os.path.join(folder, name) for name in ("page.txt", "plot.svg", "written.md"))
+                for name, text in ((file, changed), (written, goals)):
+                    with open(name, "w", encoding="utf-8") as stream:
+                        stream.write(text)
+                self.assertEqual(run([file], "--svg", plot, "--goals", written).returncode, 0)
+                self.assertEqual(content(written) == goals, is_same, "docs/benchmarks.md; write it by: scripts/bench_table.py docs/data/benchmarks.txt --goals docs/benchmarks.md")
+                self.assertEqual(content(plot) == content(os.path.join(docs, "benchmarks.svg")), is_same,
+                                 "docs/benchmarks.svg; write it by: scripts/bench_table.py docs/data/benchmarks.txt --svg docs/benchmarks.svg")
+
+    def test_a_page_gives_the_plot_and_the_goals_of_its_results(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page, *outputs = (os.path.join(folder, name) for name in ("page.txt", "from_results.md", "from_page.md"))
+            for name, marks in ((page, bench_table.MARKS), *((output, bench_table.GOAL_MARKS) for output in outputs)):
+                with open(name, "w", encoding="utf-8") as stream:
+                    stream.write("\n".join(marks) + "\n")
+            plots = [output + ".svg" for output in outputs]
+            self.assertEqual(run(RESULTS, "--page", page, "--goals", outputs[0]).returncode, 0)
+            self.assertEqual(run(RESULTS, "--svg", plots[0]).returncode, 0)
+            self.assertEqual(run([page], "--svg", plots[1], "--goals", outputs[1]).returncode, 0)
+            self.assertEqual(content(plots[0]), content(plots[1]))
+            self.assertEqual(content(outputs[0]), content(outputs[1]))
+
+    def test_steps_with_states_in_files_have_goals(self):
+        names = ["offload_step/states", "offload_step/parameters", "offload_checksums/states", "offload_depth/4", "offload_ratio/half"]
+        self.assertEqual([bench_table.goal_of(bench_table.Row(f"{name}/zero/124439808/manual_time")) for name in names], [0.9, 0.9, 0.95, 1.15, 1.54])
 
     def test_scaling(self):
         outcome = run(["plan.txt", "scaling.json"], script="bench_scaling.py")

@@ -161,6 +161,21 @@ class Scripts(unittest.TestCase):
         self.refuses(1, "the filter 'no/such/benchmark' matches none", "bench.sh", "--filter", "no/such/benchmark", **settings)
 
     @unittest.skipUnless(PROGRAMS, "no benchmarks were built")
+    def test_one_small_benchmark_of_every_program(self):
+        chosen, large = [], []
+        for program in PROGRAMS:
+            names = subprocess.run([program, "--benchmark_list_tests"], capture_output=True, text=True, check=True).stdout.split()
+            rows = [row for row in map(bench_table.Row, names) if row.who != "twin" and row.operation != "scaling" and row.elements < 10**7]
+            if rows:
+                chosen.append(min(rows, key=lambda row: row.elements))
+            else:
+                large.append(os.path.basename(program))
+        self.assertLessEqual(set(large), {"checkpoint_checkpoint_bench", "stage_scaling_bench", "tier_offload_bench"})
+        outcome = run("bench.sh", "--quick", "--repetitions", "1", "--filter", f"^({'|'.join(row.name for row in chosen)})$", ZERO_BENCH_BUILD=BUILD, ZERO_BUILD_ROOT=self.folder)
+        self.passes(outcome, *(f"| {row.title()} " for row in chosen))
+        self.assertNotIn("Not in the table", outcome.stdout)
+
+    @unittest.skipUnless(PROGRAMS, "no benchmarks were built")
     def test_every_benchmark_has_a_place_in_the_table(self):
         rows = []
         for program in PROGRAMS:

@@ -43,7 +43,8 @@ struct DelayedRun {
     Trained final{};
 };
 
-/// Runs one micro-step whose gradients depend on the parameters. @param infinite its first gradient
+/// Runs one micro-step whose gradients depend on the parameters. In some steps no rank asks for the
+/// gradients of some parameters. @param infinite its first gradient
 template <class Engine>
 void run_micro_step_at(Engine& engine, std::vector<std::vector<float>> const& parameters,
                        std::uint64_t rank, std::uint64_t number, float scale, bool infinite) {
@@ -52,6 +53,9 @@ void run_micro_step_at(Engine& engine, std::vector<std::vector<float>> const& pa
     for (std::size_t unit = layout.units(); unit-- > 0;) {
         auto const gradients = engine.gradients(unit);
         for (std::size_t const parameter : layout.unit_parameters(unit)) {
+            if (parameter != 0 && (number / 16 + parameter) % 5 == 4) {
+                continue;
+            }
             auto const gradient = gradients[parameter];
             for (std::size_t i = 0; i < gradient.size(); ++i) {
                 float const own = 0.5F * parameters[parameter][i]

@@ -34,8 +34,9 @@ struct ShortOnly : Lamb {
     }
 };
 
+/// @param is_patient whether the queue is slower than the files, and not the files at random
 template <class InMemory, class InFile>
-void compare(std::mt19937_64& random, char const* name) {
+void compare(std::mt19937_64& random, bool is_patient, char const* name) {
     constexpr bool is_whole = zero::detail::config_of_t<InMemory>::Optimizer::whole_tensor;
     int const world = 1 + static_cast<int>(random() % 3);
     Training training;
@@ -55,7 +56,7 @@ void compare(std::mt19937_64& random, char const* name) {
     in_file.storage = in_memory.storage;
     in_file.poison = in_memory.poison;
     in_file.unused_parameters = in_memory.unused_parameters;
-    DelayedFiles files(random());
+    DelayedFiles files(random(), is_patient ? 0 : 40);
     TemporaryFolder const folder;
     constexpr double ratios[] = {0, 0.37, 1, 1};
     constexpr std::size_t depths[] = {1, 2, 4};
@@ -67,11 +68,12 @@ void compare(std::mt19937_64& random, char const* name) {
     if (zero::detail::config_of_t<InFile>::Offload::offloads(BufferKind::parameters)) {
         in_file.offload.resident_bytes = random() % 3 * 700;
     }
-    INFO(name << ", W = " << world << ", chunks of " << in_file.offload.chunk_bytes << ", depth "
+    INFO(name << (is_patient ? ", slow queue" : ", slow files") << ", W = " << world
+              << ", chunks of " << in_file.offload.chunk_bytes << ", depth "
               << in_file.offload.depth << ", ratio " << in_file.offload.ratio << ", resident bytes "
               << in_file.offload.resident_bytes);
     auto const expected = history<InMemory>(world, in_memory, training);
-    auto const found = history<InFile>(world, in_file, training);
+    auto const found = history<InFile>(world, in_file, training, is_patient ? &files : nullptr);
     for (std::size_t step = 0; step < training.steps; ++step) {
         INFO("step " << step);
         CHECK((found[step] == expected[step]));
@@ -85,25 +87,29 @@ TEST_CASE("Random models with states in files train to the bits of states in mem
           "stage") {
     std::mt19937_64 random(35);
     for (int turn = 0; turn < 6; ++turn) {
+        bool const slow = turn % 2 == 1;
         in_every_stage([&]<int N>() {
             using Half = Parameters<bfloat16>;
-            compare<ZeroStage<N, Half>, ZeroStage<N, Half, Both>>(random, "copied masters");
+            compare<ZeroStage<N, Half>, ZeroStage<N, Half, Both>>(random, slow, "copied masters");
             compare<ZeroStage<N, Half, BalancedPartitioner>,
-                    ZeroStage<N, Half, BalancedPartitioner, Both>>(random, "balanced");
-            compare<ZeroStage<N, Half>, ZeroStage<N, Half, MastersOnly>>(random, "masters only");
-            compare<ZeroStage<N>, ZeroStage<N, StatesOnly>>(random, "float");
+                    ZeroStage<N, Half, BalancedPartitioner, Both>>(random, slow, "balanced");
+            compare<ZeroStage<N, Half>, ZeroStage<N, Half, MastersOnly>>(random, slow,
+                                                                         "masters only");
+            compare<ZeroStage<N>, ZeroStage<N, StatesOnly>>(random, slow, "float");
             compare<ZeroStage<N, Half, SplitMasterWeights, BlockScaledState<float16>>,
                     ZeroStage<N, Half, SplitMasterWeights, BlockScaledState<float16>, Both>>(
-                random, "split masters, scaled states");
+                random, slow, "split masters, scaled states");
             compare<ZeroStage<N, Half, BlockScaledState<power8>>,
-                    ZeroStage<N, Half, BlockScaledState<power8>, Both>>(random, "8-bit states");
+                    ZeroStage<N, Half, BlockScaledState<power8>, Both>>(random, slow,
+                                                                        "8-bit states");
             compare<ZeroStage<N, Half, StochasticRounding, OptimizerState<bfloat16>>,
                     ZeroStage<N, Half, StochasticRounding, OptimizerState<bfloat16>, StatesOnly>>(
-                random, "stochastic rounding");
+                random, slow, "stochastic rounding");
             compare<ZeroStage<N, Parameters<float16>, Sgd>,
-                    ZeroStage<N, Parameters<float16>, Sgd, Both>>(random, "float16, Sgd");
+                    ZeroStage<N, Parameters<float16>, Sgd, Both>>(random, slow, "float16, Sgd");
             compare<ZeroStage<N, Half, Lamb, BalancedPartitioner>,
-                    ZeroStage<N, Half, Lamb, BalancedPartitioner, Both>>(random, "whole tensors");
+                    ZeroStage<N, Half, Lamb, BalancedPartitioner, Both>>(random, slow,
+                                                                         "whole tensors");
         });
     }
 }
@@ -111,35 +117,38 @@ TEST_CASE("Random models with states in files train to the bits of states in mem
 TEST_CASE("Random models with their parameters in files as well train to the bits of memory") {
     std::mt19937_64 random(36);
     for (int turn = 0; turn < 12; ++turn) {
+        bool const slow = turn % 2 == 1;
         using Half = Parameters<bfloat16>;
-        compare<ZeroStage<3, Half>, ZeroStage<3, Half, All>>(random, "copied masters");
+        compare<ZeroStage<3, Half>, ZeroStage<3, Half, All>>(random, slow, "copied masters");
         compare<ZeroStage<3, Half, BalancedPartitioner>,
-                ZeroStage<3, Half, BalancedPartitioner, All>>(random, "balanced");
-        compare<ZeroStage<3, Half>, ZeroStage<3, Half, WeightsOnly>>(random, "weights only");
-        compare<ZeroStage<3, Half>, ZeroStage<3, Half, WeightsAndStates>>(random,
+                ZeroStage<3, Half, BalancedPartitioner, All>>(random, slow, "balanced");
+        compare<ZeroStage<3, Half>, ZeroStage<3, Half, WeightsOnly>>(random, slow, "weights only");
+        compare<ZeroStage<3, Half>, ZeroStage<3, Half, WeightsAndStates>>(random, slow,
                                                                           "masters in memory");
-        compare<ZeroStage<3>, ZeroStage<3, WeightsAndStates>>(random, "float");
+        compare<ZeroStage<3>, ZeroStage<3, WeightsAndStates>>(random, slow, "float");
         compare<ZeroStage<3, Half, SplitMasterWeights, BlockScaledState<float16>>,
                 ZeroStage<3, Half, SplitMasterWeights, BlockScaledState<float16>, All>>(
-            random, "split masters, scaled states");
+            random, slow, "split masters, scaled states");
         compare<ZeroStage<3, Half, SplitMasterWeights>,
-                ZeroStage<3, Half, SplitMasterWeights, WeightsOnly>>(random,
+                ZeroStage<3, Half, SplitMasterWeights, WeightsOnly>>(random, slow,
                                                                      "split masters in memory");
         compare<ZeroStage<3, Half, StochasticRounding, OptimizerState<bfloat16>>,
                 ZeroStage<3, Half, StochasticRounding, OptimizerState<bfloat16>, WeightsAndStates>>(
-            random, "stochastic rounding");
+            random, slow, "stochastic rounding");
         compare<ZeroStage<3, Half, Lamb, BalancedPartitioner>,
-                ZeroStage<3, Half, Lamb, BalancedPartitioner, All>>(random, "whole tensors");
+                ZeroStage<3, Half, Lamb, BalancedPartitioner, All>>(random, slow, "whole tensors");
     }
 }
 
 TEST_CASE("Master weights start from parameters that share one staging slot") {
     using Stage = ZeroStage<3, Parameters<bfloat16>, WeightsOnly>;
     TemporaryFolder const folder;
-    DelayedFiles files(0, 0); // a read is faster than the conversion of the chunk before it
-    std::vector<bfloat16> initial(std::size_t{3} << 20U);
+    DelayedFiles files(0, 0);
+    PatientQueue queue(&files); // each conversion begins when no read is left to begin
+    constexpr std::size_t chunk = 1024;
+    std::vector<bfloat16> initial(3 * chunk);
     for (std::size_t i = 0; i < initial.size(); ++i) {
-        initial[i] = from_float<bfloat16>(static_cast<float>((i >> 20U) * 8 + i % 7));
+        initial[i] = from_float<bfloat16>(static_cast<float>(i / chunk * 8 + i % 7));
     }
     std::vector<Parameter<bfloat16>> const parameters{
         {.name = "w", .initial = initial.data(), .elements = initial.size()}};
@@ -147,9 +156,10 @@ TEST_CASE("Master weights start from parameters that share one staging slot") {
     run_ranks(1, [&](LoopbackCommunicator& communicator) {
         Stage engine(communicator, parameters,
                      {.offload = {.path = folder.path(),
-                                  .chunk_bytes = std::size_t{1} << 20U,
+                                  .chunk_bytes = chunk * sizeof(bfloat16),
                                   .depth = 1,
-                                  .calls = &files}});
+                                  .calls = &files},
+                      .communication_queue = &queue});
         engine.for_each_owned_slice([&](auto const& slice) {
             for (std::size_t i = 0; i < slice.values.size(); ++i) {
                 wrong += slice.master_weight(i) == to_float(initial[slice.begin + i]) ? 0 : 1;

@@ -5,6 +5,8 @@
 #include "support/temporary_folder.hpp"
 #include "support/trained.hpp"
 
+#include <zero/host/host_backend.hpp>
+#include <zero/host/threaded_queue.hpp>
 #include <zero/stage/offload.hpp>
 
 #include <atomic>
@@ -102,6 +104,20 @@ public:
         return *_files.at(file);
     }
 
+    /// Blocks until no request has begun for some turns of the other threads: those that wait for
+    /// nothing more have come.
+    void wait_for_rest() const {
+        constexpr int longest = 100;
+        std::size_t seen = 0;
+        for (int turn = 0; turn < longest; ++turn) {
+            if (std::size_t const now = reads + writes; now != seen) {
+                seen = now;
+                turn = 0;
+            }
+            std::this_thread::yield();
+        }
+    }
+
 private:
     void check(void const* memory, std::size_t count, std::uint64_t offset) {
         auto const all = reinterpret_cast<std::uintptr_t>(memory) | count | offset;
@@ -119,6 +135,31 @@ private:
     std::map<int, std::unique_ptr<std::vector<std::byte>>> _files;
     std::uint64_t _seed;
     unsigned _longest;
+};
+
+/// A queue that is slower than files: each of its commands begins when these are at rest, so that a
+/// request that should wait for the command comes before it. Without files it is an ordinary one.
+class PatientQueue final : public host::ThreadedQueue {
+public:
+    explicit PatientQueue(DelayedFiles const* files = nullptr)
+        : ThreadedQueue(default_capacity, host::WhenFull::wait, pause(files)) {}
+    PatientQueue(std::size_t capacity, MemoryResource& memory)
+        : ThreadedQueue(capacity, host::WhenFull::wait, memory, pause(files_of_engines)) {}
+
+    /// Those for which queues wait that an engine makes.
+    inline static std::atomic<DelayedFiles const*> files_of_engines{nullptr};
+
+private:
+    static host::Command pause(DelayedFiles const* files) {
+        return files == nullptr ? host::Command()
+                                : host::Command([files] { files->wait_for_rest(); });
+    }
+};
+
+/// Makes such queues.
+struct PatientBackend : HostBackend {
+    using OwnedQueue = PatientQueue;
+    static Queue handle(OwnedQueue& queue) noexcept { return &queue; }
 };
 
 /// Returns units of a few parameters, most of them small and some of many blocks.
@@ -142,9 +183,10 @@ inline std::vector<ParameterSpec> random_specs(std::mt19937_64& random, bool is_
 }
 
 /// Trains and returns the joined state after each step.
+/// @param awaited the queue of each engine waits for them, unless null
 template <class Stage>
 std::vector<Trained> history(int world, typename Stage::Options const& options,
-                             Training const& training) {
+                             Training const& training, DelayedFiles const* awaited = nullptr) {
     using T = typename Stage::ParameterType;
     using G = typename Stage::GradientType;
     using Communicator = typename Stage::Communicator;
@@ -153,6 +195,10 @@ std::vector<Trained> history(int world, typename Stage::Options const& options,
             auto parameters = registration<T, G>(training.specs);
             auto own_options = options;
             auto const memory = provide_memory(parameters, own_options);
+            std::optional<PatientQueue> queue;
+            if (awaited != nullptr) {
+                own_options.communication_queue = &queue.emplace(awaited);
+            }
             Stage engine(communicator, parameters, own_options);
             std::vector<Trained> states;
             for (std::uint64_t step = 0; step < training.steps; ++step) {
