@@ -269,7 +269,7 @@ struct Configuration {
     std::size_t kept_units = 0; ///< units kept after the forward pass; above `units`: all
     std::size_t keep_until_update = 0;
     bool gathers_apart = false; ///< gathers have a communicator of their own, if it can be split
-    bool limits_live = false; ///< at most about one unit is gathered at once
+    bool limits_live = false;   ///< at most about one unit is gathered at once
     std::size_t update_tile_elements = 0;
     bool cancels = false;           ///< one step is cancelled in its backward pass and repeated
     bool fills_by_function = false; ///< initial values come from `initialise`

@@ -97,6 +97,7 @@ public:
     }
     void unclaim(std::size_t bucket) { _pool.unclaim(bucket); }
     void forget_events() noexcept { _pool.forget_events(); }
+    void set_gather_route(GatherRoute<Config> const& route) noexcept { _route = route; }
     [[nodiscard]] bool is_open(std::size_t bucket) const noexcept { return _pool.is_open(bucket); }
 
     /// @brief Bytes of the tables in the backend's memory.
@@ -243,9 +244,6 @@ public:
             }
         }
     }
-
-    /// @brief Sets where sharded parameters are gathered from now on.
-    void set_gather_route(GatherRoute<Config> const& route) noexcept { _route = route; }
 
     /// @brief All-gathers a bucket of sharded parameters into a lease. Collective. If parameters
     /// are read in place, it only opens the lease.
