@@ -79,7 +79,10 @@ void compare_groups(typename Ranks::Options const& groups) {
     auto const values = [&](bool is_apart) {
         std::vector<Values> seen(world);
         run_ranks<Ranks>(static_cast<int>(world), test_time_out, groups, [&](Ranks& ranks) {
-            auto const rank = static_cast<std::size_t>(ranks.rank());
+            auto rank = static_cast<std::size_t>(ranks.rank());
+            if constexpr (ModelParallelCommunicator<Ranks>) {
+                rank = 2 * rank + static_cast<std::size_t>(ranks.model().rank());
+            }
             seen[rank] = train<ZeroStage<3, Ranks>>(ranks, is_apart);
         });
         return seen;
@@ -346,17 +349,23 @@ private:
 } // namespace
 
 TEST_CASE("Every rank enqueues the collectives of both communicators in one order, whenever it "
-          "releases units") {
+          "releases units, also after buckets are rebuilt") {
     auto const calls = [](std::uint64_t seed) {
         return on_ranks<std::vector<Called>>(3, [&](LoopbackCommunicator& all) {
             auto const rank = static_cast<std::uint64_t>(all.rank());
             std::vector<Called> own;
             Listing communicator(all, own);
             using Stage = ZeroStage<3, Listing>;
+            bool const rebuilds = seed % 2 == 1;
             Stage engine(
                 communicator, registration<float>(toy_specs()),
                 {.extra_leases = 2,
+                 .rebuild_buckets = rebuilds ? Stage::in_ready_order : nullptr,
+                 .leases_until_rebuild = rebuilds ? std::size_t{5} : 0,
                  .gather = {.prefetch_elements = seed % 3 * 300, .own_communicator = true}});
+            std::vector<std::size_t> const backward = rebuilds
+                                                          ? std::vector<std::size_t>{1, 3, 0, 2, 4}
+                                                          : std::vector<std::size_t>{4, 3, 2, 1, 0};
             own.clear();
             for (std::uint64_t step = 0; step < 4; ++step) {
                 engine.begin_step();
@@ -369,11 +378,10 @@ TEST_CASE("Every rank enqueues the collectives of both communicators in one orde
                         held.emplace(std::move(weights));
                     }
                 };
-                std::size_t const units = engine.layout().units();
-                for (std::size_t unit = 0; unit < units; ++unit) {
+                for (std::size_t unit = 0; unit < engine.layout().units(); ++unit) {
                     use(unit);
                 }
-                for (std::size_t unit = units; unit-- > 0;) {
+                for (std::size_t const unit : backward) {
                     use(unit);
                     auto const gradients = engine.gradients(unit);
                     for (std::size_t const parameter : engine.layout().unit_parameters(unit)) {

@@ -492,7 +492,8 @@ private:
 
     /// The only place where a bucket is gathered for use, by its store.
     void gather(std::size_t bucket, char const* context) {
-        if (std::exchange(_waits_for_shards, false)) {
+        if (_waits_for_shards) {
+            _waits_for_shards = false;
             Backend::wait(_gathers, Backend::record(_queue), Fence::shards_written);
         }
         _stores.of_bucket(bucket, [&](auto& store) { store.gather(bucket, context); });
