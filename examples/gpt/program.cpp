@@ -38,6 +38,9 @@ void add_gather_options(CLI::App& app, Settings& settings) {
     elements("--keep-until-update", gather.keep_until_update,
              "elements of units that stay gathered until the update");
     elements("--max-live-elements", gather.max_live_elements, "elements gathered at once");
+    app.add_flag("--own-gathers", gather.own_communicator,
+                 "gathers have a communicator and a queue of their own")
+        ->group("Stage 3");
     app.add_option("--update-tile-elements", settings.update_tile_elements,
                    "elements updated by one command in stages 0 and 3 (default: all)");
 }

@@ -47,10 +47,11 @@ Values train(Communicator& communicator, typename Stage::Options options) {
 }
 
 template <int N, class Communicator, class... Policies>
-Values train_on(int world) {
+Values train_on(int world, bool gathers_apart = false) {
     using Stage = ZeroStage<N, Communicator, Policies...>;
     typename Stage::Options options{};
     options.gradient_clipping = 1.0F;
+    options.gather.own_communicator = gathers_apart;
     std::vector<Values> ranks(static_cast<std::size_t>(world));
     auto const body = [&](Communicator& communicator) {
         ranks[static_cast<std::size_t>(communicator.rank())] = train<Stage>(communicator, options);
@@ -145,6 +146,12 @@ TEMPLATE_TEST_CASE_SIG(
     ((int N), N), 0, 2) {
     CHECK(train_on<N, NonBlocking, Half, RoundRobinPartitioner>(3)
           == train_on<1, LoopbackCommunicator, Half, RoundRobinPartitioner>(3));
+}
+
+TEST_CASE("Gathers over an NCCL communicator of their own give the bits of the loopback") {
+    for (int const world : {1, 2, 3}) {
+        CHECK(train_on<3, NonBlocking>(world, true) == train_on<2, LoopbackCommunicator>(world));
+    }
 }
 
 TEST_CASE("Another number of ranks gives other bits, so the comparison can fail") {

@@ -6,7 +6,8 @@
 // disagree, pause (of all ranks). Each rank prints its end on a line of its own.
 // ZERO_TEST_TIME_OUT_MS sets the time-out. With ZERO_TEST_SPLIT the training owns its communicator,
 // which was split from the one of `run_rank`; with ZERO_TEST_GROUPS it runs on groups of two ranks,
-// which are sharded ("hybrid"), keep copies ("secondary") or hold parts of a model ("model").
+// which are sharded ("hybrid"), keep copies ("secondary") or hold parts of a model ("model"); with
+// ZERO_TEST_OWN_GATHERS gathers have a communicator of their own.
 
 #include <zero/comm/groups.hpp>
 #include <zero/comm/model_parallel.hpp>
@@ -133,7 +134,9 @@ void train(Communicator& communicator, Failure const& failure) {
                               }});
     }
     failure.at("construct");
-    Zero engine(communicator, parameters, {.gradient_clipping = 1.0F});
+    bool const is_apart = std::getenv("ZERO_TEST_OWN_GATHERS") != nullptr;
+    Zero engine(communicator, parameters,
+                {.gradient_clipping = 1.0F, .gather = {.own_communicator = is_apart}});
     for (std::size_t step = 0; step < steps; ++step) {
         auto const fail_at = [&](char const* phase) {
             if (step == failing_step) {

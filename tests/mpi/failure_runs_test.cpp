@@ -192,6 +192,43 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("Where gathers have a communicator of their own, a rank that throws, hangs or is killed "
+          "ends all ranks") {
+    std::string const own = "ZERO_TEST_OWN_GATHERS=1 ";
+    Run const good = run(0, "none", "throw", 3, own);
+    INFO(good.outcome.output);
+    CHECK(good.count(": success\n") == ranks);
+    CHECK(good.count(": finalised\n") == ranks);
+    int failing = 0;
+    for (std::string const phase : {"gather", "backward", "reduce", "publish"}) {
+        failing = (failing + 1) % ranks;
+        Run const thrown = run(failing, phase, "throw", 3, own);
+        INFO("rank " << failing << " throws in phase " << phase << ": " << thrown.outcome.output);
+        CHECK(thrown.outcome.status != 0);
+        CHECK(thrown.outcome.status != 124);
+        CHECK(thrown.count("success") == 0);
+        CHECK(thrown.count("Aborted: zero: the group was aborted: rank " + std::to_string(failing)
+                           + ": the cause in phase " + phase)
+              == ranks - 1);
+        CHECK(thrown.left == 0);
+    }
+    for (std::string const phase : {"gather", "backward"}) {
+        Run const hung = run(2, phase, "hang", 3, own + "ZERO_TEST_TIME_OUT_MS=3000 ");
+        INFO("rank 2 hangs in phase " << phase << ": " << hung.outcome.output);
+        CHECK(hung.outcome.status != 0);
+        CHECK(hung.outcome.status != 124);
+        CHECK(hung.count("waited 3000 ms for rank ") >= 1);
+        CHECK(hung.count("rank 2 (last heard of ") >= 1);
+        CHECK(hung.left == 0);
+        Run const killed = run(1, phase, "kill", 3, own);
+        INFO("rank 1 is killed in phase " << phase << ": " << killed.outcome.output);
+        CHECK(killed.outcome.status != 0);
+        CHECK(killed.outcome.status != 124);
+        CHECK(killed.count("success") == 0);
+        CHECK(killed.left == 0);
+    }
+}
+
 TEST_CASE("A rank that leaves early is named by the others") {
     Run const run_ = run(1, "none", "leave", 2);
     INFO(run_.outcome.output);

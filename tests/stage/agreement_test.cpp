@@ -140,6 +140,9 @@ TEST_CASE("Ranks with the same model but different options get a LayoutMismatch 
     check_all(
         construct<ZeroStage<3>>([](auto&, auto& options) { options.gather.keep_until_update = 1; }),
         "LayoutMismatch", texts);
+    check_all(construct<ZeroStage<3>>(
+                  [](auto&, auto& options) { options.gather.own_communicator = true; }),
+              "LayoutMismatch", texts);
     check_all(construct<ZeroStage<3>>([](auto&, auto& options) { options.extra_leases = 1; }),
               "LayoutMismatch", texts);
 }

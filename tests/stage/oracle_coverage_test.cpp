@@ -186,6 +186,7 @@ void count_calls(Counts& counts, Configuration const& c) {
                   : c.kept_units > c.units ? 2U
                                            : 1U);
     count_flag(counts, "kept until the update", c.keep_until_update != 0);
+    count_flag(counts, "gathers apart", c.gathers_apart);
     count_flag(counts, "live elements limited", c.limits_live);
     count_flag(counts, "update in tiles", c.update_tile_elements != 0);
     count_flag(counts, "cancelled step", c.cancels);

@@ -23,7 +23,7 @@ void require_found(Configuration const& c, Mutation mutation) {
     }
 }
 
-static_assert(fences == 17,
+static_assert(fences == 19,
               "a new fence needs a test that takes it away: below, or with what uses it");
 
 /// Checks that a missing fence is found. It is a race and may go unnoticed, so the test repeats it
@@ -188,6 +188,24 @@ TEST_CASE("Poison that does not wait for the readers of a released unit is found
 TEST_CASE("A gather that does not wait for the readers of the unit before is found",
           "[oracle][mutants]") {
     require_fence(Fence::parameter_lease_reuse, {3}, compute_slowly);
+}
+
+TEST_CASE("A gather on a queue of its own that does not wait for the update is found",
+          "[oracle][mutants]") {
+    require_fence(Fence::shards_written, {3}, [](Configuration& c) {
+        communicate_slowly(c);
+        c.gathers_apart = true;
+    });
+}
+
+TEST_CASE("An update that does not wait for a gather on a queue of its own is found",
+          "[oracle][mutants]") {
+    require_fence(Fence::shards_gathered, {3}, [](Configuration& c) {
+        c.gathers_apart = true; // on a queue that delays
+        c.evaluates =
+            // Nothing in a step waits for what is read between its last micro-step and `step`.
+            true;
+    });
 }
 
 TEST_CASE("A backward pass that does not wait for the loss scale is found", "[oracle][mutants]") {

@@ -34,11 +34,14 @@ enum class Fence : std::uint8_t {
     chunk_copied,    ///< the next read of parameters to that staging memory waits until they were
                      ///< copied to their lease (stage 3)
     joint_inspected, ///< the sum of a joint decision waits for the figures of every engine
-    joint_added      ///< the decision of every engine waits for that sum
+    joint_added,     ///< the decision of every engine waits for that sum
+    shards_written,  ///< an all-gather on a queue of its own waits for the update of the shards, or
+                     ///< for what else has written them
+    shards_gathered  ///< update and other writes wait for the all-gathers on such a queue
 };
 
 /// @brief Number of enumerators of `Fence`.
-inline constexpr std::size_t fences = 17;
+inline constexpr std::size_t fences = 19;
 
 /// @brief The name of a fence.
 constexpr char const* name_of(Fence fence) noexcept {
@@ -47,7 +50,7 @@ constexpr char const* name_of(Fence fence) noexcept {
         "weights_read",      "parameter_lease_reuse", "loss_scale_captured", "loss_scale_read",
         "peers_ready",       "peers_reduced",         "peers_done",          "chunk_read",
         "chunk_updated",     "chunk_written",         "chunk_copied",        "joint_inspected",
-        "joint_added"};
+        "joint_added",       "shards_written",        "shards_gathered"};
     return names[static_cast<std::size_t>(fence)];
 }
 

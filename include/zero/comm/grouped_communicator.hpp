@@ -99,6 +99,8 @@ template <class C>
 [[nodiscard]] constexpr auto& shard_of(C& communicator) noexcept {
     if constexpr (GroupedCommunicator<C>) {
         return communicator.shard();
+    } else if constexpr (requires { communicator.without_role(); }) {
+        return shard_of(communicator.without_role());
     } else {
         return communicator;
     }

@@ -5,10 +5,13 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/timeline.hpp"
 #include "collective_tag.hpp"
+#include "communicator.hpp"
 #include "detail/decorator.hpp"
 #include "traffic_count.hpp"
 
 #include <cstring>
+#include <memory>
+#include <utility>
 
 namespace ZERO_NAMESPACE {
 
@@ -38,6 +41,13 @@ public:
     /// @brief Returns the timeline; null if nothing is recorded.
     [[nodiscard]] Timeline* timeline() const noexcept { return _timeline; }
 
+    /// @brief See `SplittableCommunicator`. The result records in the same timeline.
+    [[nodiscard]] Timed split(int color, int key)
+        requires SplittableCommunicator<C>
+    {
+        return Timed(std::unique_ptr<C>(new C(this->inner().split(color, key))), _timeline);
+    }
+
     /// @brief Records one span for all collectives of a group.
     template <class Body>
         requires detail::GroupsGathers<C>
@@ -60,6 +70,9 @@ public:
 
 private:
     using Region = detail::TimedRegion<typename C::Backend>;
+
+    Timed(std::unique_ptr<C> part, Timeline* timeline)
+        : Base(*part), _part(std::move(part)), _timeline(timeline), _scope(Timeline::of_thread()) {}
 
     // a member, because nvcc 13.0 rejects the constraint inside a function template
     static constexpr bool is_on_device = requires { requires C::Backend::is_device; };
@@ -105,6 +118,7 @@ private:
         return TimelinePhase::publish;
     }
 
+    std::unique_ptr<C> _part; ///< what a split owns
     Timeline* _timeline;
     TimelineSpan* _group = nullptr; ///< of the group in progress; null: not recorded
     bool _is_grouping = false;

@@ -71,6 +71,14 @@ struct GatherOptions {
     /// The reaction to a changed order.
     ChangedOrder changed_order = ChangedOrder::record_again;
 
+    /// Units are gathered over a communicator of their own, a `split` of the same ranks, on a queue
+    /// of their own. So a gather does not wait behind a reduction: where the transport carries both
+    /// at once, a backward pass takes the longer of the two instead of their sum. The communicator
+    /// must be a `SplittableCommunicator`, and its `split` holds memory of its own. Every rank
+    /// destroys its engine at the same point of its program, because a transport may wait there for
+    /// the others. A single rank gathers nothing, and ignores it.
+    bool own_communicator = false;
+
     /// @brief Returns whether memory is planned for two consecutive units, as without any option.
     [[nodiscard]] constexpr bool has_default_memory() const noexcept {
         return !prefetch_elements.has_value() && persistence_threshold == 0

@@ -123,6 +123,15 @@ template <class Engine>
     return engine.has_one_micro_step() ? ", one micro-step per step" : "";
 }
 
+/// @brief Returns ", gathers on a communicator of their own" for an engine that has one; otherwise
+/// an empty text.
+template <class Engine>
+[[gnu::cold]] std::string describe_gathers(Engine const& engine) {
+    bool const is_apart = engine.options().gather.own_communicator && engine.stage_number() == 3
+                          && engine.layout().world() != 1;
+    return is_apart ? ", gathers on a communicator of their own" : "";
+}
+
 /// @brief Returns ", steps skipped above 3 times the running norm of 128" for an engine with
 /// `skip_above_norm`; otherwise an empty text.
 template <class Engine>
@@ -233,9 +242,9 @@ template <class Stage>
 }
 
 /// @brief Returns the composition of an engine, with the reduction schedule that it uses and
-/// whether a step has one micro-step, `skip_above_norm`, the size of its groups, then a line with
-/// the matrices of an optimizer that has a rule for them (`Muon`), and one line for each option
-/// that was set and that this stage does not use.
+/// whether a step has one micro-step, gathers of their own, `skip_above_norm`, the size of its
+/// groups, then a line with the matrices of an optimizer that has a rule for them (`Muon`), and one
+/// line for each option that was set and that this stage does not use.
 template <class Stage>
     requires requires(Stage const& stage) {
         typename Stage::Composition;
@@ -243,7 +252,8 @@ template <class Stage>
     }
 [[nodiscard]] std::string describe(Stage const& stage) {
     return describe<Stage>(stage.schedule()) + detail::describe_micro_steps(stage)
-           + detail::describe_norm_limit(stage) + detail::describe_groups(stage)
+           + detail::describe_gathers(stage) + detail::describe_norm_limit(stage)
+           + detail::describe_groups(stage)
            + detail::describe_updates<detail::config_of_t<Stage>>(stage.layout())
            + detail::describe_unused(stage.unused_options());
 }
@@ -255,8 +265,8 @@ template <class EngineType>
 [[nodiscard]] std::string describe(EngineType const& engine) {
     return detail::describe_engine<detail::config_of_t<EngineType>>(engine.stage_number(), "",
                                                                     engine.schedule())
-           + detail::describe_micro_steps(engine) + detail::describe_norm_limit(engine)
-           + detail::describe_groups(engine)
+           + detail::describe_micro_steps(engine) + detail::describe_gathers(engine)
+           + detail::describe_norm_limit(engine) + detail::describe_groups(engine)
            + detail::describe_updates<detail::config_of_t<EngineType>>(engine.layout())
            + detail::describe_unused(engine.unused_options());
 }

@@ -268,7 +268,8 @@ struct Configuration {
     std::optional<std::size_t> max_reuse_distance;
     std::size_t kept_units = 0; ///< units kept after the forward pass; above `units`: all
     std::size_t keep_until_update = 0;
-    bool limits_live = false; ///< at most about one unit is gathered at once
+    bool gathers_apart = false; ///< gathers have a communicator of their own, if it can be split
+    bool limits_live = false;   ///< at most about one unit is gathered at once
     std::size_t update_tile_elements = 0;
     bool cancels = false;           ///< one step is cancelled in its backward pass and repeated
     bool fills_by_function = false; ///< initial values come from `initialise`
@@ -470,7 +471,7 @@ inline std::string describe(Configuration const& c) {
         + (c.max_reuse_distance ? " reuse=" + std::to_string(*c.max_reuse_distance) : "")
         + (c.kept_units == 0 ? "" : " kept=" + std::to_string(c.kept_units))
         + (c.keep_until_update == 0 ? "" : " kept-until=" + std::to_string(c.keep_until_update))
-        + (c.limits_live ? " limited" : "")
+        + (c.gathers_apart ? " apart" : "") + (c.limits_live ? " limited" : "")
         + (c.update_tile_elements == 0 ? "" : " tiles=" + std::to_string(c.update_tile_elements))
         + (c.cancels ? " cancels" : "") + (c.fills_by_function ? " initialise" : "")
         + (c.rebuilds ? " rebuilds" : "");

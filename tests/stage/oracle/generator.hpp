@@ -370,6 +370,7 @@ inline Configuration make_configuration(std::uint64_t seed, std::size_t index) {
                            && may_reduce_in_block(c) && random.chance(80);
     c.wire_elements = random.pick(std::array<std::size_t, 4>{1, 200, 640, 1U << 20U});
     choose_gathering(random, c);
+    c.gathers_apart = keyed(c.seed, c.index, 42) % 100 < 40; // keyed, as the number of units
     // An aligned block says that every parameter starts at a multiple of 64 elements.
     if (random.chance(60) && !(c.memory == Memory::adopted && c.has_aligned_block)) {
         cut_into_tiles(random, c);

@@ -7,6 +7,7 @@
 #include "driver.hpp"
 
 #include <zero/backend/fence.hpp>
+#include <zero/host/delaying_queue.hpp>
 #include <zero/host/host_backend.hpp>
 
 #include <algorithm>
@@ -14,10 +15,12 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace zero::test::oracle {
@@ -79,7 +82,18 @@ private:
     std::vector<void*> _kept;
 };
 
+/// The longest pause of queues that engines own, in microseconds.
+inline std::atomic<unsigned> longest_delay_of_engines = 0; // NOLINT
+
 struct MutantBackend : HostBackend {
+    struct OwnedQueue {
+        inline static std::atomic<std::uint64_t> seed = 0;
+        host::DelayingQueue queue{++seed, longest_delay_of_engines,
+                                  host::ThreadedQueue::default_capacity, host::WhenFull::wait};
+    };
+
+    static Queue handle(OwnedQueue& owned) noexcept { return &owned.queue; }
+
     static KeptMemory& default_memory() noexcept {
         static KeptMemory memory;
         return memory;
@@ -173,6 +187,12 @@ public:
     using Inner = Loopback<MutantBackend>;
 
     explicit MutantCommunicator(Inner& inner) : _inner(&inner) {}
+    MutantCommunicator(MutantCommunicator const&) = delete;
+    MutantCommunicator& operator=(MutantCommunicator const&) = delete;
+
+    MutantCommunicator split(int color, int key) {
+        return MutantCommunicator(std::make_unique<Inner>(_inner->split(color, key)));
+    }
 
     /// Sets the number of buckets, waits until every rank has constructed its engine, then
     /// activates the mutation.
@@ -237,6 +257,9 @@ public:
     }
 
 private:
+    explicit MutantCommunicator(std::unique_ptr<Inner> part)
+        : _part(std::move(part)), _inner(_part.get()) {}
+
     [[nodiscard]] bool is_dropped(CollectiveTag tag) const {
         return is_active(Mutation::last_bucket_dropped)
                && std::string_view(tag.what) == "gradients of bucket" && tag.index + 1 == _buckets;
@@ -249,6 +272,7 @@ private:
         queue->enqueue([=] { std::fill_n(receive, elements, T{}); });
     }
 
+    std::unique_ptr<Inner> _part; ///< what a split owns
     Inner* _inner;
     std::size_t _buckets = 0;
 };
@@ -260,6 +284,7 @@ std::size_t count_differences(Configuration const& c, History const& history, Mu
                               double learning_rate_error = 1.0) {
     chosen_mutant = mutant;
     is_mutant_active = false;
+    longest_delay_of_engines = c.longest_delay;
     Failures failures;
     run_stage<stage_t<N, mutant_row, MutantCommunicator>>(
         {&c, &history, N, &failures, learning_rate_error});

@@ -317,6 +317,8 @@ private:
         gather.max_reuse_distance = _c.max_reuse_distance;
         gather.keep_after_forward = _c.kept_units > _c.units ? GatherOptions::all : _c.kept_units;
         gather.keep_until_update = _c.keep_until_update;
+        gather.own_communicator =
+            _c.gathers_apart && SplittableCommunicator<zero::detail::ShardOf<Communicator>>;
         if (_c.limits_live) { // room for any unit, with the most padding of any partitioner
             std::size_t persistent = 0;
             std::vector<std::size_t> units(_c.units, 0);

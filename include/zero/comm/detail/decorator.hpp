@@ -285,6 +285,9 @@ public:
         return this->inner().secondary();
     }
 
+    /// @brief Returns the other communicator, of the same ranks.
+    [[nodiscard]] C& without_role() const noexcept { return this->inner(); }
+
     /// @brief See `Communicator`. Includes the scratch memory of all parts.
     [[nodiscard]] std::size_t scratch_bytes(std::size_t largest_bucket_bytes) const noexcept {
         std::size_t bytes = 0;

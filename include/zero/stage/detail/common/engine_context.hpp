@@ -48,6 +48,13 @@ struct CountedParameters<Config, true> {
     }
 };
 
+/// @brief Where parameters are gathered: over which ranks, on which queue. Owns nothing.
+template <class Config>
+struct GatherRoute {
+    ShardOf<typename Config::Communicator>* ranks;
+    typename Config::Backend::Queue queue;
+};
+
 /// @brief The constructor argument of the members of an engine. Owns nothing. Except for
 /// `parameters`, everything that it points to outlives the members.
 template <class Config>
@@ -74,6 +81,11 @@ struct EngineContext {
 
     /// @brief This rank among those over which states are cut: its extents.
     [[nodiscard]] std::size_t shard_rank() const { return shard_rank_of(*communicator); }
+
+    /// @brief Returns where parameters are gathered if gathers have no communicator of their own.
+    [[nodiscard]] GatherRoute<Config> gather_route() const noexcept {
+        return {&shard_of(*communicator), queue};
+    }
 
     /// @brief Returns the inputs of the memory formulas for one parameter type.
     /// @param communication_bytes bytes per element of its communication type

@@ -179,6 +179,7 @@ void Engine<Config>::wait_for_weights() {
     require_healthy();
     try {
         detail::wait_for_collectives(*_communicator, _queue);
+        _parameters.rethrow_failure();
     } catch (...) {
         fail();
     }

@@ -64,11 +64,29 @@ template <class Owned, class Communicator>
     }
 }
 
-/// Returns the communicator. With `TreeReduction` it must be able to add in this tree.
+/// Whether gathers of parameters may have a communicator and a queue of their own.
+template <class Config>
+inline constexpr bool gathers_apart = SplittableCommunicator<ShardOf<typename Config::Communicator>>
+                                      && !Config::Offload::offloads(BufferKind::parameters)
+                                      && !lies_on_host<Config>(BufferKind::parameters);
+
+/// Returns the communicator. It must be able to do what the options want.
 /// @throws InvalidArgument with the remedy, before anything is allocated
 template <class Config, class Communicator>
-Communicator* checked_for_tree(Communicator& communicator,
-                               GradientReductionOptions const& reduction) {
+Communicator* checked_communicator(int number, Communicator& communicator,
+                                   StageOptions<Config> const& options) {
+    [[maybe_unused]] GradientReductionOptions const& reduction = options.reduction;
+    if (!gathers_apart<Config> && options.gather.own_communicator && number == 3) {
+        throw_error<InvalidArgument>(
+            {"zero: gather.own_communicator on rank ", communicator.rank(), ": ",
+             SplittableCommunicator<ShardOf<Communicator>>
+                 ? "gathers of parameters that Offload keeps elsewhere need the order of one "
+                   "queue; "
+                   "leave BufferKind::parameters out of Offload, or leave the option out."
+                 : "this communicator has no 'split'; use one that has (Loopback, "
+                   "mpi::Communicator, NcclCommunicator, Timed around one of them), or leave the "
+                   "option out."});
+    }
     if constexpr (Config::adds_in_tree) {
         std::string_view const reason = reason_against_tree(communicator);
         if (!reason.empty()) {
@@ -85,6 +103,22 @@ Communicator* checked_for_tree(Communicator& communicator,
     return &communicator;
 }
 
+/// Returns what gathers of stage 3 have for themselves; null: nothing, as without the option, in
+/// another stage, and where one rank gathers from itself. Collective.
+template <class Config>
+[[gnu::cold]] std::unique_ptr<OwnGathers<Config>> own_gathers(EngineContext<Config> const& all) {
+    if constexpr (gathers_apart<Config>) {
+        if (all.options->gather.own_communicator && all.row.shards_parameters()
+            && all.layout->world() != 1) {
+            using Owned = typename Config::Backend::OwnedQueue;
+            return std::make_unique<OwnGathers<Config>>(
+                shard_of(*all.communicator),
+                own_queue<Owned>(*all.layout, *all.communicator, *all.memory));
+        }
+    }
+    return nullptr;
+}
+
 } // namespace detail
 
 // Not inlined: g++ 12 would assume that the values of empty optionals are read, and warn in the
@@ -94,7 +128,7 @@ template <class Config>
                                                     std::span<AnyParameter const> parameters,
                                                     Options const& options, LayoutMaker make_layout)
     : _number(number),
-      _communicator(detail::checked_for_tree<Config>(communicator, options.reduction)),
+      _communicator(detail::checked_communicator<Config>(number, communicator, options)),
       _rank(static_cast<std::size_t>(communicator.rank())), _options(options),
       _blocks(options.memory != nullptr ? *options.memory : Backend::default_memory()),
       _memory(&_blocks), _make_layout(make_layout),
@@ -133,6 +167,7 @@ template <class Config>
             communicator, _queue, *_memory);
         _parameters.set_initial(parameters);
         _optimizer.each([](auto& store) { store.set_initial(); });
+        _parameters.gather_apart(detail::own_gathers(context(parameters)));
         if constexpr (detail::codes_weights<Config>) { // a pass reads what is decoded
             publish_all([](std::size_t /*bucket*/) {});
         }
@@ -275,6 +310,7 @@ template <class Config>
     if constexpr (requires { _own_queue->size_bytes(); }) {
         plan[BufferKind::commands].content_bytes = _own_queue ? _own_queue->size_bytes() : 0;
     }
+    _parameters.with_own_gathers([&](auto const& own) { own.add_to(plan); });
     plan[BufferKind::scratch].content_bytes = _update_scratch.size_bytes();
     if constexpr (Config::Offload::is_any) {
         _offload->add_to(plan);
@@ -337,6 +373,9 @@ template <class Config>
         _number, _layout.world(), _options.gather, has_tiles ? _options.update_tile_elements : 0);
     if (!has_tiles && _options.update_tile_elements != 0) {
         unused.emplace_back("update_tile_elements (the host updates bucket by bucket)");
+    }
+    if (_options.gather.own_communicator && !stage_row(_number, _schedule).shards_parameters()) {
+        unused.emplace_back("gather.own_communicator (stage 3 uses it)");
     }
     if (_options.reduction.one_micro_step && !keeps_sums_in_place()) {
         unused.emplace_back("reduction.one_micro_step (it saves memory where sums have the type of "

@@ -308,6 +308,7 @@ detail::StepInspection
 Engine<Config>::inspect(double learning_rate, std::optional<std::int64_t> weight,
                         detail::GradientEvidence evidence, bool is_inspected) {
     try {
+        _parameters.rethrow_failure();
         _gradients.finish_step();
         _parameters.wait_for_readers();
         _parameters.drop_prefetched();
@@ -504,6 +505,11 @@ template <class Config>
 void Engine<Config>::wait(Event const& done) {
     Backend::synchronise(done);
     require_healthy(); // reports the failure of an earlier command
+    try {
+        _parameters.rethrow_failure();
+    } catch (...) {
+        fail();
+    }
 }
 
 template <class Config>

@@ -2,7 +2,6 @@
 
 #include "../../../backend/slices.hpp"
 #include "../../../comm/collective_tag.hpp"
-#include "../../../comm/grouped_communicator.hpp"
 #include "../../../core/buffer.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
@@ -27,9 +26,9 @@ namespace ZERO_NAMESPACE::detail {
 /// bytes, and decodes all pieces, its own as well. For frozen parameters it owns the codes of the
 /// extents, which are written between steps only. A member of ParameterStore.
 ///
-/// All commands are enqueued on the queue of communication, so one buffer of the largest bucket
-/// suffices. A block of codes belongs to one parameter, since parameters and extents begin at
-/// multiples of 64 in a bucket. Blocks that hold padding only are sent as zeros and never decoded.
+/// All gathers are enqueued on one queue, so one buffer of the largest bucket suffices. A block of
+/// codes belongs to one parameter, since parameters and extents begin at multiples of 64 in a
+/// bucket. Blocks that hold padding only are sent as zeros and never decoded.
 /// @tparam C the codec
 template <class Config, class Types, class C, bool is_frozen>
 class EncodedWeights {
@@ -44,8 +43,8 @@ public:
     /// @param all `all(bucket, piece)` is that of a whole piece on every rank; null: in the lease
     template <class Own, class All>
     [[gnu::cold]] EncodedWeights(TypeContext<Config> const& context, Own const& own, All const& all)
-        : _layout(context.layout), _communicator(context.communicator), _queue(context.queue),
-          _memory(context.memory), _rank(context.shard_rank()), _cuts(_layout->world() + 1, 0),
+        : _layout(context.layout), _queue(context.queue), _memory(context.memory),
+          _rank(context.shard_rank()), _cuts(_layout->world() + 1, 0),
           _codes(*context.memory, row(context, context.type).bytes(), BufferKind::weight_codes),
           _kept(*context.memory, kept_row(context, context.type).bytes(), BufferKind::parameters) {
         List<CopySlice<T>> sent;
@@ -136,7 +135,8 @@ public:
 
     /// @brief Gathers a bucket. Collective.
     /// @param lease where pieces without an address are
-    void gather(std::size_t bucket, T* lease, CollectiveTag const& tag) {
+    void gather(std::size_t bucket, T* lease, GatherRoute<Config> const& route,
+                CollectiveTag const& tag) {
         Cuts const cuts = _layout->cuts(bucket);
         if (cuts.back() == 0) {
             return;
@@ -148,14 +148,15 @@ public:
         if constexpr (is_frozen) {
             own = _kept.data() + _first_kept[bucket];
         } else {
-            Backend::template encode<C>(_queue, slices(_sent, _first_sent, bucket), _codes.data());
+            Backend::template encode<C>(route.queue, slices(_sent, _first_sent, bucket),
+                                        _codes.data());
             for (std::size_t gap = _first_gap[bucket]; gap < _first_gap[bucket + 1]; ++gap) {
-                Backend::fill(_queue, _codes.data() + _gaps[gap].begin, _gaps[gap].size(),
+                Backend::fill(route.queue, _codes.data() + _gaps[gap].begin, _gaps[gap].size(),
                               std::uint8_t{0});
             }
         }
-        shard_of(*_communicator).all_gather(own, _codes.data(), as_span(_cuts), _queue, tag);
-        Backend::template decode<C>(_queue, slices(_received, _first_received, bucket),
+        route.ranks->all_gather(own, _codes.data(), as_span(_cuts), route.queue, tag);
+        Backend::template decode<C>(route.queue, slices(_received, _first_received, bucket),
                                     static_cast<std::uint8_t const*>(_codes.data()), lease);
     }
 
@@ -187,7 +188,6 @@ private:
     }
 
     FlatLayout const* _layout = nullptr;
-    typename Config::Communicator* _communicator = nullptr;
     typename Backend::Queue _queue{};
     MemoryResource* _memory = nullptr;
     std::size_t _rank = 0;

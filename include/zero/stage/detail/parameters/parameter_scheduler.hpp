@@ -1,14 +1,17 @@
 #pragma once
 
 #include "../../../backend/fence.hpp"
+#include "../../../comm/detail/optional_operations.hpp"
 #include "../../../comm/grouped_communicator.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
 #include "../../../layout/flat_layout.hpp"
+#include "../../../layout/memory_plan.hpp"
 #include "../../../layout/parameter_spec.hpp"
 #include "../../../layout/piece.hpp"
 #include "../../../layout/stage_table.hpp"
 #include "../../parameter.hpp"
+#include "../common/drain.hpp"
 #include "../common/engine_context.hpp"
 #include "../common/stores_by_type.hpp"
 #include "../gradients/gradient_sum_store.hpp"
@@ -18,6 +21,7 @@
 #include "parameter_store.hpp"
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -36,6 +40,48 @@ namespace ZERO_NAMESPACE::detail {
     return true;
 }
 
+/// @brief The communicator and the queue that gathers have for themselves
+/// (`GatherOptions::own_communicator`).
+///
+/// Each rank enqueues on it and on the queue of communication in one order, which all ranks share:
+/// collectives are called at points that every rank passes in the same order. So two transports
+/// that block each other never meet in a circle.
+template <class Config>
+class OwnGathers {
+public:
+    using Backend = typename Config::Backend;
+    using Ranks = ShardOf<typename Config::Communicator>;
+    using OwnedQueue = typename Backend::OwnedQueue;
+
+    /// @brief Splits the ranks over which states are cut. Collective.
+    OwnGathers(Ranks& ranks, std::unique_ptr<OwnedQueue> queue)
+        requires SplittableCommunicator<Ranks>
+        : _queue(std::move(queue)), _ranks(ranks.split(0, ranks.rank())) {}
+    OwnGathers(OwnGathers const&) = delete;
+    OwnGathers& operator=(OwnGathers const&) = delete;
+    ~OwnGathers() { drain<Backend>(Backend::handle(*_queue)); }
+
+    [[nodiscard]] GatherRoute<Config> route() { return {&_ranks, Backend::handle(*_queue)}; }
+
+    /// @brief Throws what a command on the queue threw, or what the transport found.
+    void rethrow_failure() {
+        Backend::rethrow_failure(Backend::handle(*_queue));
+        rethrow_failure_of(_ranks);
+    }
+
+    /// @brief Adds the memory of both to a plan.
+    void add_to(MemoryPlan& plan) const {
+        if constexpr (requires { _queue->size_bytes(); }) {
+            plan[BufferKind::commands].content_bytes += _queue->size_bytes();
+        }
+        plan[BufferKind::communicator].content_bytes += scratch_bytes_of(_ranks, 0);
+    }
+
+private:
+    std::unique_ptr<OwnedQueue> _queue;
+    Ranks _ranks;
+};
+
 /// @brief Decides when parameters can be read: when a unit is gathered, held and freed (stage 3),
 /// when updated shards are published by an all-gather (stages 1 and 2), and how initial values
 /// reach all ranks. One ParameterStore per parameter type holds and moves the data. The
@@ -51,8 +97,8 @@ public:
 
     [[gnu::cold]] explicit ParameterScheduler(EngineContext<Config> const& context)
         : _layout(context.layout), _communicator(context.communicator), _queue(context.queue),
-          _rank(context.rank()), _row(context.row), _is_in_place(reads_in_place(context)),
-          _storage(context.options->storage),
+          _gathers(context.queue), _rank(context.rank()), _row(context.row),
+          _is_in_place(reads_in_place(context)), _storage(context.options->storage),
           _schedule(*context.layout, context.options->gather, context.rank()),
           _stores(*context.layout,
                   [&]<class Types>(std::size_t type) {
@@ -62,6 +108,30 @@ public:
           _last_readers(_row.shards_parameters() ? _layout->buckets() : 0) {
         _claimed.reserve(_layout->buckets()); // a step allocates nothing
         _holders.reserve(_row.shards_parameters() ? 8 : 0);
+    }
+
+    /// @brief Lets gathers have a communicator and a queue of their own from now on.
+    void gather_apart(std::unique_ptr<OwnGathers<Config>> own) {
+        _own = std::move(own);
+        if (_own) {
+            auto const route = _own->route();
+            _gathers = route.queue;
+            _waits_for_shards = true; // which commands on the other queue have written
+            _stores.each([&](auto& store) { store.set_gather_route(route); });
+        }
+    }
+
+    /// @brief Calls `use` with what gathers have for themselves, if anything.
+    template <class Use>
+    void with_own_gathers(Use const& use) const {
+        if (_own) {
+            use(*_own);
+        }
+    }
+
+    /// @brief Throws a failure of gathers that have a queue of their own.
+    void rethrow_failure() const {
+        with_own_gathers([](auto& own) { own.rethrow_failure(); });
     }
 
     /// @brief The parameters of one type.
@@ -164,7 +234,7 @@ public:
                 bool const is_over =
                     _schedule.release(bucket) && !(_is_deferred && _schedule.is_last(bucket));
                 if (_schedule.is_used(bucket)) {
-                    Backend::wait(_queue, event, Fence::weights_read);
+                    Backend::wait(_gathers, event, Fence::weights_read);
                 } else if (is_over && !_last_readers[bucket].is_set) {
                     close(bucket, event);
                 } else {
@@ -185,9 +255,12 @@ public:
         _readers.push_back({reader, event, true});
     }
 
-    /// @brief Makes the communication queue wait until nothing reads the old weights. Stage 3 reads
-    /// copies, except on a single rank.
+    /// @brief Makes the communication queue wait until nothing reads the old weights. In stage 3
+    /// gathers read them, and the model only on a single rank.
     void wait_for_readers() {
+        if (_own) {
+            Backend::wait(_queue, Backend::record(_gathers), Fence::shards_gathered);
+        }
         for (auto const& last : _readers) {
             Backend::wait(_queue, last.event, Fence::weights_read);
         }
@@ -287,6 +360,7 @@ public:
     /// counts. The next step then allocates no more than it would have under `other`.
     void continue_from(ParameterScheduler& other) {
         _readers = std::move(other._readers);
+        gather_apart(std::move(other._own));
         _schedule.continue_from(other._schedule);
     }
 
@@ -312,6 +386,7 @@ public:
     /// @brief Frees every gathered bucket that is not in use, and drops secondary copies: the
     /// parameters are about to change, or a step is cancelled. Call it on every rank.
     void drop_prefetched() {
+        _waits_for_shards = _own != nullptr;
         _schedule.for_idle([&](std::size_t bucket) { close_idle(bucket); });
         if constexpr (SecondaryCommunicator<typename Config::Communicator>) {
             _stores.each([](auto& store) { store.drop_copies(); });
@@ -359,10 +434,10 @@ private:
     /// of its holders wait for it.
     void gather_again(std::size_t bucket, char const* context) {
         for (Holder const& holder : _holders) {
-            Backend::wait(_queue, Backend::record(holder.queue), Fence::weights_read);
+            Backend::wait(_gathers, Backend::record(holder.queue), Fence::weights_read);
         }
         _stores.of_bucket(bucket, [&](auto& store) { store.gather_again(bucket, context); });
-        _published[bucket] = Backend::record(_queue);
+        _published[bucket] = Backend::record(_gathers);
         for (Holder const& holder : _holders) {
             Backend::wait(holder.queue, _published[bucket], Fence::weights_gathered);
         }
@@ -382,16 +457,16 @@ private:
             last.is_set = false;
             close(bucket, last.event);
         } else {
-            close(bucket, Backend::record(_queue));
+            close(bucket, Backend::record(_gathers));
         }
     }
 
-    /// Remembers the last reader of a bucket that stays gathered. One event is kept, so the
-    /// communication queue waits for a reader on another queue now.
+    /// Remembers the last reader of a bucket that stays gathered. One event is kept, so the queue
+    /// of gathers waits for a reader on another queue now.
     void remember_reader(std::size_t bucket, Queue reader, Event const& event) {
         LastReader& last = _last_readers[bucket];
         if (last.is_set && !(last.queue == reader)) {
-            Backend::wait(_queue, last.event, Fence::weights_read);
+            Backend::wait(_gathers, last.event, Fence::weights_read);
         }
         last = {reader, event, true};
     }
@@ -417,8 +492,12 @@ private:
 
     /// The only place where a bucket is gathered for use, by its store.
     void gather(std::size_t bucket, char const* context) {
+        if (_waits_for_shards) {
+            _waits_for_shards = false;
+            Backend::wait(_gathers, Backend::record(_queue), Fence::shards_written);
+        }
         _stores.of_bucket(bucket, [&](auto& store) { store.gather(bucket, context); });
-        _published[bucket] = Backend::record(_queue);
+        _published[bucket] = Backend::record(_gathers);
         keep_copy(bucket);
     }
 
@@ -460,6 +539,7 @@ private:
     FlatLayout const* _layout;
     typename Config::Communicator* _communicator;
     Queue _queue;
+    Queue _gathers; ///< `_queue`, unless gathers have one of their own
     std::size_t _rank;
     StageRow _row;
     bool _is_in_place; ///< see `reads_in_place`
@@ -473,6 +553,8 @@ private:
     std::vector<std::size_t> _claimed; ///< buckets claimed by the current call
     std::vector<Holder> _holders;      ///< open handles of sharded parameters
     bool _is_deferred = false;         ///< the last acquisition has not gathered in advance yet
+    bool _waits_for_shards = false;    ///< shards may change before the next gather on `_gathers`
+    std::unique_ptr<OwnGathers<Config>> _own; ///< last: it waits for commands that use the stores
 };
 
 } // namespace ZERO_NAMESPACE::detail

@@ -97,6 +97,7 @@ public:
     }
     void unclaim(std::size_t bucket) { _pool.unclaim(bucket); }
     void forget_events() noexcept { _pool.forget_events(); }
+    void set_gather_route(GatherRoute<Config> const& route) noexcept { _route = route; }
     [[nodiscard]] bool is_open(std::size_t bucket) const noexcept { return _pool.is_open(bucket); }
 
     /// @brief Bytes of the tables in the backend's memory.
@@ -258,7 +259,7 @@ public:
                                              sizeof(T));
         } else if constexpr (is_on_host) {
             if (Range const own = _layout->extent(bucket, _rank); !own.is_empty()) {
-                Backend::copy_bytes(_queue, lease + own.begin, _placed.at(bucket, own.begin),
+                Backend::copy_bytes(_route.queue, lease + own.begin, _placed.at(bucket, own.begin),
                                     own.size() * sizeof(T));
             }
         }
@@ -278,7 +279,7 @@ public:
     /// @brief Keeps this rank's part of a gathered bucket as its secondary copy.
     void keep_copy([[maybe_unused]] std::size_t bucket) {
         if constexpr (has_copies) {
-            _copies.keep(bucket, _pool.at(bucket));
+            _copies.keep(bucket, _pool.at(bucket), _route.queue);
         }
     }
 
@@ -296,9 +297,9 @@ public:
     /// so that a pointer that was kept too long reads NaN.
     void close(std::size_t bucket, Event last_use) {
         if (_poison) {
-            Backend::wait(_queue, last_use, Fence::weights_read);
-            Backend::fill(_queue, _pool.at(bucket), _layout->elements(bucket), poison());
-            last_use = Backend::record(_queue);
+            Backend::wait(_route.queue, last_use, Fence::weights_read);
+            Backend::fill(_route.queue, _pool.at(bucket), _layout->elements(bucket), poison());
+            last_use = Backend::record(_route.queue);
         }
         _pool.close(bucket, std::move(last_use));
     }
@@ -314,7 +315,9 @@ public:
     void publish(std::size_t bucket) {
         if constexpr (has_codes) {
             [[maybe_unused]] BucketScope<Backend> const scope(*_layout, bucket);
-            _codes.gather(bucket, nullptr, codes_tag(CollectivePurpose::publish, bucket));
+            _codes.gather(bucket, nullptr, _route,
+                          bucket_tag(CollectivePurpose::publish, "encoded parameters of bucket",
+                                     *_layout, bucket));
         } else {
             gather_replicas(bucket);
         }
@@ -360,9 +363,11 @@ private:
         }
     }
 
-    [[nodiscard]] CollectiveTag codes_tag(CollectivePurpose purpose,
-                                          std::size_t bucket) const noexcept {
-        return bucket_tag(purpose, "encoded parameters of bucket", *_layout, bucket);
+    [[nodiscard]] CollectiveTag gather_tag(char const* what, std::size_t bucket,
+                                           char const* context) const noexcept {
+        CollectiveTag tag = bucket_tag(CollectivePurpose::gather, what, *_layout, bucket);
+        tag.context = context;
+        return tag;
     }
 
     /// Gathers a bucket from its secondary copies. @return false if there are none
@@ -370,10 +375,8 @@ private:
                        [[maybe_unused]] char const* context) {
         if constexpr (has_copies) {
             if (_copies.has(bucket)) {
-                CollectiveTag tag = bucket_tag(CollectivePurpose::gather,
-                                               "secondary copy of bucket", *_layout, bucket);
-                tag.context = context;
-                _copies.gather(bucket, lease, tag);
+                _copies.gather(bucket, lease, _route.queue,
+                               gather_tag("secondary copy of bucket", bucket, context));
                 return true;
             }
         }
@@ -382,9 +385,8 @@ private:
 
     void gather_into(T* lease, std::size_t bucket, char const* context) {
         [[maybe_unused]] auto const gather_codes = [&](auto& codes) {
-            CollectiveTag tag = codes_tag(CollectivePurpose::gather, bucket);
-            tag.context = context;
-            codes.gather(bucket, lease, tag);
+            codes.gather(bucket, lease, _route,
+                         gather_tag("encoded parameters of bucket", bucket, context));
         };
         if constexpr (has_codes) {
             if (_codes.encodes(bucket)) {
@@ -398,14 +400,12 @@ private:
         }
         auto const cuts = _cuts.of(_layout->cuts(bucket));
         if (cuts.back() != 0) {
-            CollectiveTag tag =
-                bucket_tag(CollectivePurpose::gather, "parameters of bucket", *_layout, bucket);
-            tag.context = context;
             T const* own = lease + cuts[_rank]; // already there, read from the tier or the host
             if constexpr (!is_offloaded && !is_on_host) {
                 own = _placed.at(bucket, cuts[_rank]);
             }
-            shard_of(*_communicator).all_gather(own, lease, cuts, _queue, tag);
+            _route.ranks->all_gather(own, lease, cuts, _route.queue,
+                                     gather_tag("parameters of bucket", bucket, context));
         }
     }
 
@@ -414,12 +414,12 @@ private:
         if (!_pool.claim(bucket)) {
             throw_no_room(*_layout, bucket, static_cast<std::size_t>(_communicator->rank()));
         }
-        return _pool.open(bucket, _queue, Fence::parameter_lease_reuse);
+        return _pool.open(bucket, _route.queue, Fence::parameter_lease_reuse);
     }
 
     [[gnu::cold]] ParameterStore(TypeContext<Config> const& context, LeasePlan const& leases)
         : _type(context.type), _layout(context.layout), _communicator(context.communicator),
-          _queue(context.queue), _rank(context.shard_rank()),
+          _queue(context.queue), _route(context.gather_route()), _rank(context.shard_rank()),
           _is_sharded(context.row.shards_parameters()), _is_in_place(reads_in_place(context)),
           _storage(context.options->storage), _poison(context.options->poison),
           _has_copy_leases(context.row.reduced_gradients == Placement::sharded),
@@ -572,9 +572,10 @@ private:
     FlatLayout const* _layout;
     Communicator* _communicator;
     Queue _queue;
-    std::size_t _rank; ///< among those over which parameters are cut
+    GatherRoute<Config> _route; ///< of gathers into leases
+    std::size_t _rank;          ///< among those over which parameters are cut
     bool _is_sharded;
-    bool _is_in_place; ///< sharded parameters are read in the shard
+    bool _is_in_place; ///< see `reads_in_place`
     Storage _storage;
     bool _poison;
     bool _has_copy_leases; ///< buckets of scattered parameters have leases

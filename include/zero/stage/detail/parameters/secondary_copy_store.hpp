@@ -29,7 +29,7 @@ struct NoSecondaryCopies {
 ///
 /// A copy is valid from `keep` to `drop_all`, on all ranks alike: it is kept when a bucket is
 /// gathered from its owners and dropped where buckets that were gathered in advance are, before
-/// parameters change. All commands are enqueued on the queue of communication, so a copy is written
+/// parameters change. All commands are enqueued on the queue of gathers, so a copy is written
 /// before it is sent, and sent before it is written again. Persistent buckets stay gathered, and
 /// have no copy.
 template <class Config, class Types>
@@ -37,10 +37,11 @@ class SecondaryCopyStore {
 public:
     using T = typename Types::Parameter;
     using Backend = typename Config::Backend;
+    using Queue = typename Backend::Queue;
 
     [[gnu::cold]] explicit SecondaryCopyStore(TypeContext<Config> const& context)
-        : _layout(context.layout), _part(&context.communicator->secondary()), _queue(context.queue),
-          _cuts(ranks() + 1, 0), _begins(_layout->buckets(), 0), _is_kept(_layout->buckets(), 0) {
+        : _layout(context.layout), _part(&context.communicator->secondary()), _cuts(ranks() + 1, 0),
+          _begins(_layout->buckets(), 0), _is_kept(_layout->buckets(), 0) {
         std::size_t elements = 0;
         for (std::size_t bucket = 0; bucket < _layout->buckets(); ++bucket) {
             _begins[bucket] = elements;
@@ -62,26 +63,26 @@ public:
     [[nodiscard]] bool has(std::size_t bucket) const noexcept { return _is_kept[bucket] != 0; }
 
     /// @brief Keeps this rank's part of a bucket that is gathered from its owners.
-    void keep(std::size_t bucket, T const* lease) {
+    void keep(std::size_t bucket, T const* lease, Queue queue) {
         if (_is_kept[bucket] != 0 || _layout->bucket(bucket).is_persistent) {
             return;
         }
         Range const own = range(bucket, rank());
         _is_kept[bucket] = 1;
         if (!own.is_empty()) {
-            Backend::copy_bytes(_queue, _copies.data() + _begins[bucket], lease + own.begin,
+            Backend::copy_bytes(queue, _copies.data() + _begins[bucket], lease + own.begin,
                                 own.size() * sizeof(T));
         }
     }
 
     /// @brief Gathers a bucket that `has` a copy. Collective among the k ranks.
-    void gather(std::size_t bucket, T* lease, CollectiveTag const& tag) {
+    void gather(std::size_t bucket, T* lease, Queue queue, CollectiveTag const& tag) {
         for (std::size_t part = 0; part < ranks(); ++part) {
             _cuts[part + 1] = range(bucket, part).end;
         }
         if (_cuts.back() != 0) {
             _part->all_gather(static_cast<T const*>(_copies.data()) + _begins[bucket], lease,
-                              as_span(_cuts), _queue, tag);
+                              as_span(_cuts), queue, tag);
         }
     }
 
@@ -103,7 +104,6 @@ private:
     FlatLayout const* _layout;
     std::remove_reference_t<decltype(std::declval<typename Config::Communicator&>().secondary())>*
         _part;
-    typename Backend::Queue _queue;
     Buffer<T> _copies;
     std::vector<std::size_t> _cuts;   ///< of the bucket that is gathered
     std::vector<std::size_t> _begins; ///< by bucket, in `_copies`

@@ -126,7 +126,8 @@ ZERO_COLD_INLINE List<ComparedOption> ComparedSettings::hashes() const {
         .add(gather.keep_after_forward)
         .add(gather.keep_until_update)
         .add(gather.max_live_elements)
-        .add(gather.changed_order);
+        .add(gather.changed_order)
+        .add(gather.own_communicator);
     return {{"stage", hash_of(stage)},
             {"parameters", types.value()},
             {"wire", codec},
