@@ -31,11 +31,12 @@ struct Column {
     std::string leases;            ///< text: what sets the size of leases
     std::uint64_t tier_reads = 0;  ///< bytes that a step reads from a file, or from the host
     std::uint64_t tier_writes = 0; ///< bytes that it writes there
+    std::size_t world = 1;         ///< ranks over which states are cut: those of a group
 
     /// Returns the bytes that a rank reads from the others in a step.
     [[nodiscard]] std::uint64_t read_bytes() const {
         return step.gathers.bytes + step.secondary.bytes + step.reductions.bytes
-               + step.publishes.bytes;
+               + step.replicated.bytes + step.publishes.bytes;
     }
 };
 
@@ -77,15 +78,26 @@ inline zero::MemoryPlan with_states_in_file(zero::MemoryPlan memory, zero::FlatL
     return memory;
 }
 
+/// Bytes of 64 elements in codes, in stages 1 to 3; 0: they are as they are.
+struct Codes {
+    std::size_t weights = 0;
+    std::size_t gradients = 0; ///< inside a group
+    std::size_t between = 0;   ///< sums of gradients between groups
+    std::size_t errors = 0;    ///< of ErrorFeedback; 256: floats, 0: none are kept
+    std::size_t frozen = 0;    ///< frozen parameters in stage 3
+
+    friend bool operator==(Codes const&, Codes const&) = default;
+};
+
 /// Policies beside the default ones.
 struct Policies {
     InFile file{};
-    bool on_host = false;        ///< states of a device lie on its host, and the device updates
-    bool delays_update = false;  ///< of states in a file
-    bool in_tree = false;        ///< zero::TreeReduction adds gradients
-    std::size_t secondary = 0;   ///< ranks that share a copy of what stage 3 gathers; 0: none
-    std::size_t block_bytes = 0; ///< of 64 weights in codes; 0: they travel as they are
-    std::size_t gradient_block_bytes = 0; ///< the same of gradients
+    bool on_host = false;       ///< states of a device lie on its host, and the device updates
+    bool delays_update = false; ///< of states in a file
+    bool in_tree = false;       ///< zero::TreeReduction adds gradients
+    std::size_t shard = 0;      ///< ranks of a group, in stages 1 to 3; 0: there are no groups
+    std::size_t secondary = 0;  ///< ranks that share a copy of what stage 3 gathers; 0: none
+    Codes codes{};
 
     std::optional<zero::ReductionSchedule> schedule{}; ///< default: that of the stage
     zero::SizeCappedBucketerOptions bucketer{};        ///< stages 0 to 2
@@ -141,6 +153,48 @@ inline zero::MemoryRow held_sums(zero::LayoutTotals const& totals, std::size_t a
             bytes * (totals.own_trainable_padded - totals.own_trainable_content), false};
 }
 
+/// Bytes of the buffer in which a rank rounds sums that it sends to other groups.
+inline std::size_t replica_buffer_bytes(zero::FlatLayout const& layout, std::size_t element_bytes) {
+    std::size_t largest = 0;
+    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+        largest = std::max(largest, layout.extent(bucket, 0).size());
+    }
+    return std::min(largest * element_bytes, zero::GradientReductionOptions{}.wire_bytes);
+}
+
+/// Replaces the rows of buffers and parameters that are in codes, and adds those between groups.
+/// @param replicas the number of groups
+inline void count_codes(zero::MemoryPlan& memory, zero::FlatLayout const& layout,
+                        zero::LayoutTotals const& totals, zero::ElementSizes const& sizes,
+                        Codes const& codes, std::size_t replicas) {
+    using Kind = zero::BufferKind;
+    std::size_t const wire_bytes = zero::GradientReductionOptions{}.wire_bytes;
+    if (codes.gradients != 0) {
+        memory[Kind::wire] = zero::plan_gradient_codes(layout, 0, codes.gradients, wire_bytes);
+    }
+    if (codes.between != 0) {
+        memory[Kind::wire].content_bytes +=
+            zero::plan_replica_codes(layout, 0, 0, replicas, codes.between, wire_bytes).bytes();
+    } else if (replicas != 1 && sizes.accumulation != sizes.communication) {
+        memory[Kind::wire].content_bytes += replica_buffer_bytes(layout, sizes.communication);
+    }
+    if (codes.errors != 0) {
+        memory[Kind::gradient_errors] = zero::plan_gradient_errors(layout, codes.errors);
+    }
+    if (codes.weights != 0) {
+        memory[Kind::weight_codes] = zero::plan_weight_codes(layout, codes.weights);
+    }
+    if (codes.frozen != 0) {
+        zero::MemoryRow const kept = zero::plan_frozen_codes(layout, 0, codes.frozen);
+        memory[Kind::parameters] = {
+            totals.own_trainable_content * sizes.parameter + kept.content_bytes,
+            (totals.own_trainable_padded - totals.own_trainable_content) * sizes.parameter
+                + kept.padding_bytes};
+        memory[Kind::weight_codes].content_bytes +=
+            zero::plan_weight_codes(layout, codes.frozen, 0, true).bytes();
+    }
+}
+
 /// Returns the options of a layout of bfloat16 parameters.
 inline zero::LayoutOptions layout_options(int stage, std::size_t ranks,
                                           zero::GatherOptions const& gather) {
@@ -170,9 +224,12 @@ inline std::size_t largest_unit(std::vector<zero::ParameterSpec> const& model, s
 inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ranks,
                    std::size_t accumulate_bytes, int stage, std::size_t micro_steps = 1,
                    Policies const& policies = {}) {
-    auto const& [file, on_host, delays_update, in_tree, secondary, block_bytes,
-                 gradient_block_bytes, chosen, bucketer, gather, one_micro_step] = policies;
-    zero::LayoutOptions const options = layout_options(stage, ranks, gather);
+    auto const& [file, on_host, delays_update, in_tree, shard, secondary, codes_of_stages, chosen,
+                 bucketer, gather, one_micro_step] = policies;
+    std::size_t const world = stage == 0 || shard == 0 ? ranks : shard;
+    Codes codes = stage == 0 ? Codes{} : codes_of_stages;
+    codes.frozen = stage == 3 ? codes.frozen : 0;
+    zero::LayoutOptions const options = layout_options(stage, world, gather);
     using Even = zero::ContiguousPartitioner;
     auto const layout =
         stage == 3 ? zero::make_layout<Even, zero::UnitBucketer>(model, options)
@@ -219,8 +276,11 @@ inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ra
         .gather = gather,
         .in_tree = in_tree,
         .secondary_ranks = secondary,
-        .weight_block_bytes = stage == 0 ? 0 : block_bytes,
-        .gradient_block_bytes = stage == 0 ? 0 : gradient_block_bytes};
+        .replicas = ranks / world,
+        .weight_block_bytes = codes.weights,
+        .frozen_block_bytes = codes.frozen,
+        .gradient_block_bytes = codes.gradients,
+        .replica_block_bytes = codes.between};
     auto const step =
         zero::count_step_communication(layout, 0, stage, schedule, micro_steps, acquired, calls);
     zero::MemoryPlan all = with_states_in_file(memory, layout, row, 0, file,
@@ -241,14 +301,8 @@ inline Column plan(std::vector<zero::ParameterSpec> const& model, std::size_t ra
         all[zero::BufferKind::secondary_copies] =
             zero::plan_secondary_copies(layout, 0, secondary, sizes.parameter);
     }
-    if (stage != 0 && gradient_block_bytes != 0) {
-        all[zero::BufferKind::wire] = zero::plan_gradient_codes(
-            layout, 0, gradient_block_bytes, zero::GradientReductionOptions{}.wire_bytes);
-    }
-    if (stage != 0 && block_bytes != 0) {
-        all[zero::BufferKind::weight_codes] = zero::plan_weight_codes(layout, block_bytes);
-    }
-    Column column{all, step, leases};
+    count_codes(all, layout, totals, sizes, codes, ranks / world);
+    Column column{all, step, leases, 0, 0, world};
     count_tier(column, memory, micro_steps);
     return column;
 }

@@ -109,7 +109,8 @@ inline Candidate try_out(Task const& task, int stage, Policies const& policies) 
                         .column = plan(task.model, task.ranks, task.accumulate_bytes, stage,
                                        task.micro_steps, policies)};
     if (task.network) {
-        candidate.seconds = task.network->predict(task.ranks, candidate.column.step).total();
+        candidate.seconds =
+            task.network->predict(candidate.column.world, candidate.column.step).total();
     }
     if (policies.on_host && task.tier_rate != 0) {
         candidate.host_seconds = tier_seconds(candidate.column, task.tier_rate);

@@ -131,6 +131,17 @@ inline std::vector<zero::ParameterSpec> equal_layers(double parameters, double l
     return model;
 }
 
+/// Freezes a model, and appends trainable elements in equal parts to its units.
+/// @param elements 0: the model stays as it is
+inline void add_adapters(std::vector<zero::ParameterSpec>& model, std::size_t units,
+                         std::size_t elements) {
+    for (zero::ParameterSpec& parameter : model) parameter.trainable = elements == 0;
+    for (std::size_t unit = 0; unit < (elements == 0 ? 0 : units); ++unit)
+        model.push_back({.name = "adapter" + std::to_string(unit),
+                         .elements = elements / units + (unit < elements % units ? 1 : 0),
+                         .units = {unit}});
+}
+
 /// Returns a known model; empty if there is none of that name.
 inline std::vector<zero::ParameterSpec> known_model(std::string_view name) {
     if (name == "gpt2") return gpt2(12, 768);

@@ -2,6 +2,8 @@
 
 // The arguments of the planner.
 
+#include "column.hpp"
+
 #include <zero/core/error.hpp>
 #include <zero/layout/communication_model.hpp>
 #include <zero/ops/block_codecs.hpp>
@@ -49,14 +51,21 @@ With Groups<C, Secondary>, the copies of stage 3 that so many ranks share:
 
   --secondary 8
 
-With Wire<Int8Blocks> or Wire<Int4Blocks>, what stages 1 to 3 read, and their codes:
+With Groups<C, Hybrid> in stages 1 to 3, groups of so many ranks, each with all states:
+
+  --shard 8
+
+With Wire in stages 1 to 3, weights in codes; gradients in codes, and what ErrorFeedback keeps of
+each; and sums of gradients between groups, which otherwise are in the codes of gradients:
 
   --wire int8|int4
+  --wire-gradients int8|int4 [--feedback float|int8|int4]
+  --shard 8 --wire-between int8|int4|plain
 
-With a codec of gradients as the second argument, what their reductions send
-(ErrorFeedback<float> adds 4 bytes a parameter of the model on every rank):
+With a frozen model and so many elements of trainable adapters, in equal parts in its units; with
+FrozenWeights stage 3 keeps the model in codes:
 
-  --wire-gradients int8|int4
+  --adapters 4e6 [--wire-frozen int8|int4]
 
 With Offload<To<FileTier, ...>> of optimizer states and master weights, and in stage 3 of
 parameters, the bytes of the file of a rank, and of staging memory; with DelayedUpdate parameters
@@ -83,10 +92,11 @@ struct Settings {
     double accumulate_bytes = 0; ///< per gradient; 0: 4, a float, with a memory, otherwise 2
     double micro_steps = 1;
 
-    double in_tree = 0;                   ///< 1: TreeReduction
-    double secondary = 0;                 ///< ranks that share a secondary copy; 0: there are none
-    std::size_t block_bytes = 0;          ///< of 64 weights in codes; 0: they travel as they are
-    std::size_t gradient_block_bytes = 0; ///< the same of gradients
+    double in_tree = 0;   ///< 1: TreeReduction
+    double shard = 0;     ///< ranks of a group; 0: there are no groups
+    double secondary = 0; ///< ranks that share a secondary copy; 0: there are none
+    double adapters = 0;  ///< trainable elements beside a frozen model; 0: all are trainable
+    Codes codes{};
 
     double offload_ratio = 0; ///< part of the states in a file
     double offload_chunk_bytes = 32 << 20;
@@ -124,7 +134,9 @@ inline constexpr NumberOption number_options[] = {
     {"--accumulate-bytes", &Settings::accumulate_bytes, 1, 8, true},
     {"--micro-steps", &Settings::micro_steps, 1, 1e3, true},
     {"--in-tree", &Settings::in_tree, 0, 1, true},
+    {"--shard", &Settings::shard, 1, 1e5, true},
     {"--secondary", &Settings::secondary, 2, 1e5, true},
+    {"--adapters", &Settings::adapters, 1, 1e15, true},
     {"--offload-ratio", &Settings::offload_ratio, 0, 1, false},
     {"--offload-chunk-bytes", &Settings::offload_chunk_bytes, 4096, 1e15, true},
     {"--offload-depth", &Settings::offload_depth, 1, 1e3, true},
@@ -136,6 +148,21 @@ inline constexpr NumberOption number_options[] = {
     {"--ranks-per-host", &Settings::ranks_per_host, 1, 1e5, true},
     {"--latency-between", &Settings::latency_between, 0, 10, false},
     {"--bandwidth-between", &Settings::bandwidth_between, 1, 1e15, false}};
+
+/// An argument with a codec.
+struct CodecOption {
+    char const* name;
+    std::size_t Codes::*member;
+    char const* other = nullptr; ///< what may stand in place of a codec
+    std::size_t other_bytes = 0; ///< of 64 elements
+};
+
+inline constexpr CodecOption codec_options[] = {
+    {"--wire", &Codes::weights},
+    {"--wire-gradients", &Codes::gradients},
+    {"--wire-between", &Codes::between, "plain", 0},
+    {"--feedback", &Codes::errors, "float", 64 * sizeof(float)},
+    {"--wire-frozen", &Codes::frozen}};
 
 /// Reads a number with a unit of bytes, such as 80GB (10^9 bytes) or 80GiB (2^30 bytes).
 /// @param per_second whether "/s" follows; then bits (Gb/s) are accepted as well
@@ -192,20 +219,54 @@ inline void read_number(Settings& settings, std::string const& name, char const*
         settings.*option.member = value;
         return;
     }
-    std::string known = "'" + name
-                        + "': give --model, --algorithm, --wire or --wire-gradients with a name, "
-                          "--memory or --link with a number of "
-                          "bytes, --json alone, or a number with";
+    std::string known = "'" + name + "': give a name with --model, --algorithm";
+    for (CodecOption const& option : codec_options) known += std::string(", ") + option.name;
+    known += ", a number of bytes with --memory or --link, --json alone, or a number with";
     for (NumberOption const& option : number_options) known += std::string(" ") + option.name;
     throw zero::InvalidArgument(known);
 }
 
-/// Returns the bytes of 64 elements in codes.
-/// @throws zero::InvalidArgument
-inline std::size_t block_bytes_of(std::string const& option, std::string const& codec) {
-    if (codec == "int8") return zero::Int8Blocks::bytes_per_block;
-    if (codec == "int4") return zero::Int4Blocks::bytes_per_block;
-    throw zero::InvalidArgument(option + " " + codec + ": int8 or int4");
+/// Returns whether the argument is one with a codec, and reads it.
+/// @throws zero::InvalidArgument naming the codecs
+inline bool read_codec(Codes& codes, std::string const& name, std::string const& codec) {
+    for (CodecOption const& option : codec_options) {
+        if (name != option.name) continue;
+        if (codec == "int8")
+            codes.*option.member = zero::Int8Blocks::bytes_per_block;
+        else if (codec == "int4")
+            codes.*option.member = zero::Int4Blocks::bytes_per_block;
+        else if (option.other != nullptr && codec == option.other)
+            codes.*option.member = option.other_bytes;
+        else
+            throw zero::InvalidArgument(
+                name + " " + codec + ": int8" + (option.other == nullptr ? " or " : ", ")
+                + (option.other == nullptr ? "" : option.other + std::string(" or ")) + "int4");
+        return true;
+    }
+    return false;
+}
+
+/// Completes codes and groups.
+/// @param has_between whether codes between groups were given
+/// @throws zero::InvalidArgument naming the argument and the remedy
+inline void conclude_codes(Settings& settings, bool has_between) {
+    Codes& codes = settings.codes;
+    if (settings.shard != 0 && std::fmod(settings.ranks, settings.shard) != 0)
+        throw zero::InvalidArgument("--shard must divide --ranks, into groups of equal size");
+    if (has_between && settings.shard == 0)
+        throw zero::InvalidArgument("--wire-between needs --shard: without it there is one group");
+    if (has_between && codes.between == codes.gradients)
+        throw zero::InvalidArgument("--wire-between is what --wire-gradients says: leave it out, "
+                                    "or choose another codec");
+    if (!has_between && settings.shard != 0) codes.between = codes.gradients;
+    if (codes.errors != 0 && codes.gradients == 0)
+        throw zero::InvalidArgument("--feedback needs --wire-gradients, whose errors it keeps");
+    if (codes.frozen != 0 && settings.adapters == 0)
+        throw zero::InvalidArgument("--wire-frozen needs --adapters: without them no parameter is "
+                                    "frozen");
+    if (settings.in_tree != 0 && (codes.gradients != 0 || settings.shard != 0))
+        throw zero::InvalidArgument(
+            "--in-tree excludes --wire-gradients and --shard, as an engine does");
 }
 
 /// @throws zero::InvalidArgument naming the argument and the remedy
@@ -213,6 +274,7 @@ inline Settings read_settings(int count, char** arguments) {
     Settings settings;
     bool has_size = false;
     bool has_network = false;
+    bool has_between = false;
     for (int index = 1; index < count; index += 2) {
         std::string const name = arguments[index];
         if (name == "--json") {
@@ -226,6 +288,7 @@ inline Settings read_settings(int count, char** arguments) {
         }
         if (index + 1 == count) throw zero::InvalidArgument("'" + name + "': a value is missing");
         has_size = has_size || name == "--parameters" || name == "--layers";
+        has_between = has_between || name == "--wire-between";
         has_network = has_network || name == "--algorithm" || name == "--link"
                       || name == "--ranks-per-host" || name.starts_with("--latency")
                       || name.starts_with("--bandwidth");
@@ -237,24 +300,19 @@ inline Settings read_settings(int count, char** arguments) {
             settings.memory = read_bytes(name, arguments[index + 1], false);
         else if (name == "--link")
             settings.bandwidth = read_bytes(name, arguments[index + 1], true);
-        else if (name == "--wire")
-            settings.block_bytes = block_bytes_of(name, arguments[index + 1]);
-        else if (name == "--wire-gradients")
-            settings.gradient_block_bytes = block_bytes_of(name, arguments[index + 1]);
-        else
+        else if (!read_codec(settings.codes, name, arguments[index + 1]))
             read_number(settings, name, arguments[index + 1]);
     }
     if (settings.delayed != 0 && settings.offload_ratio == 0)
         throw zero::InvalidArgument("--delayed needs --offload-ratio");
     if (settings.memory != 0
         && (settings.offload_ratio != 0 || settings.on_host != 0 || settings.in_tree != 0
-            || settings.secondary != 0 || settings.block_bytes != 0
-            || settings.gradient_block_bytes != 0))
+            || settings.secondary != 0 || settings.shard != 0 || has_between
+            || settings.codes != Codes{}))
         throw zero::InvalidArgument(
-            "--memory chooses among stages and their options; leave out "
-            "--offload-ratio, --on-host, --in-tree, --secondary, --wire and --wire-gradients");
-    if (settings.in_tree != 0 && settings.gradient_block_bytes != 0)
-        throw zero::InvalidArgument("--in-tree excludes --wire-gradients, as an engine does");
+            "--memory chooses among stages and their options; leave out --offload-ratio, "
+            "--on-host, --in-tree, --shard, --secondary, --feedback and --wire...");
+    conclude_codes(settings, has_between);
     if (settings.tier_rate != 0 && settings.on_host == 0 && settings.offload_ratio == 0
         && settings.memory == 0)
         throw zero::InvalidArgument("--tier-rate needs --offload-ratio, --on-host or --memory");

@@ -41,10 +41,10 @@ void print(char const* name, Table const& stages, Value value) {
 }
 
 /// Prints the seconds of communication in a step of each stage, by purpose.
-void print(zero::CommunicationModel const& network, std::size_t ranks, Table const& stages) {
+void print(zero::CommunicationModel const& network, Table const& stages) {
     std::array<zero::CommunicationSeconds, 4> seconds;
     for (std::size_t stage = 0; stage < stages.size(); ++stage)
-        seconds[stage] = network.predict(ranks, stages[stage].step);
+        seconds[stage] = network.predict(stages[stage].world, stages[stage].step);
     auto const row = [&](char const* name, auto value) {
         std::printf("%-22s", name);
         for (zero::CommunicationSeconds const& of : seconds) std::printf("%10.3g", value(of));
@@ -71,8 +71,12 @@ Model model_of(Settings const& settings) {
                 settings.model.empty() ? planner::equal_layers(settings.parameters, settings.layers)
                                        : planner::model_named(settings.model)};
     for (zero::ParameterSpec const& parameter : model.parameters) {
-        model.elements += parameter.elements;
         model.units = std::max(model.units, parameter.units.back() + 1);
+    }
+    planner::add_adapters(model.parameters, model.units,
+                          static_cast<std::size_t>(settings.adapters));
+    for (zero::ParameterSpec const& parameter : model.parameters) {
+        model.elements += parameter.elements;
     }
     return model;
 }
@@ -88,13 +92,14 @@ Json header_of(Settings const& settings, Model const& model) {
 
 /// Returns memory, traffic and, with a network, seconds of one stage.
 Json json_of(int stage, Column const& column,
-             std::optional<zero::CommunicationModel> const& network, std::size_t ranks) {
+             std::optional<zero::CommunicationModel> const& network) {
     Json json{{"stage", stage},
               {"memory", Json::parse(to_json(column.memory))},
               {"lease_bytes", planner::lease_bytes(column.memory)},
-              {"read_bytes", column.read_bytes()}};
+              {"read_bytes", column.read_bytes()},
+              {"read_between_bytes", column.step.replicated.bytes}};
     if (network) {
-        auto const seconds = network->predict(ranks, column.step);
+        auto const seconds = network->predict(column.world, column.step);
         json["seconds"] = {{"gathers", seconds.gathers},
                            {"reductions", seconds.reductions},
                            {"publishes", seconds.publishes},
@@ -106,7 +111,7 @@ Json json_of(int stage, Column const& column,
 
 Json json_of(Candidate const& candidate, planner::Task const& task) {
     auto const& policies = candidate.policies;
-    Json json = json_of(candidate.stage, candidate.column, task.network, task.ranks);
+    Json json = json_of(candidate.stage, candidate.column, task.network);
     bool const is_boundary = policies.schedule == zero::ReductionSchedule::boundary;
     json["schedule"] = is_boundary ? "boundary" : "every_micro_step";
     json["on_host"] = policies.on_host;
@@ -221,9 +226,9 @@ int main(int count, char** arguments) try {
         .on_host = settings.on_host != 0,
         .delays_update = settings.delayed != 0,
         .in_tree = settings.in_tree != 0,
+        .shard = static_cast<std::size_t>(settings.shard),
         .secondary = static_cast<std::size_t>(settings.secondary),
-        .block_bytes = settings.block_bytes,
-        .gradient_block_bytes = settings.gradient_block_bytes};
+        .codes = settings.codes};
     auto const of_stage = [&](int stage) {
         return planner::plan(model.parameters, ranks,
                              static_cast<std::size_t>(settings.accumulate_bytes), stage,
@@ -238,7 +243,7 @@ int main(int count, char** arguments) try {
         json["stages"] = Json::array();
         for (int stage = 0; stage < 4; ++stage)
             json["stages"].push_back(
-                json_of(stage, stages[static_cast<std::size_t>(stage)], network, ranks));
+                json_of(stage, stages[static_cast<std::size_t>(stage)], network));
         std::printf("%s\n", json.dump(2).c_str());
         return 0;
     }
@@ -265,6 +270,9 @@ int main(int count, char** arguments) try {
     if (settings.secondary != 0) {
         print("secondary copies", stages, content(zero::BufferKind::secondary_copies));
     }
+    if (settings.codes.errors != 0) {
+        print("gradient errors", stages, content(zero::BufferKind::gradient_errors));
+    }
     if (policies.file.ratio != 0) {
         print("staging", stages, content(zero::BufferKind::staging));
     }
@@ -274,7 +282,8 @@ int main(int count, char** arguments) try {
         return stage.memory.engine_bytes() - stage.memory.model_state_bytes()
                - stage.memory[zero::BufferKind::staging].bytes()
                - stage.memory[zero::BufferKind::held_sums].content_bytes
-               - stage.memory[zero::BufferKind::secondary_copies].content_bytes;
+               - stage.memory[zero::BufferKind::secondary_copies].content_bytes
+               - stage.memory[zero::BufferKind::gradient_errors].content_bytes;
     });
     print("all", stages, all);
     print("all, in one unit", in_one_unit, all);
@@ -290,6 +299,10 @@ int main(int count, char** arguments) try {
         print("of it from copies", stages,
               [](Column const& stage) { return stage.step.secondary.bytes; });
     }
+    if (settings.shard != 0) {
+        print("of it between groups", stages,
+              [](Column const& stage) { return stage.step.replicated.bytes; });
+    }
     if (settings.tier_rate != 0) {
         std::printf("\nseconds of the %s in a step\n", policies.on_host ? "link" : "file");
         std::printf("%-22s", "at least");
@@ -297,7 +310,7 @@ int main(int count, char** arguments) try {
             std::printf("%10.3g", planner::tier_seconds(stage, settings.tier_rate));
         std::printf("\n");
     }
-    if (network) print(*network, ranks, stages);
+    if (network) print(*network, stages);
     std::printf("\nstages 0 to 2\n%s\nstage 3\n%s", stages[2].leases.c_str(),
                 stages[3].leases.c_str());
     return 0;

@@ -132,32 +132,40 @@ std::vector<std::uint8_t> random_bytes(std::size_t bytes, std::mt19937& random) 
     return result;
 }
 
+/// Random pieces, known to host and device, and where their values begin.
+struct PiecesOfBoth {
+    explicit PiecesOfBoth(int seed) : random(static_cast<std::uint32_t>(seed)) {}
+
+    std::mt19937 random;
+    RandomPieces const all{random};
+    std::size_t const offset = std::size_t{random() % 3} * (random() % 9);
+    cuda::OwnedStream const stream;
+    HostBackend::Queue const on_host = HostBackend::default_compute_queue();
+    std::span<CodedSlice const> const pieces{all.pieces};
+    cuda::SliceTable<CodedSlice> const table{stream.get(), cuda::default_memory(), all.list()};
+};
+
 /// Encodes gradients without errors and twice with them. Compares all memory, also behind pieces.
 template <class C, class S, class T>
 int wrong_pieces(int seeds) {
     using E = std::conditional_t<std::is_same_v<S, float>, float, std::uint8_t>;
-    cuda::OwnedStream const stream;
-    auto const host_queue = HostBackend::default_compute_queue();
     int wrong = 0;
     for (int seed = 0; seed < seeds; ++seed) {
-        std::mt19937 random(static_cast<std::uint32_t>(seed));
-        RandomPieces const all(random);
-        std::span<CodedSlice const> const pieces(all.pieces);
-        cuda::SliceTable<CodedSlice> const table(stream.get(), cuda::default_memory(), all.list());
-        std::size_t const offset = std::size_t{random() % 3} * (random() % 9);
-        Mirror<T> bucket(inputs<T>(all.elements + offset));
-        Mirror<std::uint8_t> codes(random_bytes(all.blocks * C::bytes_per_block, random));
-        HostBackend::encode<C>(host_queue, pieces, static_cast<T const*>(bucket.host(offset)),
-                               codes.host());
-        Device::encode<C>(stream.get(), table.all(), static_cast<T const*>(bucket.device(offset)),
-                          codes.device());
+        PiecesOfBoth of(seed);
+        auto& random = of.random;
+        Mirror<T> bucket(inputs<T>(of.all.elements + of.offset));
+        T const* const on_host = bucket.host(of.offset);
+        T const* const on_device = bucket.device(of.offset);
+        Mirror<std::uint8_t> codes(random_bytes(of.all.blocks * C::bytes_per_block, random));
+        HostBackend::encode<C>(of.on_host, of.pieces, on_host, codes.host());
+        Device::encode<C>(of.stream.get(), of.table.all(), on_device, codes.device());
         wrong += codes.agrees() ? 0 : 1;
 
         std::vector<E> old;
         if constexpr (std::is_same_v<S, float>) {
-            old = inputs<float>(all.elements);
+            old = inputs<float>(of.all.elements);
         } else {
-            old = random_bytes(all.elements / 64 * S::bytes_per_block, random);
+            old = random_bytes(of.all.elements / 64 * S::bytes_per_block, random);
         }
         Mirror<E> errors(old);
         float const factors[] = {0.0F, 0.5F, 2.0F, 0x1p100F};
@@ -165,11 +173,10 @@ int wrong_pieces(int seeds) {
         float const beta = static_cast<float>(random() % 5) * 0.2F;
         for (bool const is_first : {true, false}) { // reads what the first wrote
             HostBackend::encode_with_feedback<C, S>(
-                host_queue, pieces, static_cast<T const*>(bucket.host(offset)), codes.host(),
+                of.on_host, of.pieces, on_host, codes.host(),
                 CodedErrors<E>{errors.host(), is_first ? factor.host() : nullptr, beta});
             Device::encode_with_feedback<C, S>(
-                stream.get(), table.all(), static_cast<T const*>(bucket.device(offset)),
-                codes.device(),
+                of.stream.get(), of.table.all(), on_device, codes.device(),
                 CodedErrors<E>{errors.device(), is_first ? factor.device() : nullptr, beta});
             wrong += codes.agrees() ? 0 : 1;
             wrong += errors.agrees() ? 0 : 1;
@@ -181,24 +188,19 @@ int wrong_pieces(int seeds) {
 /// Adds the codes of some ranks.
 template <class C, class A>
 int wrong_sums(int seeds) {
-    cuda::OwnedStream const stream;
-    auto const host_queue = HostBackend::default_compute_queue();
     int wrong = 0;
     for (int seed = 0; seed < seeds; ++seed) {
-        std::mt19937 random(static_cast<std::uint32_t>(seed));
-        RandomPieces const all(random);
-        cuda::SliceTable<CodedSlice> const table(stream.get(), cuda::default_memory(), all.list());
-        CodedPieces const from{random() % 9 + 1, all.blocks * C::bytes_per_block};
-        Mirror<std::uint8_t> codes(random_bytes(from.ranks * from.bytes, random));
-        std::size_t const offset = std::size_t{random() % 3} * (random() % 9);
-        Mirror<A> sums(inputs<A>(all.elements + offset));
+        PiecesOfBoth of(seed);
+        CodedPieces const from{of.random() % 9 + 1, of.all.blocks * C::bytes_per_block};
+        Mirror<std::uint8_t> codes(random_bytes(from.ranks * from.bytes, of.random));
+        std::uint8_t const* const on_host = codes.host();
+        std::uint8_t const* const on_device = codes.device();
+        Mirror<A> sums(inputs<A>(of.all.elements + of.offset));
         for (bool const is_added : {true, false}) {
-            HostBackend::decode_sum<C>(host_queue, std::span<CodedSlice const>(all.pieces),
-                                       static_cast<std::uint8_t const*>(codes.host()), from,
-                                       sums.host(offset), is_added);
-            Device::decode_sum<C>(stream.get(), table.all(),
-                                  static_cast<std::uint8_t const*>(codes.device()), from,
-                                  sums.device(offset), is_added);
+            HostBackend::decode_sum<C>(of.on_host, of.pieces, on_host, from, sums.host(of.offset),
+                                       is_added);
+            Device::decode_sum<C>(of.stream.get(), of.table.all(), on_device, from,
+                                  sums.device(of.offset), is_added);
             wrong += sums.agrees() ? 0 : 1;
         }
     }

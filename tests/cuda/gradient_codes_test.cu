@@ -2,6 +2,7 @@
 
 #include "support/caller_memory.hpp"
 
+#include <zero/comm/groups.hpp>
 #include <zero/comm/loopback.hpp>
 #include <zero/policy/dynamic_loss_scaler.hpp>
 #include <zero/stage/update_on_host.hpp>
@@ -15,14 +16,16 @@
 #include <span>
 #include <vector>
 
-// Engines on a device whose gradients travel in codes have the bits of those on the host: sums,
-// errors that are kept, steps that are skipped, and captured graphs.
+// Engines on a device whose gradients travel in codes have the bits of those on the host: sums on
+// one level and on two, errors that are kept, steps that are skipped, and captured graphs.
 
 namespace zero::test::gradient_codes_on_device_test {
 
 namespace {
 
 using DeviceLoopback = Loopback<cuda::Backend>;
+using HostGroups = Groups<LoopbackCommunicator, Hybrid>;
+using DeviceGroups = Groups<DeviceLoopback, Hybrid>;
 
 /// What a run shows: each step's report, and the state at the end.
 struct Seen {
@@ -75,8 +78,11 @@ void write(Engine& engine, cudaStream_t stream, std::uint64_t who, std::uint64_t
 }
 
 template <class Stage>
+constexpr bool is_of_host = std::is_same_v<typename Stage::Communicator::Backend, HostBackend>;
+
+template <class Stage>
 Seen train(typename Stage::Communicator& communicator, Run const& run, cudaStream_t stream) {
-    constexpr bool is_on_host = std::is_same_v<typename Stage::Communicator, LoopbackCommunicator>;
+    constexpr bool is_on_host = is_of_host<Stage>;
     auto const rank = static_cast<std::uint64_t>(communicator.rank());
     bool const is_last = communicator.rank() + 1 == run.world;
     typename Stage::Options options;
@@ -126,16 +132,24 @@ Seen train(typename Stage::Communicator& communicator, Run const& run, cudaStrea
     return seen;
 }
 
+/// Trains on all ranks, in groups of two if the stage has groups.
 template <class Stage>
 Seen run_of(Run const& run) {
-    auto ranks = on_ranks<Seen, typename Stage::Communicator>(run.world, [&](auto& communicator) {
-        if constexpr (std::is_same_v<typename Stage::Communicator, LoopbackCommunicator>) {
+    using Communicator = typename Stage::Communicator;
+    auto const body = [&](Communicator& communicator) {
+        if constexpr (is_of_host<Stage>) {
             return train<Stage>(communicator, run, nullptr);
         } else {
             cuda::OwnedStream const stream;
             return train<Stage>(communicator, run, stream.get());
         }
-    });
+    };
+    std::vector<Seen> ranks;
+    if constexpr (GroupedCommunicator<Communicator>) {
+        ranks = on_ranks<Seen, Communicator>(run.world, {.shard = 2}, body);
+    } else {
+        ranks = on_ranks<Seen, Communicator>(run.world, body);
+    }
     std::vector<Trained> trained;
     for (Seen const& rank : ranks) {
         trained.push_back(rank.trained);
@@ -147,7 +161,22 @@ Seen run_of(Run const& run) {
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-/// Compares with the host in some worlds, with a step that may be skipped or cancelled.
+/// Compares with the host a run that takes all steps, and one that skips one. With an even number
+/// of ranks the latter also cancels one.
+template <class OnHost, class OnDevice>
+void check_run(Run run, float spoiled) {
+    for (bool const is_bad : {false, true}) {
+        CAPTURE(OnHost::stage, run.world, name_of(run.schedule), is_bad);
+        run.spoiled = is_bad ? spoiled : 0.0F;
+        run.cancels = is_bad && run.world % 2 == 0;
+        Seen const expected = run_of<OnHost>(run);
+        CHECK((run_of<OnDevice>(run) == expected));
+        CHECK(expected.skipped[3] == is_bad);
+        CHECK((expected.first_non_finite[3] >= 0) == is_bad);
+    }
+}
+
+/// Does so in some worlds.
 template <int N, class T, class W, class... OfDevice>
 void check_stage() {
     using OnHost = ZeroStage<N, Parameters<T>, DynamicLossScaler, SizeCappedBucketer, W>;
@@ -159,16 +188,20 @@ void check_stage() {
             if (sizeof...(OfDevice) != 0 && schedule == ReductionSchedule::boundary) {
                 continue; // refused where sums lie on the host
             }
-            float const spoiled = world == 1 ? infinity : world == 2 ? nan : -infinity;
-            for (bool const is_bad : {false, true}) {
-                CAPTURE(N, world, name_of(schedule), is_bad);
-                Run const run{world, schedule, is_bad ? spoiled : 0.0F, is_bad && world == 2};
-                Seen const expected = run_of<OnHost>(run);
-                CHECK((run_of<OnDevice>(run) == expected));
-                CHECK(expected.skipped[3] == is_bad);
-                CHECK((expected.first_non_finite[3] >= 0) == is_bad);
-            }
+            check_run<OnHost, OnDevice>({world, schedule}, world == 1   ? infinity
+                                                           : world == 2 ? nan
+                                                                        : -infinity);
         }
+    }
+}
+
+/// Does so in two groups of two ranks.
+template <int N, class T, class W>
+void check_levels() {
+    using OnHost = ZeroStage<N, Parameters<T>, DynamicLossScaler, HostGroups, W>;
+    using OnDevice = ZeroStage<N, Parameters<T>, DynamicLossScaler, DeviceGroups, W>;
+    for (auto const schedule : {ReductionSchedule::boundary, ReductionSchedule::every_micro_step}) {
+        check_run<OnHost, OnDevice>({4, schedule}, N == 2 ? nan : infinity);
     }
 }
 
@@ -190,6 +223,19 @@ TEST_CASE("An engine on a device has the bits of the errors that the host keeps"
     check_stage<1, float, Wire<Plain, Int4Blocks, ErrorFeedback<float>>>();
     check_stage<2, bfloat16, Wire<Int8Blocks, Int8Blocks, ErrorFeedback<Int8Blocks>>>();
     check_stage<3, bfloat16, Wire<Int8Blocks, Int4Blocks, ErrorFeedback<float>>>();
+}
+
+TEST_CASE("An engine on a device has the bits of codes on two levels on the host", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    check_levels<1, bfloat16, Wire<Plain, Level<Plain, Int8Blocks>>>();
+    check_levels<2, float, Wire<Plain, Level<Int4Blocks, Int8Blocks>>>();
+    check_levels<3, bfloat16, Wire<Plain, Int4Blocks, ErrorFeedback<float>>>();
+    using OnHost = ZeroStage<2, DynamicLossScaler, HostGroups, Wire<Plain, Int8Blocks>>;
+    using Other =
+        ZeroStage<2, DynamicLossScaler, DeviceGroups, Wire<Plain, Level<Int8Blocks, Int4Blocks>>>;
+    CHECK_FALSE((run_of<Other>({4}) == run_of<OnHost>({4})));
 }
 
 TEST_CASE("Without feedback, or with another schedule, bits on a device are others", "[cuda]") {
@@ -220,10 +266,15 @@ TEST_CASE("A replayed step encodes gradients, and keeps errors, as an eager one"
     }
     auto const run = []<class Stage>(int world, bool captures, Stage const*) {
         GroupGraph graph(world);
-        return on_ranks<CapturedResult, DeviceLoopback>(world, [&](auto& communicator) {
+        auto const body = [&](auto& communicator) {
             return run_captured_steps<Stage>(communicator, captures ? &graph : nullptr,
                                              static_cast<std::size_t>(communicator.rank()));
-        });
+        };
+        if constexpr (GroupedCommunicator<typename Stage::Communicator>) {
+            return on_ranks<CapturedResult, DeviceGroups>(world, {.shard = 2}, body);
+        } else {
+            return on_ranks<CapturedResult, DeviceLoopback>(world, body);
+        }
     };
     auto const check = [&]<int N, class Feedback>(Feedback const*) {
         using Stage = ZeroStage<N, Parameters<float16>, SizeCappedBucketer, DeviceLoopback,
@@ -242,6 +293,9 @@ TEST_CASE("A replayed step encodes gradients, and keeps errors, as an eager one"
     };
     check.operator()<2>(static_cast<ErrorFeedback<float> const*>(nullptr));
     check.operator()<3>(static_cast<ErrorFeedback<Int8Blocks> const*>(nullptr));
+    ZeroStage<2, Parameters<float16>, DeviceGroups,
+              Wire<Plain, Level<Int4Blocks, Int8Blocks>>> const* on_two_levels = nullptr;
+    CHECK(run(4, true, on_two_levels) == run(4, false, on_two_levels));
 }
 
 TEST_CASE("The plan of an engine whose gradients travel in codes is what it allocates on a device",
@@ -250,7 +304,7 @@ TEST_CASE("The plan of an engine whose gradients travel in codes is what it allo
         return;
     }
     auto const check = []<class Stage>(Stage const*) {
-        auto const wrong = on_ranks<int, DeviceLoopback>(3, [](DeviceLoopback& communicator) {
+        auto const body = [](typename Stage::Communicator& communicator) {
             cuda::OwnedStream const stream;
             CountingMemory memory;
             typename Stage::Options options;
@@ -267,8 +321,12 @@ TEST_CASE("The plan of an engine whose gradients travel in codes is what it allo
             }
             bool const keeps = plan[BufferKind::gradient_errors].bytes() != 0;
             return differences + (keeps == requires { options.feedback.reset_every; } ? 0 : 1);
-        });
-        CHECK(wrong == std::vector<int>{0, 0, 0});
+        };
+        if constexpr (GroupedCommunicator<typename Stage::Communicator>) {
+            CHECK(on_ranks<int, DeviceGroups>(4, {.shard = 2}, body) == std::vector<int>(4, 0));
+        } else {
+            CHECK(on_ranks<int, DeviceLoopback>(3, body) == std::vector<int>{0, 0, 0});
+        }
     };
     check(static_cast<ZeroStage<1, Parameters<bfloat16>, DeviceLoopback,
                                 Wire<Plain, Int4Blocks, ErrorFeedback<float>>> const*>(nullptr));
@@ -278,6 +336,8 @@ TEST_CASE("The plan of an engine whose gradients travel in codes is what it allo
     check(static_cast<ZeroStage<3, Parameters<bfloat16>, DeviceLoopback,
                                 Wire<Int8Blocks, Int4Blocks, ErrorFeedback<Int8Blocks>>> const*>(
         nullptr));
+    check(static_cast<ZeroStage<3, Parameters<bfloat16>, DeviceGroups,
+                                Wire<Plain, Level<Int4Blocks, Int8Blocks>>> const*>(nullptr));
 }
 
 } // namespace zero::test::gradient_codes_on_device_test

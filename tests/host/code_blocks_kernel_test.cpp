@@ -105,9 +105,23 @@ int wrong_ranges() {
     return wrong;
 }
 
+/// Random codes whose products with the scale are around the largest float.
+template <class C>
+std::vector<std::uint8_t> large_blocks(std::size_t n, std::uint32_t seed) {
+    std::mt19937 random(seed);
+    std::vector<std::uint8_t> bytes((n + 63) / 64 * C::bytes_per_block);
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+        bytes[i] = static_cast<std::uint8_t>(random());
+        bool const is_scale = i % C::bytes_per_block + 1 == C::bytes_per_block; // its upper byte
+        bytes[i] = is_scale ? static_cast<std::uint8_t>(0x7a + random() % 6 + random() % 2 * 0x80)
+                            : bytes[i];
+    }
+    return bytes;
+}
+
 /// Adds the ranks' values one by one.
 template <class C, class A>
-int wrong_sums() {
+int wrong_sums(bool has_large_blocks = false) {
     int wrong = 0;
     for (auto const set : instruction_sets) {
         WithInstructionSet const scope(set);
@@ -117,8 +131,9 @@ int wrong_sums() {
             std::vector<std::uint8_t> codes;
             std::vector<float> sum(n);
             for (std::size_t rank = 0; rank < world; ++rank) {
-                auto const own =
-                    expected_bytes<C>(inputs<float>(n, static_cast<std::uint32_t>(n * 8 + rank)));
+                auto const seed = static_cast<std::uint32_t>(n * 8 + rank);
+                auto const own = has_large_blocks ? large_blocks<C>(n, seed)
+                                                  : expected_bytes<C>(inputs<float>(n, seed));
                 auto const values = expected_values<C, float>(own, n);
                 for (std::size_t i = 0; i < n; ++i) {
                     sum[i] = rank == 0 ? values[i] : sum[i] + values[i];
@@ -213,6 +228,8 @@ TEST_CASE("Decoded elements of all ranks are added in rank order and rounded onc
     CHECK(wrong_sums<Int4Blocks, float>() == 0);
     CHECK(wrong_sums<Int4Blocks, float16>() == 0);
     CHECK(wrong_sums<Unknown<Int4Blocks>, float>() == 0);
+    CHECK(wrong_sums<Int8Blocks, float>(true) == 0); // products overflow before they are added
+    CHECK(wrong_sums<Int4Blocks, float>(true) == 0);
 }
 
 TEST_CASE("Errors are added before the encoding, and replaced by what it lost") {

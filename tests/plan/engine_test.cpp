@@ -1,6 +1,7 @@
 #include "src/plan/column.hpp"
 #include "src/plan/models.hpp"
 
+#include "support/account.hpp"
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
 
@@ -8,6 +9,7 @@
 #include "support/temporary_folder.hpp"
 #include <zero/stage/offload.hpp>
 #endif
+#include <zero/comm/groups.hpp>
 #include <zero/comm/secondary.hpp>
 #include <zero/policy/host_memory.hpp>
 #include <zero/stage/wire.hpp>
@@ -37,7 +39,10 @@ std::size_t elements_of(std::vector<ParameterSpec> const& model) {
 std::vector<Parameter<bfloat16>> registration_of(std::vector<ParameterSpec> const& model) {
     std::vector<Parameter<bfloat16>> parameters;
     for (ParameterSpec const& spec : model) {
-        parameters.push_back({.name = spec.name, .elements = spec.elements, .units = spec.units});
+        parameters.push_back({.name = spec.name,
+                              .elements = spec.elements,
+                              .units = spec.units,
+                              .trainable = spec.trainable});
     }
     return parameters;
 }
@@ -89,8 +94,8 @@ void run_step(Stage& engine, std::size_t micro_steps) {
         }
         for (std::size_t unit = layout.units(); unit-- > 0;) {
             auto const weights = engine.acquire(unit);
-            auto const gradients = engine.gradients(unit); // zeros
-            (void)gradients[layout.unit_parameters(unit).front()];
+            auto const gradients = engine.gradients(unit);        // zeros
+            (void)gradients[layout.unit_parameters(unit).back()]; // an adapter, if there are any
             engine.gradients_ready(unit);
         }
     }
@@ -330,12 +335,12 @@ TEST_CASE("The planner counts what a step moves between a rank and its tier") {
 }
 
 TEST_CASE("The planner's bytes of secondary copies are those of an engine") {
-    using Hosts = Groups<LoopbackCommunicator, Secondary>;
+    using Copies = Groups<LoopbackCommunicator, Secondary>;
     auto const model = planner::gpt2(2, 64);
     MemoryPlan plan;
-    run_ranks<Hosts>(6, test_time_out, {.secondary = 3}, [&](Hosts& hosts) {
+    run_ranks<Copies>(6, test_time_out, {.secondary = 3}, [&](Copies& hosts) {
         auto const parameters = registration_of(model);
-        ZeroStage<3, AdamW, Parameters<bfloat16>, Hosts> const engine(hosts, parameters);
+        ZeroStage<3, AdamW, Parameters<bfloat16>, Copies> const engine(hosts, parameters);
         if (hosts.rank() == 0) {
             plan = engine.memory_plan();
         }
@@ -350,44 +355,147 @@ TEST_CASE("The planner's bytes of secondary copies are those of an engine") {
           == planner::plan(model, 6, 4, 2).memory.engine_bytes());
 }
 
-TEST_CASE("The planner's bytes of weights in codes are those of an engine") {
-    auto const model = planner::gpt2(2, 64);
-    auto const check = [&]<int N>() {
-        INFO("stage " << N);
-        using Stage = ZeroStage<N, AdamW, Parameters<bfloat16>, Wire<Int8Blocks>>;
-        auto const plans = on_ranks<MemoryPlan>(4, [&](LoopbackCommunicator& communicator) {
-            auto const parameters = registration_of(model);
-            return Stage(communicator, parameters).memory_plan();
-        });
-        auto const column = planner::plan(model, 4, 4, N, 1, {.block_bytes = 66});
-        CHECK((column.memory[BufferKind::weight_codes] == plans[0][BufferKind::weight_codes]));
-        CHECK(plans[0][BufferKind::weight_codes].content_bytes > 0);
-        CHECK(column.read_bytes() < planner::plan(model, 4, 4, N).read_bytes());
-    };
-    check.operator()<2>();
-    check.operator()<3>();
-    CHECK(planner::plan(model, 4, 4, 0, 1, {.block_bytes = 66}).memory.engine_bytes()
-          == planner::plan(model, 4, 4, 0).memory.engine_bytes());
+namespace {
+
+using Hosts = Groups<LoopbackCommunicator, Hybrid>;
+
+/// A step of four ranks, by what is allocated and what their transports count.
+struct Counted {
+    BytesByKind allocated{};
+    std::uint64_t read = 0;     ///< inside a group
+    std::uint64_t between = 0;  ///< between groups
+    std::uint64_t integers = 0; ///< calls over all ranks
+    int replica = 0;
+};
+
+std::uint64_t elements_read(TrafficCount const& count) {
+    return count[CollectiveKind::reduce_scatter].bytes + count[CollectiveKind::all_reduce].bytes
+           + count[CollectiveKind::all_gather].bytes + count[CollectiveKind::exchange].bytes;
 }
 
-TEST_CASE("The planner's bytes of gradients in codes are those of an engine") {
-    auto const model = planner::gpt2(2, 64);
-    auto const check = [&]<int N>() {
-        INFO("stage " << N);
-        using Stage = ZeroStage<N, AdamW, Parameters<bfloat16>, Wire<Plain, Int4Blocks>>;
-        auto const plans = on_ranks<MemoryPlan>(4, [&](LoopbackCommunicator& communicator) {
-            auto const parameters = registration_of(model);
-            return Stage(communicator, parameters).memory_plan();
-        });
-        auto const column = planner::plan(model, 4, 4, N, 1, {.gradient_block_bytes = 34});
-        CHECK((column.memory[BufferKind::wire] == plans[0][BufferKind::wire]));
-        CHECK(plans[0][BufferKind::wire].content_bytes > 0);
-        CHECK(column.read_bytes() < planner::plan(model, 4, 4, N).read_bytes());
+template <class Stage>
+std::vector<Counted> counted(std::vector<ParameterSpec> const& model, std::size_t shard,
+                             std::size_t micro_steps) {
+    using Communicator = typename Stage::Communicator;
+    std::vector<Counted> all(4);
+    auto const body = [&](Communicator& communicator) {
+        Counted& own = all[static_cast<std::size_t>(communicator.rank())];
+        HostMemoryResource memory;
+        Stage engine(communicator, registration_of(model), {.memory = &memory});
+        run_step(engine, micro_steps);
+        own.allocated = allocated_bytes(memory);
+        auto const count = [&](auto& everyone, auto& inside, auto* between) {
+            for (auto* part : {&everyone, &inside, between}) {
+                if (part != nullptr) part->reset_traffic();
+            }
+            run_step(engine, micro_steps);
+            own.read = elements_read(inside.traffic());
+            own.between = between == nullptr ? 0 : elements_read(between->traffic());
+            own.integers = everyone.traffic()[CollectiveKind::integers].calls;
+            own.replica = between == nullptr ? 0 : between->rank();
+        };
+        if constexpr (std::is_same_v<Communicator, Hosts>) {
+            count(communicator.everyone(), communicator.shard(), &communicator.replicas());
+        } else {
+            count(communicator, communicator, static_cast<LoopbackCommunicator*>(nullptr));
+        }
     };
-    check.operator()<1>();
-    check.operator()<3>();
-    CHECK(planner::plan(model, 4, 4, 0, 1, {.gradient_block_bytes = 34}).memory.engine_bytes()
-          == planner::plan(model, 4, 4, 0).memory.engine_bytes());
+    if constexpr (std::is_same_v<Communicator, Hosts>) {
+        run_ranks<Hosts>(4, test_time_out, {.shard = shard}, body);
+    } else {
+        run_ranks(4, test_time_out, body);
+    }
+    return all;
+}
+
+/// Compares each row with what an engine of four ranks allocates, and the bytes of a step with what
+/// their transports count. @return the plan
+template <int N, class... Policies>
+planner::Column compare_codes(planner::Policies const& policies, std::size_t adapters = 0) {
+    planner::Column first;
+    for (std::size_t const micro_steps : {1U, 3U}) {
+        CAPTURE(N, policies.shard, micro_steps);
+        auto model = planner::gpt2(2, 64);
+        planner::add_adapters(model, 4, adapters);
+        auto const column = planner::plan(model, 4, 4, N, micro_steps, policies);
+        using Stage = ZeroStage<N, AdamW, Parameters<bfloat16>, Policies...>;
+        for (Counted const& rank : counted<Stage>(model, policies.shard, micro_steps)) {
+            BytesByKind allocated = rank.allocated;
+            for (BufferKind const table : {BufferKind::control, BufferKind::commands}) {
+                allocated[static_cast<std::size_t>(table)] = 0;
+            }
+            auto planned = planned_bytes(column.memory);
+            auto between = column.step.replicated.bytes;
+            if (rank.replica != 0) { // its part of an extent may be smaller
+                auto const wire = static_cast<std::size_t>(BufferKind::wire);
+                CHECK(planned[wire] >= allocated[wire]);
+                CHECK(between >= rank.between);
+                planned[wire] = allocated[wire];
+                between = rank.between;
+            }
+            CHECK(planned == allocated);
+            CHECK(column.read_bytes() - column.step.replicated.bytes == rank.read);
+            CHECK(between == rank.between);
+            CHECK(column.step.control.calls == rank.integers);
+        }
+        first = micro_steps == 1 ? column : first;
+    }
+    return first;
+}
+
+} // namespace
+
+TEST_CASE("The planner's bytes of codes are those that an engine allocates and sends") {
+    auto const bare = compare_codes<2>({});
+    auto const weights = compare_codes<2, Wire<Int8Blocks>>({.codes = {.weights = 66}});
+    CHECK(weights.memory[BufferKind::weight_codes].bytes() > 0);
+    CHECK(weights.step.publishes.bytes * 128 == bare.step.publishes.bytes * 66);
+    (void)compare_codes<1, Wire<Plain, Int4Blocks>>({.codes = {.gradients = 34}});
+    auto const both =
+        compare_codes<3, Wire<Int8Blocks, Int4Blocks>>({.codes = {.weights = 66, .gradients = 34}});
+    CHECK(both.memory[BufferKind::gradient_errors].bytes() == 0);
+    auto const floats = compare_codes<3, Wire<Int8Blocks, Int4Blocks, ErrorFeedback<float>>>(
+        {.codes = {.weights = 66, .gradients = 34, .errors = 256}});
+    auto const errors = compare_codes<2, Wire<Plain, Int4Blocks, ErrorFeedback<Int8Blocks>>>(
+        {.codes = {.gradients = 34, .errors = 66}});
+    CHECK(floats.memory[BufferKind::gradient_errors].bytes()
+          >= 4 * elements_of(planner::gpt2(2, 64)));
+    CHECK(errors.memory[BufferKind::gradient_errors].bytes() > 0);
+    planner::Policies const all{.shard = 2, .codes = {66, 34, 34, 256, 66}};
+    auto const none = planner::plan(planner::gpt2(2, 64), 4, 4, 0, 1, all);
+    CHECK((none.memory.rows == compare_codes<0>({}).memory.rows));
+}
+
+TEST_CASE("The planner's bytes of groups, and of codes between them, are those that an engine "
+          "allocates and sends") {
+    for (std::size_t const shard : {1U, 2U, 4U}) {
+        auto const plain = compare_codes<3, Hosts>({.shard = shard});
+        CHECK((plain.step.replicated.bytes > 0) == (shard != 4));
+        (void)compare_codes<1, Hosts>({.shard = shard});
+        (void)compare_codes<2, Hosts, Wire<Int8Blocks, Level<Plain, Int4Blocks>>>(
+            {.shard = shard, .codes = {.weights = 66, .between = 34}});
+        (void)compare_codes<3, Hosts, Wire<Plain, Int4Blocks, ErrorFeedback<float>>>(
+            {.shard = shard, .codes = {.gradients = 34, .between = 34, .errors = 256}});
+        (void)compare_codes<1, Hosts, Wire<Plain, Level<Int4Blocks, Int8Blocks>>>(
+            {.shard = shard, .codes = {.gradients = 34, .between = 66}});
+        (void)compare_codes<2, Hosts, Wire<Plain, Level<Int8Blocks, Plain>>>(
+            {.shard = shard, .codes = {.gradients = 66}});
+    }
+}
+
+TEST_CASE("The planner's bytes of adapters over a frozen model in codes are those of an engine") {
+    auto const plain = compare_codes<3>({}, 1000);
+    auto const coded = compare_codes<3, FrozenWeights<Int4Blocks>>({.codes = {.frozen = 34}}, 1000);
+    CHECK(coded.memory[BufferKind::parameters].bytes()
+          < plain.memory[BufferKind::parameters].bytes() * 3 / 10);
+    CHECK(coded.step.gathers.bytes < plain.step.gathers.bytes * 3 / 10);
+    CHECK(coded.step.reductions == plain.step.reductions);
+    (void)compare_codes<3, Hosts, Wire<Int8Blocks, Int8Blocks, NoFeedback, Int4Blocks>>(
+        {.shard = 2, .codes = {.weights = 66, .gradients = 66, .between = 66, .frozen = 34}}, 1000);
+    auto model = planner::gpt2(2, 64);
+    planner::add_adapters(model, 4, 1000);
+    auto const lower = planner::plan(model, 4, 4, 2, 1, {.codes = {.frozen = 34}});
+    CHECK((lower.memory.rows == compare_codes<2>({}, 1000).memory.rows));
 }
 
 } // namespace zero::test::engine_test

@@ -180,6 +180,46 @@ TEST_CASE("The planner prints the same as JSON") {
     CHECK(stages.at("stages").at(0).at("memory").at("model_state_bytes") == 120'000'000'000);
 }
 
+TEST_CASE("The planner prints what groups and codes cost") {
+    auto const stages = [](std::string const& arguments) {
+        return nlohmann::json::parse(
+            run("--parameters 3145728 --layers 3 --ranks 4 --json " + arguments).output)["stages"];
+    };
+    auto const bytes = [](nlohmann::json const& stage, char const* row) {
+        auto const& rows = stage["memory"]["rows"];
+        return rows.contains(row) ? rows[row]["content_bytes"].get<std::size_t>() : 0;
+    };
+    std::string const four_bits = "--shard 2 --wire-gradients int4 ";
+    auto const groups = stages(four_bits + "--feedback float");
+    auto const eight = stages(four_bits + "--feedback int8 --wire-between int8");
+    for (std::size_t const stage : {0U, 1U, 2U, 3U}) {
+        bool const has_groups = stage != 0;
+        CAPTURE(stage);
+        CHECK(bytes(groups[stage], "gradient errors") == (has_groups ? 3145728 * 4 : 0));
+        CHECK(bytes(eight[stage], "gradient errors") == (has_groups ? 3145728 / 64 * 66 : 0));
+        // 2 P b (R - 1) / (G R)
+        CHECK(groups[stage]["read_between_bytes"] == (has_groups ? 3145728 / 64 * 34 / 2 : 0));
+        CHECK(eight[stage]["read_between_bytes"] == (has_groups ? 3145728 / 64 * 66 / 2 : 0));
+    }
+    auto const adapters = stages("--adapters 3072 --wire-frozen int8");
+    CHECK(bytes(adapters[3], "parameters") == 3145728 / 64 * 66 / 4 + 3072 * 2 / 4);
+    CHECK(bytes(adapters[2], "parameters") == (3145728 + 3072) * 2);
+    auto const table = run("--ranks 64 --shard 8 --wire-gradients int4 --feedback float");
+    CHECK(table.after("gradient errors") == "              0.0      30.0      30.0      30.0");
+    CHECK(table.after("of it between groups") == "         0.0       0.9       0.9       0.9");
+    for (char const* arguments :
+         {"--feedback float", "--wire-gradients int4 --feedback plain", "--wire float",
+          "--wire-between int8", "--shard 7", "--shard 8 --wire-between plain",
+          "--shard 8 --wire-gradients int4 --wire-between int4", "--wire-frozen int8",
+          "--in-tree 1 --shard 8", "--memory 80GB --shard 8",
+          "--memory 80GB --wire-gradients int4 --feedback float"}) {
+        INFO(arguments);
+        auto const refused = run(arguments);
+        CHECK(refused.status == 2);
+        CHECK(refused.contains("zero-plan: --"));
+    }
+}
+
 TEST_CASE("The planner serves one rank") {
     auto const one = run("--model gpt2 --memory 80GB --ranks 1 --link 50GB/s");
     CHECK(one.status == 0);

@@ -1,6 +1,7 @@
 #include "gradient_codes_model.hpp"
 #include "support/catch.hpp"
 
+#include <zero/comm/groups.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/policy/dynamic_loss_scaler.hpp>
@@ -383,17 +384,21 @@ namespace {
 
 using Places = std::vector<std::size_t>;
 
+using Hosts = Groups<LoopbackCommunicator, Hybrid>;
+
 /// The parameters after four steps whose units are ready in an order of their own, and the buckets
-/// of which they are pieces then.
+/// of which they are pieces then: on three ranks, or on groups of two.
 template <class Stage>
-std::pair<Values, Places> after_steps(bool rebuilds, typename Stage::Options options) {
+std::pair<Values, Places> after_steps(bool rebuilds, typename Stage::Options options,
+                                      int world = 3) {
+    using Communicator = typename Stage::Communicator;
     options.extra_leases = 8;
     options.reduction.schedule = ReductionSchedule::every_micro_step;
     if (rebuilds) {
         options.rebuild_buckets = &Stage::in_ready_order;
         options.leases_until_rebuild = 8;
     }
-    return on_ranks<std::pair<Values, Places>>(3, [&](LoopbackCommunicator& all) {
+    auto const body = [&](Communicator& all) {
         Stage engine(all, registration<bfloat16>(toy_specs()), options);
         for (std::uint64_t step = 0; step < 4; ++step) {
             (void)run_step(engine, static_cast<std::uint64_t>(all.rank()), step, 2, 0.05, 3,
@@ -407,29 +412,52 @@ std::pair<Values, Places> after_steps(bool rebuilds, typename Stage::Options opt
             }
         }
         return std::pair(full_parameters(engine), places);
-    })[0];
+    };
+    std::vector<std::pair<Values, Places>> all;
+    if constexpr (std::is_same_v<Communicator, Hosts>) {
+        all = on_ranks<std::pair<Values, Places>, Hosts>(world, {.shard = 2}, body);
+    } else {
+        all = on_ranks<std::pair<Values, Places>>(world, body);
+    }
+    CHECK(all == std::vector<std::pair<Values, Places>>(all.size(), all[0]));
+    return all[0];
 }
 
-template <class S>
-void check_rebuilt() {
-    auto const expected =
-        after_steps<Kept<2, bfloat16, Int4Blocks, S>>(false, {.bucketer = {.bucket_bytes = 1024}});
+/// @tparam Policies communicator and partitioner, besides the codecs
+template <int N, class W, class... Policies>
+using Bfloat16 = ZeroStage<N, Parameters<bfloat16>, W, Policies...>;
+
+/// Compares with a run that keeps its buckets. @tparam Groups nothing, or the groups of two ranks
+template <class W, class... Groups>
+void check_rebuilt(int world) {
+    CAPTURE(world);
+    typename Bfloat16<2, W, Groups...>::Options const kilobyte{.bucketer = {.bucket_bytes = 1024}};
+    auto const expected = after_steps<Bfloat16<2, W, Groups...>>(false, kilobyte, world);
     auto const check = [&](auto const& rebuilt) {
         CHECK((rebuilt.first == expected.first));
         CHECK(rebuilt.second != expected.second); // or nothing has moved
     };
     check(
-        after_steps<Kept<1, bfloat16, Int4Blocks, S>>(true, {.bucketer = {.bucket_bytes = 1024}}));
-    check(after_steps<Kept<2, bfloat16, Int4Blocks, S, RoundRobinPartitioner>>(
-        true, {.bucketer = {.bucket_bytes = 256}}));
-    CHECK((after_steps<Kept<3, bfloat16, Int4Blocks, S>>(true, {}).first == expected.first));
+        after_steps<Bfloat16<1, W, Groups...>>(true, {.bucketer = {.bucket_bytes = 1024}}, world));
+    check(after_steps<Bfloat16<2, W, RoundRobinPartitioner, Groups...>>(
+        true, {.bucketer = {.bucket_bytes = 256}}, world));
+    CHECK((after_steps<Bfloat16<3, W, Groups...>>(true, {}, world).first == expected.first));
 }
 
 } // namespace
 
 TEST_CASE("A rebuild of the buckets moves the errors and changes no bit") {
-    check_rebuilt<float>();
-    check_rebuilt<Int8Blocks>();
+    check_rebuilt<Wire<Plain, Int4Blocks, ErrorFeedback<float>>>(3);
+    check_rebuilt<Wire<Plain, Int4Blocks, ErrorFeedback<Int8Blocks>>>(3);
+}
+
+TEST_CASE("A rebuild of the buckets changes no bit of codes on two levels") {
+    for (int const world : {2, 4, 6}) { // 1 to 3 replicas
+        check_rebuilt<Wire<Plain, Level<Plain, Int8Blocks>>, Hosts>(world);
+        check_rebuilt<Wire<Int8Blocks, Level<Int4Blocks, Int8Blocks>>, Hosts>(world);
+        check_rebuilt<Wire<Plain, Int4Blocks, ErrorFeedback<Int8Blocks>>, Hosts>(world);
+        check_rebuilt<Wire<Plain, Level<Int4Blocks, Plain>, ErrorFeedback<float>>, Hosts>(world);
+    }
 }
 
 TEST_CASE("Options out of range are refused, and ranks with others are told") {

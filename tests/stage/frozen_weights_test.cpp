@@ -1,9 +1,9 @@
+#include "support/account.hpp"
 #include "support/catch.hpp"
 #include "wire_model.hpp"
 
 #include <zero/comm/groups.hpp>
 #include <zero/comm/secondary.hpp>
-#include <zero/core/host_memory_resource.hpp>
 #include <zero/layout/balanced_partitioner.hpp>
 #include <zero/layout/communication_model.hpp>
 #include <zero/stage/describe.hpp>
@@ -82,29 +82,20 @@ std::vector<Parameter<T>> registered(std::vector<ParameterSpec> const& specs, st
 template <class Engine>
 void train(Engine& engine, std::uint64_t rank, std::uint64_t step) {
     using T = typename Engine::ParameterType;
-    auto const& layout = engine.layout();
     engine.begin_step();
     for (auto const micro_step : engine.micro_steps(2)) {
         (void)micro_step;
-        for (std::size_t unit = 0; unit < layout.units(); ++unit) {
-            auto const weights = engine.acquire(unit);
-        }
-        for (std::size_t unit = layout.units(); unit-- > 0;) {
-            auto const weights = engine.acquire(unit);
-            auto const gradients = engine.gradients(unit);
-            for (std::size_t const parameter : layout.unit_parameters(unit)) {
-                auto const gradient = gradients[parameter];
-                for (std::size_t i = 0; i < gradient.size(); ++i) {
-                    float sum = noise(rank, step, parameter, i);
-                    for (std::size_t const other : layout.unit_parameters(unit)) {
-                        auto const read = weights[other];
-                        sum += read.empty() ? 0.0F : to_float(read[i % read.size()]);
-                    }
-                    gradient[i] = from_float<T>(to_float(gradient[i]) + sum);
+        pass_through(engine, [&](std::size_t unit, std::size_t parameter, auto const& weights,
+                                 auto const& gradient) {
+            for (std::size_t i = 0; i < gradient.size(); ++i) {
+                float sum = noise(rank, step, parameter, i);
+                for (std::size_t const other : engine.layout().unit_parameters(unit)) {
+                    auto const read = weights[other];
+                    sum += read.empty() ? 0.0F : to_float(read[i % read.size()]);
                 }
+                gradient[i] = from_float<T>(to_float(gradient[i]) + sum);
             }
-            engine.gradients_ready(unit);
-        }
+        });
     }
     (void)engine.step(0.05).report();
 }
@@ -283,41 +274,15 @@ TEST_CASE("A NaN or an infinity in a frozen parameter is read in its block only,
 
 namespace {
 
-using Bytes = std::array<std::size_t, buffer_kinds>;
-
 /// Compares the plan with what is allocated. @return the plan of rank 0
 template <class Stage>
 MemoryPlan planned(int world, std::vector<ParameterSpec> const& specs) {
-    struct Account {
-        MemoryPlan plan{};
-        Bytes planned{}, allocated{}, after{};
-    };
-    auto const accounts = on_ranks<Account>(world, [&](LoopbackCommunicator& all) {
+    return check_accounts(on_ranks<Account>(world, [&](LoopbackCommunicator& all) {
         HostMemoryResource memory;
         Stage engine(all, registered<bfloat16>(specs, 1), {.memory = &memory});
-        auto const allocated = [&] {
-            Bytes bytes{};
-            for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
-                bytes[kind] = memory.allocated_bytes(static_cast<BufferKind>(kind));
-            }
-            return bytes;
-        };
-        Account own;
-        own.plan = engine.memory_plan();
-        for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
-            auto const& row = own.plan.rows[kind];
-            own.planned[kind] = row.is_callers ? 0 : row.bytes();
-        }
-        own.allocated = allocated();
-        train(engine, static_cast<std::uint64_t>(all.rank()), 0);
-        own.after = allocated();
-        return own;
-    });
-    for (Account const& own : accounts) {
-        CHECK(own.planned == own.allocated);
-        CHECK(own.after == own.allocated);
-    }
-    return accounts[0].plan;
+        return account_of(engine, memory,
+                          [&] { train(engine, static_cast<std::uint64_t>(all.rank()), 0); });
+    }));
 }
 
 } // namespace

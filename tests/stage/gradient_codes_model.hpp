@@ -115,24 +115,15 @@ template <class Engine, class Spoil>
 void write_gradients(Engine& engine, std::uint64_t rank, std::uint64_t step,
                      std::uint64_t micro_steps, Spoil const& spoil) {
     using G = typename Engine::GradientType;
-    auto const& layout = engine.layout();
     engine.begin_step();
     for (auto const micro_step : engine.micro_steps(micro_steps)) {
-        for (std::size_t unit = 0; unit < layout.units(); ++unit) {
-            auto const weights = engine.acquire(unit);
-        }
-        for (std::size_t unit = layout.units(); unit-- > 0;) {
-            auto const weights = engine.acquire(unit);
-            auto const gradients = engine.gradients(unit);
-            for (std::size_t const parameter : layout.unit_parameters(unit)) {
-                auto const gradient = gradients[parameter];
+        pass_through(
+            engine, [&](std::size_t, std::size_t parameter, auto const&, auto const& gradient) {
                 for (std::size_t i = 0; i < gradient.size(); ++i) {
                     gradient[i] = from_float<G>(written(rank, parameter, i, step, micro_step));
                 }
                 spoil(parameter, gradient);
-            }
-            engine.gradients_ready(unit);
-        }
+            });
     }
 }
 

@@ -1,10 +1,10 @@
 #include "gradient_codes_model.hpp"
+#include "support/account.hpp"
 #include "support/catch.hpp"
 #include "support/filled_memory.hpp"
 
 #include <zero/comm/recording.hpp>
 #include <zero/comm/timed.hpp>
-#include <zero/core/host_memory_resource.hpp>
 #include <zero/core/timeline.hpp>
 #include <zero/layout/balanced_partitioner.hpp>
 #include <zero/layout/communication_model.hpp>
@@ -26,9 +26,7 @@ namespace {
 
 using namespace gradient_codes;
 
-std::vector<ParameterSpec> even_specs() {
-    return {{"first", 1920, {0}, 0, true}, {"second", 1920, {1}, 0, true}};
-}
+constexpr std::size_t elements = 3840;
 
 struct Volume {
     std::uint64_t read = 0;    ///< bytes of exchanges in a step that this rank read
@@ -80,9 +78,9 @@ void check_volume() {
             CAPTURE(world, N, name_of(schedule));
             auto const w = static_cast<std::uint64_t>(world);
             std::uint64_t const passes = schedule == ReductionSchedule::boundary ? 1 : 2;
-            std::uint64_t const bytes = 3840 / 64 * C::bytes_per_block;
+            std::uint64_t const bytes = elements / 64 * C::bytes_per_block;
             for (Volume const& own :
-                 volumes<Coded<N, C>>(world, even_specs(), C::bytes_per_block, schedule)) {
+                 volumes<Coded<N, C>>(world, even_specs(elements), C::bytes_per_block, schedule)) {
                 CHECK(own.read == passes * bytes * (w - 1) / w);
                 CHECK(own.payload == passes * bytes);
                 CHECK(own.reduced == 0);
@@ -100,10 +98,10 @@ TEST_CASE("A reduced element takes 66/64 bytes in 8 bits and 34/64 in 4") {
     check_volume<2, Int4Blocks>();
     check_volume<3, Int8Blocks>();
     auto const schedule = ReductionSchedule::boundary;
-    CHECK((volumes<Coded<2, Int8Blocks>>(2, even_specs(), 66, schedule)[0].read) == 1980);
-    CHECK((volumes<Coded<3, Int4Blocks>>(2, even_specs(), 34, schedule)[1].read) == 1020);
+    CHECK((volumes<Coded<2, Int8Blocks>>(2, even_specs(elements), 66, schedule)[0].read) == 1980);
+    CHECK((volumes<Coded<3, Int4Blocks>>(2, even_specs(elements), 34, schedule)[1].read) == 1020);
     using Bare = ZeroStage<2, Parameters<bfloat16>, Recording<LoopbackCommunicator>>;
-    auto const plain = volumes<Bare>(2, even_specs(), 0, schedule);
+    auto const plain = volumes<Bare>(2, even_specs(elements), 0, schedule);
     CHECK(plain[0].read == 0);
     CHECK(plain[0].reduced == 3840); // half of 3840 elements of two bytes
     CHECK(plain[0].predicted.bytes == plain[0].reduced);
@@ -145,43 +143,23 @@ TEST_CASE("A chunk of an exchange leaves room for the pieces of all ranks") {
 
 namespace {
 
-using Bytes = std::array<std::size_t, buffer_kinds>;
-
 /// Compares the plan with what is allocated. @return a row on rank 0
 template <class Stage>
 std::size_t check_memory(typename Stage::Options const& given = {},
                          BufferKind kind_of_row = BufferKind::wire) {
-    struct Account {
-        Bytes planned{}, allocated{}, after{};
-    };
-    auto const accounts = on_ranks<Account>(3, [&](LoopbackCommunicator& all) {
-        HostMemoryResource memory;
-        auto options = given;
-        options.memory = &memory;
-        Stage engine(all, registration<typename Stage::ParameterType>(toy_specs()), options);
-        auto const allocated = [&] {
-            Bytes bytes{};
-            for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
-                bytes[kind] = memory.allocated_bytes(static_cast<BufferKind>(kind));
-            }
-            return bytes;
-        };
-        Account own;
-        auto const plan = engine.memory_plan();
-        for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
-            own.planned[kind] = plan.rows[kind].is_callers ? 0 : plan.rows[kind].bytes();
-        }
-        own.allocated = allocated();
-        write_gradients(engine, static_cast<std::uint64_t>(all.rank()), 0, 2);
-        (void)engine.step(0.01).report();
-        own.after = allocated();
-        return own;
-    });
-    for (Account const& own : accounts) {
-        CHECK(own.planned == own.allocated);
-        CHECK(own.after == own.allocated);
-    }
-    return accounts[0].planned[static_cast<std::size_t>(kind_of_row)];
+    return check_accounts(on_ranks<Account>(
+        3,
+        [&](LoopbackCommunicator& all) {
+            HostMemoryResource memory;
+            auto options = given;
+            options.memory = &memory;
+            Stage engine(all, registration<typename Stage::ParameterType>(toy_specs()), options);
+            return account_of(engine, memory, [&] {
+                write_gradients(engine, static_cast<std::uint64_t>(all.rank()), 0, 2);
+                (void)engine.step(0.01).report();
+            });
+        }))[kind_of_row]
+        .bytes();
 }
 
 } // namespace
@@ -242,7 +220,7 @@ TEST_CASE("A timeline shows when gradients were encoded, decoded and added") {
         Timeline timeline(all.rank());
         Timed<LoopbackCommunicator> timed(all, &timeline);
         ZeroStage<3, Parameters<bfloat16>, Wire<Plain, Int8Blocks>, Timed<LoopbackCommunicator>>
-            engine(timed, registration<bfloat16>(even_specs()));
+            engine(timed, registration<bfloat16>(even_specs(elements)));
         write_gradients(engine, static_cast<std::uint64_t>(all.rank()), 0, 1);
         (void)engine.step(0.01).report();
         std::array<std::size_t, 2> found{};

@@ -42,11 +42,8 @@ constexpr Grid grids[] = {{2, 2}, {3, 2}, {2, 3}, {1, 3}, {3, 1}, {1, 1}};
 /// Runs `body(hosts)` on all ranks and returns the results by rank.
 template <class Result, class Body>
 std::vector<Result> on_hosts(Grid grid, Body const& body) {
-    std::vector<Result> results(static_cast<std::size_t>(grid[0] * grid[1]));
-    run_ranks<Hosts>(
-        grid[0] * grid[1], test_time_out, {.shard = static_cast<std::size_t>(grid[0])},
-        [&](Hosts& hosts) { results[static_cast<std::size_t>(hosts.rank())] = body(hosts); });
-    return results;
+    return on_ranks<Result, Hosts>(grid[0] * grid[1], {.shard = static_cast<std::size_t>(grid[0])},
+                                   body);
 }
 
 /// What a run leaves on a rank.

@@ -25,12 +25,8 @@ using namespace gradient_codes;
 
 using Counted = Groups<Recording<LoopbackCommunicator>, Hybrid>;
 
-/// Two units of weights that are divided evenly by every number of ranks used here.
+/// Divided evenly by every number of ranks used here.
 constexpr std::size_t elements = 2 * 64 * 24;
-
-std::vector<ParameterSpec> even_specs() {
-    return {{"first", elements / 2, {0}, 0, true}, {"second", elements / 2, {1}, 0, true}};
-}
 
 /// Bytes of one step that a rank reads, by level.
 struct Volume {
@@ -113,28 +109,31 @@ TEST_CASE("Codes between replicas are 2 P' b (R-1)/(G R) bytes a step, with 66/6
         auto const r = static_cast<std::size_t>(world / shard);
         std::size_t const plain = 2 * elements * (g - 1) / g; // of bfloat16
         std::size_t const in_8_bits = elements / 64 * 66 * (g - 1) / g;
-        for (Volume const& own : volumes<3, Plain, Int8Blocks>(world, shard, even_specs())) {
+        for (Volume const& own :
+             volumes<3, Plain, Int8Blocks>(world, shard, even_specs(elements))) {
             CHECK(own.inside == 2 * plain); // of two micro-steps
             CHECK(own.between == 2 * elements / 64 * 66 * (r - 1) / (g * r));
             CHECK(own.between_calls == (r == 1 ? 0 : 4U));
             CHECK(own.added == 0);
         }
-        for (Volume const& own : volumes<2, Int8Blocks, Int4Blocks>(world, shard, even_specs())) {
+        for (Volume const& own :
+             volumes<2, Int8Blocks, Int4Blocks>(world, shard, even_specs(elements))) {
             CHECK(own.inside == 2 * in_8_bits);
             CHECK(own.between == 2 * elements / 64 * 34 * (r - 1) / (g * r));
             CHECK(own.added == 0);
         }
-        for (Volume const& own : volumes<1, Int8Blocks, Plain>(world, shard, even_specs())) {
+        for (Volume const& own :
+             volumes<1, Int8Blocks, Plain>(world, shard, even_specs(elements))) {
             CHECK(own.inside == in_8_bits); // at the end of the step
             CHECK(own.between == 0);
             CHECK(own.added == 2 * 2 * elements * (r - 1) / (g * r));
         }
     }
     // literals: 3072 elements, 2 x 2 ranks
-    auto const literal = volumes<2, Plain, Int4Blocks>(4, 2, even_specs())[0];
+    auto const literal = volumes<2, Plain, Int4Blocks>(4, 2, even_specs(elements))[0];
     CHECK(literal.inside == 6144);
     CHECK(literal.between == 816);
-    CHECK((volumes<2, Plain, Int8Blocks>(4, 2, even_specs())[3].between) == 1584);
+    CHECK((volumes<2, Plain, Int8Blocks>(4, 2, even_specs(elements))[3].between) == 1584);
 }
 
 TEST_CASE("Uneven extents and chunks between replicas are counted by the cost model as they are "
@@ -157,10 +156,10 @@ TEST_CASE("Uneven extents and chunks between replicas are counted by the cost mo
         }
     }
     // extents of 768 elements in two units; each rank encodes one and gets two halves of it
-    CHECK((volumes<3, Plain, Int8Blocks>(4, 2, even_specs())[0].planned) == 2 * 12 * 66);
-    CHECK((volumes<3, Int4Blocks, Int8Blocks>(4, 2, even_specs())[0].planned)
+    CHECK((volumes<3, Plain, Int8Blocks>(4, 2, even_specs(elements))[0].planned) == 2 * 12 * 66);
+    CHECK((volumes<3, Int4Blocks, Int8Blocks>(4, 2, even_specs(elements))[0].planned)
           == 2 * 24 * 34 + 2 * 12 * 66);
-    CHECK((volumes<3, Plain, Int8Blocks>(3, 3, even_specs())[0].planned) == 0);
+    CHECK((volumes<3, Plain, Int8Blocks>(3, 3, even_specs(elements))[0].planned) == 0);
 }
 
 TEST_CASE("What pads an extent is sent to other replicas as zeros, whatever the memory held") {
@@ -185,7 +184,7 @@ TEST_CASE("What pads an extent is sent to other replicas as zeros, whatever the 
 
 TEST_CASE("The formulas of codes between replicas refuse what does not exist") {
     auto const layout = make_layout<ContiguousPartitioner, SizeCappedBucketer>(
-        even_specs(), {.world = 2, .element_bytes = 2});
+        even_specs(elements), {.world = 2, .element_bytes = 2});
     CHECK_THROWS_WITH(plan_replica_codes(layout, 2, 0, 2, 66, 1024),
                       contains_text("there is no rank 2"));
     CHECK_THROWS_WITH(plan_replica_codes(layout, 1, 2, 2, 66, 1024),

@@ -1,3 +1,4 @@
+#include "support/account.hpp"
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
 #include "support/toy_model.hpp"
@@ -27,12 +28,8 @@ using Hosts = Groups<LoopbackCommunicator, Hybrid>;
 using HostsInFloat = Groups<LoopbackCommunicator, HybridInFloat>;
 using Counted = Groups<Recording<LoopbackCommunicator>, Hybrid>;
 
-/// Two units of weights that are divided evenly by every number of ranks used here.
+/// Divided evenly by every number of ranks used here.
 constexpr std::size_t elements = 2 * 64 * 24;
-
-std::vector<ParameterSpec> even_specs() {
-    return {{"first", elements / 2, {0}, 0, true}, {"second", elements / 2, {1}, 0, true}};
-}
 
 /// Bytes that a rank reads in one step, by level.
 struct Volume {
@@ -59,8 +56,8 @@ std::vector<Volume> volumes(int world, int shard, std::size_t micro_steps) {
         Recording<LoopbackCommunicator> of_group(inside);
         Recording<LoopbackCommunicator> of_replicas(between);
         Counted groups(all, of_group, of_replicas);
-        ZeroStage<N, Parameters<bfloat16>, Counted> engine(groups,
-                                                           registration<bfloat16>(even_specs()));
+        ZeroStage<N, Parameters<bfloat16>, Counted> engine(
+            groups, registration<bfloat16>(even_specs(elements)));
         (void)run_step(engine, static_cast<std::uint64_t>(rank), 0, micro_steps).report();
         everyone.reset_traffic();
         inside.reset_traffic();
@@ -77,42 +74,20 @@ std::vector<Volume> volumes(int world, int shard, std::size_t micro_steps) {
 
 template <class Stage, class Communicator>
 void check_memory(int world, std::size_t shard, std::size_t expected_wire) {
-    constexpr std::size_t kinds = buffer_kinds;
-    using Bytes = std::array<std::size_t, kinds>;
-    struct Account {
-        Bytes planned{}, allocated{}, after{};
-    };
-    std::vector<Account> accounts(static_cast<std::size_t>(world));
-    HostMemoryResource scratch; // of all ranks
-    run_ranks<Communicator>(world, test_time_out, {.shard = shard}, [&](Communicator& groups) {
-        HostMemoryResource memory;
-        Stage engine(groups, registration<typename Stage::ParameterType>(toy_specs()),
-                     {.reduction = {.wire_bytes = 256}, .memory = &memory});
-        Account& own = accounts[static_cast<std::size_t>(groups.rank())];
-        auto const allocated = [&] {
-            Bytes bytes{};
-            for (std::size_t kind = 0; kind < kinds; ++kind) {
-                bytes[kind] = memory.allocated_bytes(static_cast<BufferKind>(kind));
-            }
-            // the communicators' memory is not the engine's
-            bytes[static_cast<std::size_t>(BufferKind::communicator)] =
-                groups.everyone().scratch_bytes(0) + groups.shard().scratch_bytes(0)
-                + groups.replicas().scratch_bytes(0);
-            return bytes;
-        };
-        auto const plan = engine.memory_plan();
-        for (std::size_t kind = 0; kind < kinds; ++kind) {
-            own.planned[kind] = plan.rows[kind].bytes();
-        }
-        own.allocated = allocated();
-        (void)run_step(engine, static_cast<std::uint64_t>(groups.rank()), 0, 2).report();
-        own.after = allocated();
-    });
-    for (Account const& own : accounts) {
-        CHECK(own.planned == own.allocated);
-        CHECK(own.after == own.allocated);
-    }
-    CHECK(accounts[0].planned[static_cast<std::size_t>(BufferKind::wire)] == expected_wire);
+    auto const plan =
+        check_accounts(on_ranks<Account, Communicator>(world, {.shard = shard}, [&](auto& groups) {
+            HostMemoryResource memory;
+            Stage engine(groups, registration<typename Stage::ParameterType>(toy_specs()),
+                         {.reduction = {.wire_bytes = 256}, .memory = &memory});
+            Account own = account_of(engine, memory, [&] {
+                (void)run_step(engine, static_cast<std::uint64_t>(groups.rank()), 0, 2).report();
+            });
+            own.add_communicator(groups.everyone().scratch_bytes(0)
+                                 + groups.shard().scratch_bytes(0)
+                                 + groups.replicas().scratch_bytes(0));
+            return own;
+        }));
+    CHECK(plan[BufferKind::wire].bytes() == expected_wire);
 }
 
 } // namespace

@@ -1,3 +1,4 @@
+#include "support/account.hpp"
 #include "support/caller_memory.hpp"
 #include "support/catch.hpp"
 #include "support/ranks.hpp"
@@ -74,13 +75,7 @@ Cost cost_of(UnusedParameters unused, NonFinite non_finite) {
         }
         auto const plan = engine.memory_plan();
         cost.control = plan[BufferKind::control].bytes();
-        cost.is_planned = true;
-        for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
-            cost.is_planned = cost.is_planned
-                              && (plan.rows[kind].is_callers
-                                  || plan.rows[kind].bytes()
-                                         == memory.allocated_bytes(static_cast<BufferKind>(kind)));
-        }
+        cost.is_planned = planned_bytes(plan) == allocated_bytes(memory);
         return cost;
     })[0];
 }

@@ -28,11 +28,7 @@ using Values = std::vector<std::vector<float>>;
 /// Runs `body(hosts)` on 4 ranks, of which 2 share a copy, and returns the results by rank.
 template <class Result, class Body>
 std::vector<Result> on_hosts(Body const& body) {
-    std::vector<Result> results(world);
-    run_ranks<Hosts>(static_cast<int>(world), test_time_out, {.secondary = 2}, [&](Hosts& hosts) {
-        results[static_cast<std::size_t>(hosts.rank())] = body(hosts);
-    });
-    return results;
+    return on_ranks<Result, Hosts>(static_cast<int>(world), {.secondary = 2}, body);
 }
 
 /// Returns the bytes that a rank read in all-gathers.
@@ -40,11 +36,7 @@ inline std::uint64_t gathered(TrafficCount const& count) {
     return count[CollectiveKind::all_gather].bytes;
 }
 
-/// Two units of weights that are divided evenly by every number of ranks used here.
+/// Divided evenly by every number of ranks used here.
 inline constexpr std::size_t elements = 2 * 64 * 24;
-
-inline std::vector<ParameterSpec> even_specs() {
-    return {{"first", elements / 2, {0}, 0, true}, {"second", elements / 2, {1}, 0, true}};
-}
 
 } // namespace zero::test::secondary_model

@@ -1,4 +1,5 @@
 #include "secondary_model.hpp"
+#include "support/account.hpp"
 #include "support/catch.hpp"
 
 #include <zero/comm/recording.hpp>
@@ -38,8 +39,8 @@ std::vector<Volume> volumes(int ranks, int secondary, std::size_t micro_steps) {
         Recording<LoopbackCommunicator> all(everyone);
         Recording<LoopbackCommunicator> part(inside);
         Counted groups(all, part);
-        ZeroStage<3, Parameters<bfloat16>, Counted> engine(groups,
-                                                           registration<bfloat16>(even_specs()));
+        ZeroStage<3, Parameters<bfloat16>, Counted> engine(
+            groups, registration<bfloat16>(even_specs(elements)));
         (void)run_step(engine, static_cast<std::uint64_t>(rank), 0, micro_steps).report();
         everyone.reset_traffic();
         inside.reset_traffic();
@@ -51,43 +52,21 @@ std::vector<Volume> volumes(int ranks, int secondary, std::size_t micro_steps) {
     });
 }
 
-using Bytes = std::array<std::size_t, buffer_kinds>;
-
 template <class Stage>
 void check_memory(typename Stage::Options const& given, std::size_t expected) {
-    using Communicator = typename Stage::Communicator;
-    struct Account {
-        Bytes planned{}, allocated{}, after{};
-    };
-    std::vector<Account> accounts(world);
-    run_ranks<Communicator>(
-        static_cast<int>(world), test_time_out, {.secondary = 2}, [&](Communicator& hosts) {
+    auto const plan = check_accounts(on_ranks<Account, typename Stage::Communicator>(
+        static_cast<int>(world), {.secondary = 2}, [&](auto& hosts) {
             HostMemoryResource memory;
             auto options = given;
             options.memory = &memory;
             Stage engine(hosts, registration<typename Stage::ParameterType>(toy_specs()), options);
-            Account& own = accounts[static_cast<std::size_t>(hosts.rank())];
-            auto const allocated = [&] {
-                Bytes bytes{};
-                for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
-                    bytes[kind] = memory.allocated_bytes(static_cast<BufferKind>(kind));
-                }
-                bytes[static_cast<std::size_t>(BufferKind::communicator)] = hosts.scratch_bytes(0);
-                return bytes;
-            };
-            auto const plan = engine.memory_plan();
-            for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
-                own.planned[kind] = plan.rows[kind].bytes();
-            }
-            own.allocated = allocated();
-            (void)run_step(engine, static_cast<std::uint64_t>(hosts.rank()), 0, 2).report();
-            own.after = allocated();
-        });
-    for (Account const& own : accounts) {
-        CHECK(own.planned == own.allocated);
-        CHECK(own.after == own.allocated);
-    }
-    CHECK(accounts[0].planned[static_cast<std::size_t>(BufferKind::secondary_copies)] == expected);
+            Account own = account_of(engine, memory, [&] {
+                (void)run_step(engine, static_cast<std::uint64_t>(hosts.rank()), 0, 2).report();
+            });
+            own.add_communicator(hosts.scratch_bytes(0));
+            return own;
+        }));
+    CHECK(plan[BufferKind::secondary_copies].bytes() == expected);
 }
 
 } // namespace
@@ -125,7 +104,7 @@ TEST_CASE(
             InReplicas groups(shards, {.secondary = 2});
             auto const rank = static_cast<std::size_t>(groups.rank());
             ZeroStage<3, Parameters<bfloat16>, InReplicas> engine(
-                groups, registration<bfloat16>(even_specs()));
+                groups, registration<bfloat16>(even_specs(elements)));
             (void)run_step(engine, rank, 0, 3).report();
             shards.everyone().reset_traffic();
             groups.shard().reset_traffic();
@@ -196,7 +175,7 @@ TEST_CASE("The formula of what is read from all ranks and inside is exact for un
 TEST_CASE("The cost model puts later gathers on the level of the ranks that share a copy") {
     // 2 x 2 ranks, one micro-step, links of 8 and 1 bytes per second used one after the other
     auto const layout = make_layout<ContiguousPartitioner, UnitBucketer>(
-        even_specs(), {.world = 4, .element_bytes = 2, .buckets_inside_units = true});
+        even_specs(elements), {.world = 4, .element_bytes = 2, .buckets_inside_units = true});
     CommunicationModel const model({.bytes_per_second = 8}, {.bytes_per_second = 1}, 2,
                                    CollectiveAlgorithm::hierarchical);
     auto const seconds = [&](std::size_t secondary) {
@@ -218,7 +197,7 @@ TEST_CASE("The cost model puts later gathers on the level of the ranks that shar
 
 TEST_CASE("Copies of ranks that cannot share one have no formula") {
     auto const layout = make_layout<ContiguousPartitioner, UnitBucketer>(
-        even_specs(), {.world = 4, .element_bytes = 2, .buckets_inside_units = true});
+        even_specs(elements), {.world = 4, .element_bytes = 2, .buckets_inside_units = true});
     for (std::size_t const secondary : {0U, 1U, 3U, 4U}) {
         CHECK_THROWS_WITH(step_traffic_with_secondary(layout, 0, secondary,
                                                       ReductionSchedule::every_micro_step, 1, {}),

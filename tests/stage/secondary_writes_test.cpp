@@ -281,7 +281,7 @@ std::vector<Values> run_hastily(std::uint64_t seed, unsigned longest_delay) {
             Hasty hasty(all, part);
             host::DelayingQueue queue(seed * world + rank, longest_delay);
             ZeroStage<3, Hasty> engine(
-                hasty, registration<float>(even_specs()),
+                hasty, registration<float>(even_specs(elements)),
                 {.asynchronous = true, .communication_queue = &queue, .memory = &memory});
             copies = 0;
             for (std::uint64_t step = 0; step < 3; ++step) {

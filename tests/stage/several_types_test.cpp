@@ -1,5 +1,6 @@
 #include "stage/mixed_model.hpp"
 
+#include "support/account.hpp"
 #include "support/catch.hpp"
 #include "support/stages.hpp"
 
@@ -64,27 +65,16 @@ TEST_CASE(
 TEST_CASE("With several types the plan equals the allocations, and only bfloat16 parameters have "
           "master weights") {
     in_every_stage([&]<int N>() {
-        struct Account {
-            MemoryPlan plan;
-            std::array<std::size_t, buffer_kinds> allocated{};
-        };
         auto const accounts = on_ranks<Account>(world, [&](LoopbackCommunicator& communicator) {
             HostMemoryResource memory;
             Mixed<N> engine(communicator,
                             mixed_registration<AnyParameter>([](std::size_t) { return true; }),
                             {.memory = &memory});
-            Account account{engine.memory_plan(), {}};
-            for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
-                account.allocated[kind] = memory.allocated_bytes(static_cast<BufferKind>(kind));
-            }
-            return account;
+            return Account{engine.memory_plan(), allocated_bytes(memory)};
         });
         std::size_t master = 0;
         for (auto const& account : accounts) {
-            for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
-                MemoryRow const& row = account.plan.rows[kind];
-                CHECK((row.is_callers ? 0 : row.bytes()) == account.allocated[kind]);
-            }
+            CHECK(planned_bytes(account.plan) == account.allocated);
             master += account.plan[BufferKind::master_weights].content_bytes;
         }
         // embedding 300, first.weight 500, second.weight 129, third.empty 0, head.scale 1;

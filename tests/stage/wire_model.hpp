@@ -4,6 +4,7 @@
 // what is read: each master weight is rounded to the parameter type, and the blocks of each
 // parameter pass through the codec.
 
+#include "gradient_codes_model.hpp"
 #include "support/ranks.hpp"
 #include "support/toy_model.hpp"
 #include "support/trained.hpp"
@@ -28,21 +29,10 @@ using Values = std::vector<std::vector<float>>;
 /// The weights that a pass reads.
 template <class C, class T>
 std::vector<float> coded(std::vector<float> const& masters) {
-    std::vector<float> read(masters.size());
-    for (std::size_t begin = 0; begin < masters.size(); begin += 64) {
-        std::size_t const end = std::min(begin + 64, masters.size());
-        float block[64] = {};
-        for (std::size_t i = begin; i < end; ++i) {
-            block[i - begin] = to_float(from_float<T>(masters[i]));
-        }
-        std::vector<std::uint8_t> bytes(C::bytes_per_block);
-        C::encode(block, bytes.data());
-        C::decode(bytes.data(), block);
-        for (std::size_t i = begin; i < end; ++i) {
-            read[i] = to_float(from_float<T>(block[i - begin]));
-        }
-    }
-    return read;
+    auto const rounded = [](std::vector<float> const& values) {
+        return gradient_codes::through<Plain, T>(values);
+    };
+    return rounded(gradient_codes::through<C>(rounded(masters)));
 }
 
 /// Returns the initial values of a parameter of `registration`, rounded.
@@ -57,33 +47,23 @@ std::vector<float> initial_values(std::size_t parameter, std::size_t elements) {
 
 /// One step of two micro-steps whose gradients are half of the weights, and noise.
 /// @param poison an element of gradient of parameter 1 that is infinite on rank 0
-/// @param left a unit that no rank reports
 template <class Engine>
 auto step_of(Engine& engine, std::uint64_t rank, std::uint64_t step, bool poison = false) {
     using G = typename Engine::GradientType;
-    auto const& layout = engine.layout();
     engine.begin_step();
     for (auto const micro_step : engine.micro_steps(2)) {
-        for (std::size_t unit = 0; unit < layout.units(); ++unit) {
-            auto const weights = engine.acquire(unit);
-        }
-        for (std::size_t unit = layout.units(); unit-- > 0;) {
-            auto const weights = engine.acquire(unit);
-            auto const gradients = engine.gradients(unit);
-            for (std::size_t const parameter : layout.unit_parameters(unit)) {
-                auto const read = weights[parameter];
-                auto const gradient = gradients[parameter];
-                for (std::size_t i = 0; i < gradient.size(); ++i) {
-                    float const added = 0.5F * to_float(read[i])
-                                        + noise(2 + rank, parameter, i, step * 16 + micro_step);
-                    gradient[i] = from_float<G>(to_float(gradient[i]) + added);
-                }
-                if (poison && rank == 0 && parameter == 1) {
-                    gradient[5] = from_float<G>(std::numeric_limits<float>::infinity());
-                }
+        pass_through(engine, [&](std::size_t, std::size_t parameter, auto const& weights,
+                                 auto const& gradient) {
+            auto const read = weights[parameter];
+            for (std::size_t i = 0; i < gradient.size(); ++i) {
+                float const added = 0.5F * to_float(read[i])
+                                    + noise(2 + rank, parameter, i, step * 16 + micro_step);
+                gradient[i] = from_float<G>(to_float(gradient[i]) + added);
             }
-            engine.gradients_ready(unit);
-        }
+            if (poison && rank == 0 && parameter == 1) {
+                gradient[5] = from_float<G>(std::numeric_limits<float>::infinity());
+            }
+        });
     }
     return engine.step(0.05);
 }

@@ -1,3 +1,4 @@
+#include "support/account.hpp"
 #include "support/catch.hpp"
 #include "support/filled_memory.hpp"
 #include "wire_model.hpp"
@@ -6,7 +7,6 @@
 #include <zero/comm/recording.hpp>
 #include <zero/comm/secondary.hpp>
 #include <zero/comm/timed.hpp>
-#include <zero/core/host_memory_resource.hpp>
 #include <zero/core/timeline.hpp>
 #include <zero/layout/communication_model.hpp>
 #include <zero/stage/zero_stage.hpp>
@@ -28,12 +28,8 @@ namespace {
 
 using namespace wire_model;
 
-/// Two units of weights that are divided evenly by every number of ranks used here.
+/// Divided evenly by every number of ranks used here.
 constexpr std::size_t elements = 2 * 64 * 30;
-
-std::vector<ParameterSpec> even_specs(std::size_t all = elements) {
-    return {{"first", all / 2, {0}, 0, true}, {"second", all / 2, {1}, 0, true}};
-}
 
 struct Volume {
     std::uint64_t read = 0;    ///< bytes of all-gathers in a step that this rank read
@@ -78,8 +74,8 @@ void check_volume(std::uint64_t passes) {
         CAPTURE(world, N);
         auto const w = static_cast<std::uint64_t>(world);
         std::uint64_t const bytes = elements / 64 * C::bytes_per_block;
-        auto const plain = volumes<N, Wire<>>(world, even_specs(), 0);
-        auto const coded = volumes<N, Wire<C>>(world, even_specs(), C::bytes_per_block);
+        auto const plain = volumes<N, Wire<>>(world, even_specs(elements), 0);
+        auto const coded = volumes<N, Wire<C>>(world, even_specs(elements), C::bytes_per_block);
         for (std::size_t rank = 0; rank < coded.size(); ++rank) {
             CHECK(coded[rank].read == passes * bytes * (w - 1) / w);
             CHECK(coded[rank].payload == passes * bytes);
@@ -99,10 +95,10 @@ TEST_CASE("An element takes 66/64 bytes in 8 bits and 34/64 in 4, in gathers and
     check_volume<1, Int8Blocks>(1);
     check_volume<2, Int8Blocks>(1);
     check_volume<2, Int4Blocks>(1);
-    auto const literal = volumes<2, Wire<Int8Blocks>>(2, even_specs(), 66);
+    auto const literal = volumes<2, Wire<Int8Blocks>>(2, even_specs(elements), 66);
     CHECK(literal[0].read == 1980); // half of 3840 elements: 30 blocks of 66 bytes
-    CHECK((volumes<2, Wire<Int4Blocks>>(2, even_specs(), 34)[1].read) == 1020);
-    CHECK((volumes<2, Wire<>>(2, even_specs(), 0)[0].read) == 3840);
+    CHECK((volumes<2, Wire<Int4Blocks>>(2, even_specs(elements), 34)[1].read) == 1020);
+    CHECK((volumes<2, Wire<>>(2, even_specs(elements), 0)[0].read) == 3840);
 }
 
 TEST_CASE("In stage 3 every gather of trainable units is in codes, and frozen ones are as they "
@@ -116,8 +112,8 @@ TEST_CASE("In stage 3 every gather of trainable units is in codes, and frozen on
             CHECK(coded[rank].calls == plain[rank].calls);
             CHECK(coded[rank].read < plain[rank].read * 6 / 10);
         }
-        auto const even = volumes<3, Wire<Int4Blocks>>(world, even_specs(), 34);
-        auto const whole = volumes<3, Wire<>>(world, even_specs(), 0);
+        auto const even = volumes<3, Wire<Int4Blocks>>(world, even_specs(elements), 34);
+        auto const whole = volumes<3, Wire<>>(world, even_specs(elements), 0);
         CHECK(even[0].read * 128 == whole[0].read * 34);
     }
 }
@@ -151,43 +147,23 @@ TEST_CASE("Secondary copies hold what was decoded, in the parameter type") {
 
 namespace {
 
-using Bytes = std::array<std::size_t, buffer_kinds>;
-
 /// Compares the plan with what is allocated. @return the row of codes on rank 0
 template <class Stage>
 std::size_t check_memory(typename Stage::Options const& given = {}) {
-    struct Account {
-        Bytes planned{}, allocated{}, after{};
-    };
-    auto const accounts = on_ranks<Account>(3, [&](LoopbackCommunicator& all) {
-        HostMemoryResource memory;
-        auto options = given;
-        options.memory = &memory;
-        auto parameters = registration<typename Stage::ParameterType>(toy_specs());
-        auto const callers = provide_memory(parameters, options);
-        Stage engine(all, parameters, options);
-        auto const allocated = [&] {
-            Bytes bytes{};
-            for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
-                bytes[kind] = memory.allocated_bytes(static_cast<BufferKind>(kind));
-            }
-            return bytes;
-        };
-        Account own;
-        auto const plan = engine.memory_plan();
-        for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
-            own.planned[kind] = plan.rows[kind].is_callers ? 0 : plan.rows[kind].bytes();
-        }
-        own.allocated = allocated();
-        (void)step_of(engine, static_cast<std::uint64_t>(all.rank()), 0).report();
-        own.after = allocated();
-        return own;
-    });
-    for (Account const& own : accounts) {
-        CHECK(own.planned == own.allocated);
-        CHECK(own.after == own.allocated);
-    }
-    return accounts[0].planned[static_cast<std::size_t>(BufferKind::weight_codes)];
+    return check_accounts(on_ranks<Account>(
+        3,
+        [&](LoopbackCommunicator& all) {
+            HostMemoryResource memory;
+            auto options = given;
+            options.memory = &memory;
+            auto parameters = registration<typename Stage::ParameterType>(toy_specs());
+            auto const callers = provide_memory(parameters, options);
+            Stage engine(all, parameters, options);
+            return account_of(engine, memory, [&] {
+                (void)step_of(engine, static_cast<std::uint64_t>(all.rank()), 0).report();
+            });
+        }))[BufferKind::weight_codes]
+        .bytes();
 }
 
 } // namespace
@@ -232,7 +208,7 @@ TEST_CASE("A timeline shows when weights were encoded and decoded") {
         Timeline timeline(all.rank());
         Timed<LoopbackCommunicator> timed(all, &timeline);
         ZeroStage<3, Parameters<bfloat16>, Wire<Int8Blocks>, Timed<LoopbackCommunicator>> engine(
-            timed, registration<bfloat16>(even_specs()));
+            timed, registration<bfloat16>(even_specs(elements)));
         (void)step_of(engine, static_cast<std::uint64_t>(all.rank()), 0).report();
         std::array<std::size_t, 2> found{};
         for (std::size_t position = 0; position < timeline.size(); ++position) {

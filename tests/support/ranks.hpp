@@ -26,6 +26,16 @@ std::vector<Result> on_ranks(int world, Body const& body) {
     return results;
 }
 
+/// The same on groups, into which the ranks are divided as `options` say.
+template <class Result, class Groups, class Body>
+std::vector<Result> on_ranks(int world, typename Groups::Options const& options, Body const& body) {
+    std::vector<Result> results(static_cast<std::size_t>(world));
+    run_ranks<Groups>(world, test_time_out, options, [&](Groups& groups) {
+        results[static_cast<std::size_t>(groups.rank())] = body(groups);
+    });
+    return results;
+}
+
 struct Outcomes {
     std::vector<Outcome> ranks;
     Outcome rethrown; ///< how `run_ranks` itself ended

@@ -52,21 +52,13 @@ std::vector<Parameter<T>> tiled_model(std::size_t count,
 template <class Engine>
 void run_tiled_micro_step(Engine& engine, std::uint64_t rank, std::uint64_t step) {
     using G = typename Engine::GradientType;
-    auto const& layout = engine.layout();
-    for (std::size_t unit = 0; unit < layout.units(); ++unit) {
-        auto const weights = engine.acquire(unit);
-    }
-    for (std::size_t unit = layout.units(); unit-- > 0;) {
-        auto const weights = engine.acquire(unit);
-        auto const gradients = engine.gradients(unit);
-        for (std::size_t const parameter : layout.unit_parameters(unit)) {
-            auto const gradient = gradients[parameter];
-            for (std::size_t i = 0; i < gradient.size(); ++i) {
-                gradient[i] = from_float<G>(noise(rank, layout.first_element(parameter) + i, step));
-            }
-        }
-        engine.gradients_ready(unit);
-    }
+    pass_through(engine,
+                 [&](std::size_t, std::size_t parameter, auto const&, auto const& gradient) {
+                     for (std::size_t i = 0; i < gradient.size(); ++i) {
+                         std::size_t const element = engine.layout().first_element(parameter) + i;
+                         gradient[i] = from_float<G>(noise(rank, element, step));
+                     }
+                 });
 }
 
 template <class Engine>

@@ -55,14 +55,11 @@ std::vector<Parameter<T, G>> registration(std::vector<ParameterSpec> const& spec
     return parameters;
 }
 
-/// Runs one micro-step of a model whose gradients are noise. It acquires every unit in forward
-/// order, then again in `order`; if that is empty, in reverse order. Gradients of neighbouring
-/// elements differ by up to 2^binades.
-template <class Engine>
-void run_micro_step(Engine& engine, std::uint64_t rank, std::uint64_t step,
-                    std::uint64_t micro_step, float scale = 1.0F, std::size_t binades = 0,
-                    std::vector<std::size_t> const& order = {}) {
-    using G = typename Engine::GradientType;
+/// Passes through a model: acquires every unit in forward order, then again in `order`; if that is
+/// empty, in reverse order. `write(unit, parameter, weights, gradient)` writes the gradients of the
+/// unit, whose weights it may read.
+template <class Engine, class Write>
+void pass_through(Engine& engine, Write const& write, std::vector<std::size_t> const& order = {}) {
     auto const& layout = engine.layout();
     for (std::size_t unit = 0; unit < layout.units(); ++unit) {
         auto const weights = engine.acquire(unit);
@@ -73,18 +70,36 @@ void run_micro_step(Engine& engine, std::uint64_t rank, std::uint64_t step,
         auto const weights = engine.acquire(unit);
         auto const gradients = engine.gradients(unit);
         for (std::size_t const parameter : layout.unit_parameters(unit)) {
-            auto const gradient = gradients[parameter];
-            for (std::size_t i = 0; i < gradient.size(); ++i) {
-                float const smaller =
-                    1.0F / static_cast<float>(std::uint64_t{1} << i * 7 % (binades + 1));
-                float const added =
-                    smaller * scale
-                    * noise(2 + rank * 100 + unit, parameter, i, step * 16 + micro_step);
-                gradient[i] = from_float<G>(to_float(gradient[i]) + added);
-            }
+            write(unit, parameter, weights, gradients[parameter]);
         }
         engine.gradients_ready(unit);
     }
+}
+
+/// Runs one micro-step of a model whose gradients are noise. Gradients of neighbouring elements
+/// differ by up to 2^binades.
+template <class Engine>
+void run_micro_step(Engine& engine, std::uint64_t rank, std::uint64_t step,
+                    std::uint64_t micro_step, float scale = 1.0F, std::size_t binades = 0,
+                    std::vector<std::size_t> const& order = {}) {
+    using G = typename Engine::GradientType;
+    auto const write = [&](std::size_t unit, std::size_t parameter, auto const& /*weights*/,
+                           auto const& gradient) {
+        for (std::size_t i = 0; i < gradient.size(); ++i) {
+            float const smaller =
+                1.0F / static_cast<float>(std::uint64_t{1} << i * 7 % (binades + 1));
+            float const added =
+                smaller * scale
+                * noise(2 + rank * 100 + unit, parameter, i, step * 16 + micro_step);
+            gradient[i] = from_float<G>(to_float(gradient[i]) + added);
+        }
+    };
+    pass_through(engine, write, order);
+}
+
+/// Two units of parameters of equal size, for numbers of ranks that divide them evenly.
+inline std::vector<ParameterSpec> even_specs(std::size_t elements) {
+    return {{"first", elements / 2, {0}, 0, true}, {"second", elements / 2, {1}, 0, true}};
 }
 
 template <class Engine>

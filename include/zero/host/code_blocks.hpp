@@ -316,9 +316,11 @@ struct DecodeSumLoop {
     template <bool past_caches, class F>
     [[gnu::always_inline]] void block(std::uint8_t const* from, A* to) const noexcept {
         F sums[coded_elements / F::size];
-        add_rank<true>(from, sums);
-        for (std::size_t rank = 1; rank < pieces.ranks; ++rank) {
-            add_rank<false>(from + rank * pieces.bytes, sums);
+        constexpr bool fuses = F::fuses && zero::detail::is_symmetric<C>;
+        if (has_finite_products<fuses>(from)) {
+            add_ranks<fuses>(from, sums);
+        } else {
+            add_ranks<false>(from, sums);
         }
         ZERO_HOST_UNROLL(4)
         for (std::size_t i = 0; i < coded_elements / F::size; i += 2) {
@@ -333,8 +335,32 @@ struct DecodeSumLoop {
     }
 
 private:
+    /// Whether code x scale is finite in all ranks' blocks. It has 15 bits, so it is exact then,
+    /// and a fused addition has the bits of a product and a sum.
+    template <bool is_asked>
+    [[nodiscard]] bool has_finite_products(std::uint8_t const* from) const noexcept {
+        bool is_finite = is_asked;
+        for (std::size_t rank = 0; is_asked && rank < pieces.ranks; ++rank) {
+            if constexpr (is_asked) {
+                float const scale = C::scale_of(from + rank * pieces.bytes);
+                auto const bits = std::bit_cast<std::uint32_t>(scale) & 0x7fffffffU;
+                is_finite = is_finite && bits < 0x7b800000U; // 2^120, and a code is at most 2^7
+            }
+        }
+        return is_finite;
+    }
+
+    template <bool is_fused, class F, std::size_t packs>
+    [[gnu::always_inline]] void add_ranks(std::uint8_t const* from,
+                                          F (&sums)[packs]) const noexcept {
+        add_rank<true, false>(from, sums);
+        for (std::size_t rank = 1; rank < pieces.ranks; ++rank) {
+            add_rank<false, is_fused>(from + rank * pieces.bytes, sums);
+        }
+    }
+
     /// Adds the values of a rank to eight packs, which stay in registers.
-    template <bool is_first, class F, std::size_t packs>
+    template <bool is_first, bool is_fused, class F, std::size_t packs>
     [[gnu::always_inline]] static void add_rank(std::uint8_t const* from,
                                                 F (&sums)[packs]) noexcept {
         auto const add = [&](std::size_t pack, F const& value) __attribute__((always_inline)) {
@@ -348,11 +374,19 @@ private:
             }
         } else {
             F const scale(C::scale_of(from));
+            auto const add_codes = [&](std::size_t pack, F const& codes)
+                __attribute__((always_inline)) {
+                if constexpr (is_fused) {
+                    sums[pack] = F::fma(codes, scale, sums[pack]);
+                } else {
+                    add(pack, F::mul(codes, scale));
+                }
+            };
             prefetch_lines<F>(from, C::code_bytes);
             if constexpr (C::code_bits == 8) {
                 ZERO_HOST_UNROLL(8)
                 for (std::size_t i = 0; i < packs; ++i) {
-                    add(i, F::mul(F::load_codes(from + i * F::size), scale));
+                    add_codes(i, F::load_codes(from + i * F::size));
                 }
             } else {
                 ZERO_HOST_UNROLL(4)
@@ -360,8 +394,8 @@ private:
                     F low;
                     F high;
                     F::load_codes(from + i * F::size, low, high);
-                    add(i, F::mul(low, scale));
-                    add(packs / 2 + i, F::mul(high, scale));
+                    add_codes(i, low);
+                    add_codes(packs / 2 + i, high);
                 }
             }
         }

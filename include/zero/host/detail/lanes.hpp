@@ -41,6 +41,7 @@ template <InstructionSet Set>
 struct Lanes {
     static_assert(Set == InstructionSet::baseline);
     static constexpr std::size_t size = 4;
+    static constexpr bool fuses = false; ///< whether `fma` is one instruction
 
     struct Mask {
         using Number = Lanes;

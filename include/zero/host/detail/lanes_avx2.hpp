@@ -27,6 +27,7 @@ namespace ZERO_NAMESPACE::host::detail {
 template <>
 struct Lanes<InstructionSet::avx2> {
     static constexpr std::size_t size = 8;
+    static constexpr bool fuses = true; ///< whether `fma` is one instruction
     using RandomBits = RandomBitsAvx2;
 
     // NOLINTBEGIN(modernize-use-equals-default): a defaulted function would be one for the baseline
