@@ -148,22 +148,28 @@ TEMPLATE_TEST_CASE_SIG(
 
 TEST_CASE("Gradients form a block only if each of them lies where its parameter does") {
     auto const are_block = [](std::size_t moved, bool is_null) -> bool {
-        return on_ranks<bool>(1, [&](LoopbackCommunicator& communicator) {
-            Blocks blocks;
-            std::vector<float> elsewhere(total);
-            auto parameters = blocks.registration();
-            if (moved < parameters.size()) {
-                parameters[moved].gradient = is_null ? nullptr : elsewhere.data();
-            }
-            ZeroStage<1> engine(communicator, parameters,
-                                {.storage = Storage::adopted, .adopted_block = blocks.values});
-            bool const is_first = engine.layout().parameter(0).gradient == GradientMemory::block;
-            for (std::size_t index = 1; index < sizes.size(); ++index) {
-                CHECK((engine.layout().parameter(index).gradient == GradientMemory::block)
-                      == is_first);
-            }
-            return is_first;
-        })[0];
+        return on_ranks<int>(1,
+                             [&](LoopbackCommunicator& communicator) {
+                                 Blocks blocks;
+                                 std::vector<float> elsewhere(total);
+                                 auto parameters = blocks.registration();
+                                 if (moved < parameters.size()) {
+                                     parameters[moved].gradient =
+                                         is_null ? nullptr : elsewhere.data();
+                                 }
+                                 ZeroStage<1> engine(
+                                     communicator, parameters,
+                                     {.storage = Storage::adopted, .adopted_block = blocks.values});
+                                 bool const is_first =
+                                     engine.layout().parameter(0).gradient == GradientMemory::block;
+                                 for (std::size_t index = 1; index < sizes.size(); ++index) {
+                                     CHECK((engine.layout().parameter(index).gradient
+                                            == GradientMemory::block)
+                                           == is_first);
+                                 }
+                                 return is_first ? 1 : 0;
+                             })[0]
+               != 0;
     };
     CHECK(are_block(sizes.size(), false)); // none is moved
     for (std::size_t moved = 0; moved < sizes.size(); ++moved) {

@@ -9,16 +9,17 @@
 
 #include <chrono>
 #include <cstddef>
+#include <type_traits>
 #include <vector>
 
 namespace zero::test {
 
 inline constexpr LoopbackOptions test_time_out{.time_out = std::chrono::seconds(60)};
 
-/// Runs `body(communicator)` on each rank and returns the results by rank. `Result` must not be
-/// bool: elements of std::vector<bool> share words, so the ranks would race.
+/// Runs `body(communicator)` on each rank and returns the results by rank.
 template <class Result, class Communicator = LoopbackCommunicator, class Body>
 std::vector<Result> on_ranks(int world, Body const& body) {
+    static_assert(!std::is_same_v<Result, bool>, "ranks race for words of std::vector<bool>");
     std::vector<Result> results(static_cast<std::size_t>(world));
     run_ranks<Communicator>(world, test_time_out, [&](Communicator& communicator) {
         results[static_cast<std::size_t>(communicator.rank())] = body(communicator);
@@ -29,6 +30,7 @@ std::vector<Result> on_ranks(int world, Body const& body) {
 /// The same on groups, into which the ranks are divided as `options` say.
 template <class Result, class Groups, class Body>
 std::vector<Result> on_ranks(int world, typename Groups::Options const& options, Body const& body) {
+    static_assert(!std::is_same_v<Result, bool>, "ranks race for words of std::vector<bool>");
     std::vector<Result> results(static_cast<std::size_t>(world));
     run_ranks<Groups>(world, test_time_out, options, [&](Groups& groups) {
         results[static_cast<std::size_t>(groups.rank())] = body(groups);

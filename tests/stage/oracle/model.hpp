@@ -78,6 +78,9 @@ public:
             }
             _float_gradients.emplace_back(floats, std::numeric_limits<float>::quiet_NaN());
         }
+        if (c.memory == Memory::adopted && !c.has_gradient_block) {
+            part_gradients();
+        }
     }
 
     [[nodiscard]] Configuration const& configuration() const noexcept {
@@ -209,6 +212,26 @@ public:
     }
 
 private:
+    /// Moves a gradient, if separate ones lie by chance as the parameters do in the adopted block,
+    /// which makes them a block on this rank alone.
+    void part_gradients() {
+        std::vector<std::size_t> sent;
+        for (std::size_t index = 0; index < _gradients.size(); ++index) {
+            if (configuration().shapes[index].trainable && !_gradients[index].empty()) {
+                sent.push_back(index);
+            }
+        }
+        auto const begin = [&](std::size_t index) {
+            return reinterpret_cast<std::uintptr_t>(_gradients[index].data())
+                   - configuration().shapes[index].address * sizeof(G);
+        };
+        std::vector<Vector<G>> kept; // no other gradient gets its memory
+        while (sent.size() > 1 && begin(sent.front()) == begin(sent.back())) {
+            Vector<G> moved(_gradients[sent.back()]);
+            kept.push_back(std::exchange(_gradients[sent.back()], std::move(moved)));
+        }
+    }
+
     static T gap() { return from_float<T>(-77.0F); }
 
     Run const* _run;
