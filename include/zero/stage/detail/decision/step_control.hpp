@@ -316,7 +316,7 @@ public:
         Backend::synchronise(done);
         Backend::rethrow_failure(_queue);
         rethrow_failure_of(*_communicator);
-        // A later step that takes its place may be writing there, so what it holds is not looked at.
+        // A later step that takes its place may be writing there.
         bool const is_kept = _serial - serial < StepReports::kept;
         StepFigures const found = is_kept ? _report.reports()->of(serial) : StepFigures{};
         if (found.serial != serial) {
