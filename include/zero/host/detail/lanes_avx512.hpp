@@ -42,11 +42,12 @@ struct ProductLanes {
         ProductLanes result;
         constexpr int current_rounding = 4;
 #if defined(__clang__)
-        result._value = __builtin_ia32_vfmaddps512(a._value, b._value, c._value, current_rounding);
+        constexpr unsigned short all = 0xffff;
 #else
-        result._value =
-            __builtin_ia32_vfmaddps512_mask(a._value, b._value, c._value, -1, current_rounding);
+        constexpr short all = -1;
 #endif
+        result._value =
+            __builtin_ia32_vfmaddps512_mask(a._value, b._value, c._value, all, current_rounding);
         return result;
     }
     ZERO_HOST_AVX512 static ProductLanes mul(ProductLanes const& a,
