@@ -6,9 +6,9 @@
 #include <zero/layout/dealt_group_partitioner.hpp>
 #include <zero/layout/lease_plan.hpp>
 #include <zero/layout/proportional_partitioner.hpp>
-#include <zero/layout/whole_matrix_partitioner.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
+#include <zero/layout/whole_matrix_partitioner.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <array>

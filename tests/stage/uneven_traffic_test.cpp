@@ -6,8 +6,8 @@
 #include <zero/layout/communication_model.hpp>
 #include <zero/layout/dealt_group_partitioner.hpp>
 #include <zero/layout/proportional_partitioner.hpp>
-#include <zero/layout/whole_matrix_partitioner.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
+#include <zero/layout/whole_matrix_partitioner.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <vector>
