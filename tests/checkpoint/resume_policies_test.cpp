@@ -61,6 +61,10 @@ TEST_CASE("An average begins at the weights of a checkpoint without one, which t
 TEST_CASE("A run resumes with the same bits: optimizers that update whole parameters") {
     check_resume<ZeroStage<2, RoundRobinPartitioner, Lamb>, ZeroStage<0, Lamb>>();
     check_resume<ZeroStage<0, Muon>, ZeroStage<3, RoundRobinPartitioner, Muon>>();
+    check_resume<ZeroStage<3, BalancedPartitioner, Muon>,
+                 ZeroStage<2, WholeMatrixPartitioner, Muon>>();
+    check_resume<ZeroStage<1, WholeMatrixPartitioner, Muon>,
+                 ZeroStage<3, RoundRobinPartitioner, Muon>>();
 }
 
 TEST_CASE("A checkpoint brings the hyper-parameters of its optimizer") {

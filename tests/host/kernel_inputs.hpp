@@ -33,8 +33,8 @@ private:
     bool _supported;
 };
 
-inline constexpr host::InstructionSet instruction_sets[] = {host::InstructionSet::baseline,
-                                                            host::InstructionSet::avx2};
+inline constexpr host::InstructionSet instruction_sets[] = {
+    host::InstructionSet::baseline, host::InstructionSet::avx2, host::InstructionSet::avx512};
 
 /// Returns ordinary values and some special ones: zeros, subnormals, the limits of the 16-bit
 /// types, infinities, several NaNs.

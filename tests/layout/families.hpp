@@ -15,6 +15,7 @@
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
+#include <zero/layout/whole_matrix_partitioner.hpp>
 
 #include <cstddef>
 #include <string>
@@ -69,6 +70,7 @@ void for_each_family(std::size_t bucket_bytes, Visitor&& visit) {
     for_each_bucketer<WholeGroupPartitioner>("whole group", bucket_bytes, visit);
     for_each_bucketer<DealtGroupPartitioner>("dealt group", bucket_bytes, visit);
     for_each_bucketer<ProportionalPartitioner>("equal shares", bucket_bytes, visit);
+    for_each_bucketer<WholeMatrixPartitioner>("whole matrices", bucket_bytes, visit);
     visit(Family<PerTensorPartitioner, ParameterBucketer>{"per tensor"});
 }
 

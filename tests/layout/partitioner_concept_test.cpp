@@ -8,6 +8,7 @@
 #include <zero/layout/proportional_partitioner.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
+#include <zero/layout/whole_matrix_partitioner.hpp>
 
 namespace zero::test::partitioner_concept_test {
 
@@ -105,6 +106,7 @@ TEST_CASE("The shipped partitioners model their concept and have no diagnosis") 
     STATIC_REQUIRE(is_complete<WholeGroupPartitioner>());
     STATIC_REQUIRE(is_complete<DealtGroupPartitioner>());
     STATIC_REQUIRE(is_complete<ProportionalPartitioner>());
+    STATIC_REQUIRE(is_complete<WholeMatrixPartitioner>());
 }
 
 TEST_CASE("A partitioner consists of its category, a state, three constants and two functions") {

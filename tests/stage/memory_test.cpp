@@ -8,6 +8,7 @@
 #include <zero/layout/proportional_partitioner.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
+#include <zero/layout/whole_matrix_partitioner.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <array>
@@ -184,12 +185,14 @@ TEMPLATE_TEST_CASE_SIG("The plan equals the allocator's account for float parame
     check_accounts<N, RoundRobinPartitioner>(Storage::owned);
     check_accounts<N, BalancedPartitioner>(Storage::owned);
     check_accounts<N, ProportionalPartitioner>(Storage::owned);
+    check_accounts<N, WholeMatrixPartitioner>(Storage::owned);
     if constexpr (N < 3) {
         check_accounts<N, ContiguousPartitioner>(Storage::adopted);
         check_accounts<N, ContiguousPartitioner>(Storage::scattered);
         check_accounts<N, RoundRobinPartitioner>(Storage::scattered);
         check_accounts<N, WholeGroupPartitioner>(Storage::scattered);
         check_accounts<N, ProportionalPartitioner>(Storage::scattered);
+        check_accounts<N, WholeMatrixPartitioner>(Storage::scattered);
         check_accounts<N, DealtGroupPartitioner>(Storage::owned); // has the most leases
     }
 }

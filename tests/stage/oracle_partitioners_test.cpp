@@ -3,6 +3,7 @@
 #include "oracle/driver.hpp"
 
 #include <zero/layout/proportional_partitioner.hpp>
+#include <zero/layout/whole_matrix_partitioner.hpp>
 
 using namespace zero::test::oracle;
 
@@ -36,4 +37,10 @@ TEST_CASE(
             }
             return c.memory != Memory::adopted; // that is for contiguous cuts
         });
+}
+TEST_CASE(
+    "Whole-matrix partitioner: random configurations give the bits of the oracle in every stage",
+    "[oracle]") {
+    run_row<3, zero::LoopbackCommunicator, zero::WholeMatrixPartitioner>(
+        100, [](Configuration& c) { return c.memory != Memory::adopted; });
 }

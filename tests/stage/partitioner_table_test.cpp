@@ -27,7 +27,8 @@ TEST_CASE("The partitioner table says which policies fit together") {
            "| `DealtGroupPartitioner` | 0, 1, 2 | grouped uneven | no | any | no |\n"
            "| `ProportionalPartitioner` | 0, 1, 2, 3 | grouped uneven | no | any | no |\n"
            "| `RoundRobinPartitioner` | 0, 1, 2, 3 | grouped uneven | yes | any | no |\n"
-           "| `BalancedPartitioner` | 0, 1, 2, 3 | grouped uneven | yes | any | no |\n");
+           "| `BalancedPartitioner` | 0, 1, 2, 3 | grouped uneven | yes | any | no |\n"
+           "| `WholeMatrixPartitioner` | 0, 1, 2, 3 | grouped uneven | matrices | any | no |\n");
 }
 
 TEST_CASE("Policies that do not fit together have one named conflict") {

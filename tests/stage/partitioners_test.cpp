@@ -2,6 +2,7 @@
 #include "support/trained.hpp"
 
 #include <zero/layout/proportional_partitioner.hpp>
+#include <zero/layout/whole_matrix_partitioner.hpp>
 #include <zero/zero.hpp>
 
 #include <cstddef>
@@ -62,6 +63,7 @@ void check_stage(int world) {
     check_partitioner<N, ContiguousPartitioner, Others...>(world, expected);
     check_partitioner<N, RoundRobinPartitioner, Others...>(world, expected);
     check_partitioner<N, BalancedPartitioner, Others...>(world, expected);
+    check_partitioner<N, WholeMatrixPartitioner, Others...>(world, expected);
     if constexpr (N != 3) {
         check_partitioner<N, WholeGroupPartitioner, Others...>(world, expected);
         check_partitioner<N, DealtGroupPartitioner, Others...>(world, expected);

@@ -7,6 +7,7 @@
 #include <zero/layout/dealt_group_partitioner.hpp>
 #include <zero/layout/proportional_partitioner.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
+#include <zero/layout/whole_matrix_partitioner.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <vector>
@@ -69,6 +70,7 @@ TEST_CASE("With unequal shards each rank reads from the others what the formula 
     // is padded to 3 * 448.
     check_traffic<BalancedPartitioner>(1216);
     check_traffic<ProportionalPartitioner>(1216);
+    check_traffic<WholeMatrixPartitioner>(1216);
     check_traffic<WholeGroupPartitioner>(1344);
     check_traffic<DealtGroupPartitioner>(1344);
 }

@@ -3,7 +3,11 @@
 #include "support/catch.hpp"
 #include "support/snapshot.hpp"
 
+#include <zero/layout/whole_matrix_partitioner.hpp>
+
 #include <limits>
+#include <random>
+#include <string>
 
 // LAMB and Muon through the engine: the owner of a parameter changes no bit.
 
@@ -37,6 +41,69 @@ TEMPLATE_TEST_CASE("A whole-tensor optimizer gives the same bits in every stage 
     CHECK_FALSE(
         trained_whole<ZeroStage<2, Types, NoMasterWeights, BalancedPartitioner, TestType>>(3)
         == expected);
+}
+
+namespace {
+
+/// Returns matrices and other parameters, some of them so large that they are spread.
+std::vector<ParameterSpec> random_specs(std::mt19937& random) {
+    std::vector<ParameterSpec> specs{{.name = "first", .elements = 12 * 13, .rows = 12}};
+    std::size_t const count = 2 + random() % 9;
+    for (std::size_t index = 1; index < count; ++index) {
+        ParameterSpec spec{.name = "p" + std::to_string(index),
+                           .units = {index * 4 / count},
+                           .trainable = random() % 6 != 0};
+        if (random() % 2 == 0) {
+            spec.rows = 1 + random() % 24;
+            spec.elements = spec.rows * (1 + random() % 40);
+        } else {
+            spec.elements = random() % 3 == 0 ? random() % 100 : random() % 5000;
+        }
+        if (random() % 5 == 0 && spec.units[0] != 0) {
+            spec.units = {0, spec.units[0]};
+        }
+        specs.push_back(spec);
+    }
+    for (std::size_t unit = 0; unit < 4; ++unit) { // each is used
+        specs.push_back(
+            {.name = "unit" + std::to_string(unit), .elements = random() % 300, .units = {unit}});
+    }
+    return specs;
+}
+
+template <int N, class... Policies>
+void check_whole_matrices(std::mt19937& random) {
+    for (int round = 0; round < 6; ++round) {
+        auto const specs = random_specs(random);
+        int const world = std::vector<int>{1, 2, 3, 5}[random() % 4];
+        CAPTURE(N, round, world);
+        auto const expected =
+            trained_whole<ZeroStage<0, Muon, Policies...>>(world, 0.01, Storage::owned, specs);
+        using Stage = ZeroStage<N, WholeMatrixPartitioner, Muon, Policies...>;
+        typename Stage::Options options;
+        options.poison = true;
+        if constexpr (N == 3) {
+            options.gather.persistence_threshold = random() % 2 * 700;
+        } else {
+            options.bucketer.bucket_bytes = 2000 + random() % 8000;
+            options.storage = random() % 2 == 0 ? Storage::owned : Storage::scattered;
+        }
+        CHECK(trained<Stage>(world, options, {.learning_rate = 0.01, .specs = specs}) == expected);
+        CHECK_FALSE(trained<Stage>(world, options, {.learning_rate = 0.011, .specs = specs})
+                    == expected);
+    }
+}
+
+} // namespace
+
+TEST_CASE("Muon with random models whose embeddings are cut gives the bits of stage 0",
+          "[stage][tensor]") {
+    std::mt19937 random(11);
+    check_whole_matrices<1>(random);
+    check_whole_matrices<2>(random);
+    check_whole_matrices<2, Parameters<bfloat16>, OptimizerState<bfloat16>>(random);
+    check_whole_matrices<3>(random);
+    check_whole_matrices<3, Parameters<bfloat16>, SplitMasterWeights>(random);
 }
 
 TEMPLATE_TEST_CASE("Scattered parameters are also updated as a whole", "[stage][tensor]", Lamb,

@@ -15,6 +15,7 @@
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
 #include <zero/layout/whole_group_partitioner.hpp>
+#include <zero/layout/whole_matrix_partitioner.hpp>
 
 #include <algorithm>
 #include <array>
@@ -129,13 +130,15 @@ inline std::string partition_table(std::vector<ParameterSpec> const& model) {
            + detail::table_row<RoundRobinPartitioner, SizeCappedBucketer>("`RoundRobinPartitioner`",
                                                                           model)
            + detail::table_row<BalancedPartitioner, SizeCappedBucketer>("`BalancedPartitioner`",
-                                                                        model);
+                                                                        model)
+           + detail::table_row<WholeMatrixPartitioner, SizeCappedBucketer>(
+               "`WholeMatrixPartitioner`", model);
 }
 
 /// @brief Returns the cost tables of docs/partitioners.md.
 inline std::string partition_tables() {
-    return "GPT-2 124M, tied head:\n\n" + partition_table(gpt2_124m()) + "\nLlama 7B:\n\n"
-           + partition_table(llama_7b());
+    return "GPT-2 124M, tied head:\n\n" + partition_table(with_matrices(gpt2_124m(), 768))
+           + "\nLlama 7B:\n\n" + partition_table(with_matrices(llama_7b(), 4096));
 }
 
 } // namespace zero::test

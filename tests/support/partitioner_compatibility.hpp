@@ -20,8 +20,9 @@ inline std::string compatibility_table() {
         }
         text += std::string("| `") + row.name + "` | " + stages + " | "
                 + (row.is_even ? "native even" : "grouped uneven") + " | "
-                + yes_or_no(row.keeps_parameters) + " | "
-                + (row.chooses_bucketer ? "its own" : "any") + " | "
+                + (row.keeps_matrices && !row.keeps_parameters ? "matrices"
+                                                               : yes_or_no(row.keeps_parameters))
+                + " | " + (row.chooses_bucketer ? "its own" : "any") + " | "
                 + yes_or_no(row.serves_adopted_block) + " |\n";
     }
     return text;

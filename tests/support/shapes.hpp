@@ -69,6 +69,17 @@ inline std::vector<ParameterSpec> gpt2_124m(Head head = Head::tied) {
     return model;
 }
 
+/// @brief Returns a model whose matrices inside layers have their rows, as for `Muon`.
+/// @param width of the model: the rows of each
+inline std::vector<ParameterSpec> with_matrices(std::vector<ParameterSpec> model,
+                                                std::size_t width) {
+    for (ParameterSpec& spec : model) {
+        bool const is_in_layer = spec.name.find('.') != std::string::npos;
+        spec.rows = is_in_layer && spec.elements >= width * width ? width : 0;
+    }
+    return model;
+}
+
 inline constexpr std::size_t llama_7b_tensors = 291;
 inline constexpr std::size_t llama_7b_elements = 6'738'415'616;
 

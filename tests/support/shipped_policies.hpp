@@ -5,6 +5,7 @@
 
 #include <zero/core/type_name.hpp>
 #include <zero/layout/proportional_partitioner.hpp>
+#include <zero/layout/whole_matrix_partitioner.hpp>
 #include <zero/policy/wire.hpp>
 #include <zero/zero.hpp>
 
@@ -20,7 +21,7 @@ using ShippedParameters = std::tuple<Parameters<float>, Parameters<bfloat16>, Pa
 using ShippedPartitioners =
     std::tuple<ContiguousPartitioner, PerTensorPartitioner, WholeGroupPartitioner,
                DealtGroupPartitioner, ProportionalPartitioner, RoundRobinPartitioner,
-               BalancedPartitioner>;
+               BalancedPartitioner, WholeMatrixPartitioner>;
 using ShippedBucketers =
     std::tuple<SizeCappedBucketer, UnitBucketer, ParameterBucketer, SingleBucketer>;
 using ShippedCommunicators = std::tuple<LoopbackCommunicator, Recording<LoopbackCommunicator>,

@@ -17,12 +17,15 @@ namespace ZERO_NAMESPACE::host {
 /// @brief The instructions that the host loops may use. Every set gives the same bits.
 enum class InstructionSet {
     baseline, ///< the instructions for which the translation unit was compiled
-    avx2      ///< AVX2 with FMA and F16C (x86-64 since 2013)
+    avx2,     ///< AVX2 with FMA and F16C (x86-64 since 2013)
+    avx512    ///< AVX-512F for matrix products, AVX2 for everything else
 };
 
 /// @brief Returns the name of a set for benchmarks and messages.
 constexpr char const* name_of(InstructionSet set) noexcept {
-    return set == InstructionSet::avx2 ? "avx2" : "baseline";
+    return set == InstructionSet::avx512 ? "avx512"
+           : set == InstructionSet::avx2 ? "avx2"
+                                         : "baseline";
 }
 
 /// @brief Returns whether this machine and this build can run loops for `set`.

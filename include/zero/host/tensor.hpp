@@ -7,6 +7,7 @@
 #include "../ops/arithmetic.hpp"
 #include "../ops/detail/newton_schulz.hpp"
 #include "../ops/exact_sum.hpp"
+#include "detail/lanes_avx512.hpp"
 #include "detail/master_weight_access.hpp"
 #include "detail/run_loop.hpp"
 #include "detail/update_loop.hpp"
@@ -80,7 +81,7 @@ public:
     }
 
     void multiply(zero::detail::MatrixProduct const& product) const noexcept {
-        detail::run(product);
+        detail::run_product(product);
     }
 
 private:

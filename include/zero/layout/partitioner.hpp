@@ -98,7 +98,8 @@ namespace ZERO_NAMESPACE {
 /// (`StageOptions::partitioner`), of the type `Options`, an aggregate with defaults. It may throw
 /// InvalidArgument. What ranks must agree on is then in the cuts, which they compare.
 ///
-/// `BalancedPartitioner` and `RoundRobinPartitioner` leave every parameter whole; the others cut.
+/// `BalancedPartitioner` and `RoundRobinPartitioner` leave every parameter whole, and
+/// `WholeMatrixPartitioner` every matrix; the others cut.
 template <class P>
 concept Partitioner = detail::PartitionerHasCategory<P> && detail::PartitionerHasState<P>
                       && detail::PartitionerHasCutsParameters<P>
@@ -111,6 +112,23 @@ concept Partitioner = detail::PartitionerHasCategory<P> && detail::PartitionerHa
 /// their indices.
 template <class P>
 concept OrderingPartitioner = Partitioner<P> && detail::PartitionerHasOrder<P>;
+
+/// @brief A partitioner that leaves every matrix whole and may cut other parameters, for optimizers
+/// that need only matrices whole (`MatrixOptimizer`).
+///
+/// `begin(elements, world, rows)` also gets the rows of each matrix, 0 for other parameters.
+/// `is_spread(state, index)` says which parameters of the group are cut over many ranks; they and
+/// the others get buckets apart, because an extent in the middle of a parameter holds nothing else.
+/// A bucket of persistent parameters may hold both.
+template <class P>
+concept MatrixKeepingPartitioner = Partitioner<P> && P::cuts_parameters
+                                   && requires(std::span<std::size_t const> numbers,
+                                               std::size_t number, typename P::State const& state) {
+                                          {
+                                              P::begin(numbers, number, numbers)
+                                          } -> std::same_as<typename P::State>;
+                                          { P::is_spread(state, number) } -> std::same_as<bool>;
+                                      };
 
 /// @brief Reports each requirement of `Partitioner` that `P` lacks as one error.
 template <class P>

@@ -38,7 +38,7 @@ struct MuonOptions {
 };
 
 /// @brief Muon: the orthogonalised momentum of a matrix (Jordan et al., "Muon: An optimizer for
-/// hidden layers in neural networks", 2024). Needs whole parameters. `Update::matrix` of a
+/// hidden layers in neural networks", 2024). Needs whole matrices. `Update::matrix` of a
 /// registration or its group, or its `rows`, says what is a matrix; everything else is updated by
 /// `AdamW`. A `shape` of two dimensions without a choice is refused, and so is a model without a
 /// matrix; `zero::describe(engine)` lists both.
@@ -74,6 +74,8 @@ struct Muon {
     static constexpr bool whole_tensor = true; ///< a matrix is orthogonalised as a whole
     /// Matrices have a rule of their own, so each registration says what is a matrix (`Update`).
     static constexpr bool updates_matrices = true;
+    /// `AdamW` updates the others element by element, so they may be cut.
+    static constexpr bool needs_only_matrices_whole = true;
 
     struct Hyper {
         float momentum;       ///< decay of the sum of gradients, for matrices

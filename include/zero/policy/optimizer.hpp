@@ -82,7 +82,8 @@ namespace ZERO_NAMESPACE {
 /// them; with `static constexpr char const* name` the ranks compare all of them as well.
 /// `whole_tensor` selects the kind: the update of one element, or the update of a whole parameter.
 /// The second kind needs a partitioner that does not cut parameters. It may have `static constexpr
-/// bool updates_matrices = true` (`MatrixOptimizer`).
+/// bool updates_matrices = true` (`MatrixOptimizer`), and need only matrices whole
+/// (`NeedsOnlyMatricesWhole`).
 template <class O>
 concept OptimizerBase = std::same_as<typename O::policy_category, OptimizerCategory>
                         && detail::OptimizerHasTypes<O> && detail::OptimizerHasStates<O>
@@ -110,6 +111,12 @@ concept TensorOptimizer = OptimizerBase<O> && O::whole_tensor && detail::Optimiz
 /// registration then says which parameters are matrices (`Parameter::update`).
 template <class O>
 concept MatrixOptimizer = TensorOptimizer<O> && requires { requires O::updates_matrices; };
+
+/// @brief A `MatrixOptimizer` that updates all other parameters element by element: they may be cut
+/// (`WholeMatrixPartitioner`). It says `static constexpr bool needs_only_matrices_whole = true`.
+template <class O>
+concept NeedsOnlyMatricesWhole =
+    MatrixOptimizer<O> && requires { requires O::needs_only_matrices_whole; };
 
 /// @brief A policy that updates parameters.
 template <class O>

@@ -22,7 +22,8 @@ ZERO_INLINE bool is_supported(InstructionSet set) noexcept {
     unsigned edx = 0;
     // clang 14 does not know the name "f16c", so the bit is read directly
     bool const has_f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & (1U << 29U)) != 0;
-    return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 && has_f16c;
+    return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 && has_f16c
+           && (set == InstructionSet::avx2 || __builtin_cpu_supports("avx512f") != 0);
 #else
     return false;
 #endif
@@ -32,7 +33,9 @@ namespace detail {
 
 ZERO_INLINE std::atomic<InstructionSet>& chosen_instruction_set() noexcept {
     static std::atomic<InstructionSet> chosen{
-        is_supported(InstructionSet::avx2) ? InstructionSet::avx2 : InstructionSet::baseline};
+        is_supported(InstructionSet::avx512) ? InstructionSet::avx512
+        : is_supported(InstructionSet::avx2) ? InstructionSet::avx2
+                                             : InstructionSet::baseline};
     return chosen;
 }
 

@@ -20,7 +20,7 @@ ZERO_HOST_AVX2 __attribute__((flatten, noinline)) inline void run_avx2(Loop cons
 template <class Loop>
 void run(Loop const& loop) noexcept {
 #if ZERO_HOST_HAS_AVX2
-    if (instruction_set() == InstructionSet::avx2) {
+    if (instruction_set() != InstructionSet::baseline) {
         run_avx2(loop);
         return;
     }

@@ -44,13 +44,15 @@ BucketerRef bucketer_ref(typename Bucketer::Options const& options) noexcept {
 /// @brief Divides parameters into buckets and calls `visit` with the members of each.
 ///
 /// A bucket ends where the bucketer ends it, and before and after each tied parameter, which gets a
-/// bucket of its own.
+/// bucket of its own. Spread parameters and others do not share one.
 /// @param order parameter indices in the order in which buckets are filled
 /// @param inside_units a bucket also ends where the unit changes
+/// @param is_spread by parameter; empty: none is
 /// @throws InvalidArgument if the bucketer takes no parameter, or more than it was offered
 void for_bucket_members(std::span<ParameterSpec const> parameters,
                         std::span<std::size_t const> order, bool inside_units, BucketerRef bucketer,
-                        std::size_t element_bytes, FunctionRef<std::span<std::size_t const>> visit);
+                        std::size_t element_bytes, std::span<char const> is_spread,
+                        FunctionRef<std::span<std::size_t const>> visit);
 
 /// @brief Returns the buckets of a model for `make_layout`: the trainable ones in the order in
 /// which they become complete, then the frozen ones. A bucket holds whole parameters of one type.

@@ -18,12 +18,13 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @brief Returns how many of the first parameters of `order` may share a bucket.
 ZERO_COLD_INLINE std::size_t count_shareable(std::span<ParameterSpec const> parameters,
-                                             std::span<std::size_t const> order,
-                                             bool inside_units) {
+                                             std::span<std::size_t const> order, bool inside_units,
+                                             std::span<char const> is_spread) {
     ParameterSpec const& first = parameters[order[0]];
     std::size_t count = 1;
     while (first.units.size() == 1 && count < order.size()
            && parameters[order[count]].units.size() == 1
+           && (is_spread.empty() || is_spread[order[count]] == is_spread[order[0]])
            && (!inside_units || parameters[order[count]].units == first.units)) {
         ++count;
     }
@@ -33,9 +34,10 @@ ZERO_COLD_INLINE std::size_t count_shareable(std::span<ParameterSpec const> para
 ZERO_COLD_INLINE void for_bucket_members(std::span<ParameterSpec const> parameters,
                                          std::span<std::size_t const> order, bool inside_units,
                                          BucketerRef bucketer, std::size_t element_bytes,
+                                         std::span<char const> is_spread,
                                          FunctionRef<std::span<std::size_t const>> visit) {
     while (!order.empty()) {
-        std::size_t const shareable = count_shareable(parameters, order, inside_units);
+        std::size_t const shareable = count_shareable(parameters, order, inside_units, is_spread);
         List<BucketItem> items;
         for (std::size_t const index : order.first(shareable)) {
             items.push_back(
@@ -157,6 +159,10 @@ ZERO_COLD_INLINE void append_buckets(std::vector<BucketPlan>& buckets, Partition
     }
     std::size_t const others = put_persistent_last(order, is_persistent);
     auto const append_all = [&](void* state) {
+        std::vector<char> is_spread(partitioner.is_spread == nullptr ? 0 : parameters.size());
+        for (std::size_t position = 0; position < order.size() && !is_spread.empty(); ++position) {
+            is_spread[order[position]] = static_cast<char>(partitioner.is_spread(state, position));
+        }
         auto const append = [&](std::span<std::size_t const> members) {
             std::vector<Piece> pieces;
             for (std::size_t const index : members) {
@@ -168,13 +174,17 @@ ZERO_COLD_INLINE void append_buckets(std::vector<BucketPlan>& buckets, Partition
             buckets.back().type = group.type;
         };
         for_bucket_members(parameters, as_span(order).first(others), options.buckets_inside_units,
-                           bucketer, options.bytes_of(group.type), append);
+                           bucketer, options.bytes_of(group.type), as_span(is_spread), append);
         if (others != order.size()) { // one bucket, so that one all-gather fetches all of them
             append(as_span(order).subspan(others));
             buckets.back().is_persistent = true;
         }
     };
-    partitioner.with_state(group_sizes(parameters, order), options.world, partitioner.options,
+    std::vector<std::size_t> rows;
+    for (std::size_t const index : order) {
+        rows.push_back(parameters[index].rows);
+    }
+    partitioner.with_state(group_sizes(parameters, order), rows, options.world, partitioner.options,
                            append_all);
 }
 
@@ -308,7 +318,7 @@ public:
                 top = begin;
             }
         };
-        for_bucket_members(_parameters, stretch, false, bucketer, element_bytes, add);
+        for_bucket_members(_parameters, stretch, false, bucketer, element_bytes, {}, add);
         add_staged(stretch, {whole.begin, body.begin});
     }
 

@@ -28,9 +28,12 @@ struct PartitionerRef {
     void const* options;
 
     /// Begins a group and calls `use` with the address of its state, which lives until `use`
-    /// returns.
-    void (*with_state)(std::span<std::size_t const> elements, std::size_t world,
-                       void const* options, FunctionRef<void*> use);
+    /// returns. @param rows by parameter, 0 if it is no matrix
+    void (*with_state)(std::span<std::size_t const> elements, std::span<std::size_t const> rows,
+                       std::size_t world, void const* options, FunctionRef<void*> use);
+
+    /// Null unless the partitioner is a `MatrixKeepingPartitioner`.
+    bool (*is_spread)(void const* state, std::size_t index);
 
     void (*partition)(std::span<PartitionItem> items, void* state, std::span<std::size_t> cuts);
 };
@@ -61,9 +64,13 @@ partitioner_ref(partitioner_options_t<Partitioner> const* options = nullptr) noe
         partitions_contiguously<Partitioner>(),
         nullptr,
         options,
-        [](std::span<std::size_t const> elements, std::size_t world,
+        [](std::span<std::size_t const> elements,
+           [[maybe_unused]] std::span<std::size_t const> rows, std::size_t world,
            [[maybe_unused]] void const* given, FunctionRef<void*> use) {
-            if constexpr (PartitionerHasOptions<Partitioner>) {
+            if constexpr (MatrixKeepingPartitioner<Partitioner>) {
+                State state = Partitioner::begin(elements, world, rows);
+                use(&state);
+            } else if constexpr (PartitionerHasOptions<Partitioner>) {
                 using Options = partitioner_options_t<Partitioner>;
                 State state =
                     Partitioner::begin(elements, world, *static_cast<Options const*>(given));
@@ -73,12 +80,18 @@ partitioner_ref(partitioner_options_t<Partitioner> const* options = nullptr) noe
                 use(&state);
             }
         },
+        nullptr,
         [](std::span<PartitionItem> items, void* state, std::span<std::size_t> cuts) {
             Partitioner::partition(items, *static_cast<State*>(state), cuts);
         }};
     if constexpr (OrderingPartitioner<Partitioner>) {
         ref.order = [](std::span<std::size_t const> elements, std::size_t world) {
             return Partitioner::order(elements, world);
+        };
+    }
+    if constexpr (MatrixKeepingPartitioner<Partitioner>) {
+        ref.is_spread = [](void const* state, std::size_t index) {
+            return Partitioner::is_spread(*static_cast<State const*>(state), index);
         };
     }
     return ref;

@@ -261,7 +261,8 @@ ZERO_COLD_INLINE void require_partition(std::span<ParameterSpec const> parameter
         if (item.elements == 0) {
             continue;
         }
-        std::string const& name = parameters[pieces[item.index].parameter].name;
+        ParameterSpec const& spec = parameters[pieces[item.index].parameter];
+        std::string const& name = spec.name;
         if (item.offset % granularity != 0 || item.offset < free || item.offset > cuts.back()
             || item.elements > cuts.back() - item.offset) {
             throw_error<InvalidArgument>({"zero: the partitioner placed '", name, "' (",
@@ -278,6 +279,12 @@ ZERO_COLD_INLINE void require_partition(std::span<ParameterSpec const> parameter
             throw_error<InvalidArgument>(
                 {"zero: the partitioner says that it cuts no parameter, but cuts '", name, "' at ",
                  cuts[next_cut], "; cut between pieces, or make cuts_parameters true."});
+        }
+        if (partitioner.is_spread != nullptr && spec.rows != 0 && cuts[next_cut] < free) {
+            throw_error<InvalidArgument>(
+                {"zero: the partitioner keeps matrices whole, but cuts '", name, "' (", spec.rows,
+                 " rows) at ", cuts[next_cut],
+                 "; cut between pieces, or inside parameters that are no matrices."});
         }
     }
 }

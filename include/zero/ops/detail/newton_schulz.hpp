@@ -3,7 +3,6 @@
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../arithmetic.hpp"
-#include "../number.hpp"
 
 #include <concepts>
 #include <cstddef>
@@ -20,6 +19,20 @@ inline void transpose(float* out, float const* in, std::size_t rows, std::size_t
             for (std::size_t i = top; i < smaller(top + block, rows); ++i) {
                 for (std::size_t j = left; j < smaller(left + block, columns); ++j) {
                     out[j * rows + i] = in[i * columns + j];
+                }
+            }
+        }
+    }
+}
+
+/// @brief Copies the lower half of an n x n matrix to the upper one. Works in the same blocks.
+inline void mirror(float* matrix, std::size_t n) noexcept {
+    constexpr std::size_t block = 16;
+    for (std::size_t top = 0; top < n; top += block) {
+        for (std::size_t left = top; left < n; left += block) {
+            for (std::size_t i = top; i < smaller(top + block, n); ++i) {
+                for (std::size_t j = larger(left, i + 1); j < smaller(left + block, n); ++j) {
+                    matrix[i * n + j] = matrix[j * n + i];
                 }
             }
         }
@@ -100,9 +113,12 @@ struct NewtonSchulz {
     }
 };
 
-/// @brief A pack of floats that can be loaded from memory and stored to it.
+/// @brief A pack of floats with the operations of a matrix product.
 template <class F>
-concept MemoryPack = ops::Pack<F> && requires(float const* from, float* to, F const& pack) {
+concept ProductPack = requires(float const* from, float* to, F const& pack) {
+    F(0.0F);
+    { F::fma(pack, pack, pack) } -> std::same_as<F>;
+    { F::mul(pack, pack) } -> std::same_as<F>;
     { F::load(from) } -> std::same_as<F>;
     pack.store(to);
     { F::size } -> std::convertible_to<std::size_t>;
@@ -127,7 +143,7 @@ struct MatrixProduct {
     float const* addend = nullptr; ///< rows x columns, or null
     float addend_scale = 0.0F;
 
-    template <MemoryPack F>
+    template <ProductPack F>
     [[gnu::always_inline]] void operator()() const noexcept {
         // The stores below cannot change a local copy, so it stays in registers.
         auto const product = *this;
@@ -138,8 +154,8 @@ struct MatrixProduct {
             for (std::size_t j = 0; j < product.columns; j += 2 * F::size) {
                 product.template pack<2 * F::size>(panel, k, count, j);
                 // Symmetric: skip the rows above the diagonal, except for the tile that it crosses.
-                for (std::size_t i = product.is_symmetric ? j - j % tile_rows : 0; i < product.rows;
-                     i += tile_rows) {
+                for (std::size_t i = product.is_symmetric ? j - j % tile_rows<F> : 0;
+                     i < product.rows; i += tile_rows<F>) {
                     product.template add_tile<F>(panel, i, j, k, count);
                 }
             }
@@ -148,9 +164,11 @@ struct MatrixProduct {
     }
 
 private:
-    // Two packs per row: 12 sums, 2 packs of a panel and one broadcast fit into 16 registers.
-    static constexpr std::size_t tile_rows = 6;
-    // A panel is at most 16 KiB (packs of 8 floats), so it stays in the L1 cache.
+    // Two packs per row: the sums, 2 packs of a panel and one broadcast fit into 16 registers, or
+    // into the 32 of AVX-512.
+    template <class F>
+    static constexpr std::size_t tile_rows = F::size == 16 ? 12 : 6;
+    // A panel is at most 32 KiB (packs of 16 floats), so it stays in the L1 cache.
     static constexpr std::size_t panel_depth = 256;
 
     [[gnu::always_inline]] static void fill_zero(float* out, std::size_t n) noexcept {
@@ -190,18 +208,18 @@ private:
     [[gnu::always_inline]] void add_tile(float const* panel, std::size_t i, std::size_t j,
                                          std::size_t k, std::size_t count) const noexcept {
         constexpr std::size_t width = 2 * F::size;
-        std::size_t const valid_rows = smaller(tile_rows, rows - i);
+        std::size_t const valid_rows = smaller(tile_rows<F>, rows - i);
         std::size_t const valid_columns = smaller(width, columns - j);
         float const* from = left + i * depth + k;
         float* sums = out + i * columns + j;
         std::size_t from_stride = depth;
         std::size_t stride = columns;
-        bool const is_whole = valid_rows == tile_rows && valid_columns == width;
-        float left_copy[tile_rows * panel_depth];
-        float sums_copy[tile_rows * width];
+        bool const is_whole = valid_rows == tile_rows<F> && valid_columns == width;
+        float left_copy[tile_rows<F> * panel_depth];
+        float sums_copy[tile_rows<F> * width];
         if (!is_whole) {
-            fill_zero(left_copy, tile_rows * panel_depth);
-            fill_zero(sums_copy, tile_rows * width);
+            fill_zero(left_copy, tile_rows<F> * panel_depth);
+            fill_zero(sums_copy, tile_rows<F> * width);
             for (std::size_t row = 0; row < valid_rows; ++row) {
                 copy_row(left_copy + row * panel_depth, from + row * depth, count);
                 copy_row(sums_copy + row * width, sums + row * columns, valid_columns);
@@ -212,7 +230,7 @@ private:
             stride = width;
         }
         multiply<F>(sums, stride, from, from_stride, panel, count,
-                    std::make_index_sequence<tile_rows>());
+                    std::make_index_sequence<tile_rows<F>>());
         if (!is_whole) {
             for (std::size_t row = 0; row < valid_rows; ++row) {
                 copy_row(out + (i + row) * columns + j, sums_copy + row * width, valid_columns);
@@ -243,11 +261,7 @@ private:
     template <class F>
     [[gnu::always_inline]] void finish() const noexcept {
         if (is_symmetric) {
-            for (std::size_t i = 0; i < rows; ++i) {
-                for (std::size_t j = i + 1; j < columns; ++j) {
-                    out[i * columns + j] = out[j * columns + i];
-                }
-            }
+            mirror(out, rows);
         }
         if (addend != nullptr) {
             std::size_t const n = rows * columns;

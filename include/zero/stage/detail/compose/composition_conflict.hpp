@@ -104,7 +104,7 @@ namespace ZERO_NAMESPACE::detail {
 /// its own.
 struct Composition {
     int stage = 0;                           ///< 0 to 3
-    bool partitioner_cuts_parameters = true; ///< a parameter may have several owners
+    bool partitioner_cuts_parameters = true; ///< also some that are needed whole
     bool partitioner_cuts_group = false;     ///< shards are cut from the whole group, not bucket by
                                              ///< bucket
     bool partitioner_brings_other_bucketer = false; ///< its `RequiredBucketer` is not the given one

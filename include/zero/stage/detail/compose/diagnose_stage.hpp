@@ -63,7 +63,8 @@ consteval bool diagnose_stage() {
         static_assert(conflict != Conflict::optimizer_needs_whole_tensor,
                       "zero::ZeroStage: the optimizer needs whole parameters, but the partitioner "
                       "cuts them; use zero::BalancedPartitioner or "
-                      "zero::RoundRobinPartitioner.");
+                      "zero::RoundRobinPartitioner. zero::Muon also takes "
+                      "zero::WholeMatrixPartitioner.");
         static_assert(conflict != Conflict::whole_tensor_storage,
                       "zero::ZeroStage: an optimizer of whole parameters works on plain arrays; "
                       "use zero::OptimizerState<float> or "

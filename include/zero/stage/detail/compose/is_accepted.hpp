@@ -8,9 +8,11 @@
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/memory_resource.hpp"
 #include "../../../core/policy_category.hpp"
+#include "../../../layout/partitioner.hpp"
 #include "../../../policy/detail/diagnose_policies.hpp"
 #include "../../../policy/detail/policy_list.hpp"
 #include "../../../policy/master_weights_policy.hpp"
+#include "../../../policy/optimizer.hpp"
 #include "composition_conflict.hpp"
 #include "stage_config.hpp"
 
@@ -29,6 +31,12 @@ template <class Partitioner, class Bucketer>
     requires requires { typename Partitioner::RequiredBucketer; }
 inline constexpr bool accepts_bucketer<Partitioner, Bucketer> =
     std::is_same_v<Bucketer, typename Partitioner::RequiredBucketer>;
+
+/// @brief Whether the partitioner may cut a parameter that an optimizer of whole ones needs whole.
+template <class Partitioner, class Optimizer>
+inline constexpr bool cuts_whole_parameters =
+    Partitioner::cuts_parameters
+    && !(MatrixKeepingPartitioner<Partitioner> && NeedsOnlyMatricesWhole<Optimizer>);
 
 /// @brief Whether each communication type holds every value of its gradients' type.
 template <class... Types>
@@ -214,7 +222,7 @@ consteval Conflict conflict_in() {
     constexpr typename Config::EngineConfig::TypeSetTuple const* sets = nullptr;
     return conflict_of({
         .stage = N,
-        .partitioner_cuts_parameters = Cutter::cuts_parameters,
+        .partitioner_cuts_parameters = cuts_whole_parameters<Cutter, typename Config::Optimizer>,
         .partitioner_cuts_group = Cutter::cuts_group,
         .partitioner_brings_other_bucketer = !accepts_bucketer<Cutter, Grouper>,
         .bucketer_may_span_units = Grouper::may_span_units,
