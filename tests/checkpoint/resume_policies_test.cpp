@@ -1,7 +1,9 @@
 #include "check_resume.hpp"
 #include "support/catch.hpp"
 
+#include <zero/layout/balanced_partitioner.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/layout/whole_matrix_partitioner.hpp>
 #include <zero/ops/adagrad.hpp>
 #include <zero/ops/adam.hpp>
 #include <zero/ops/lamb.hpp>

@@ -27,7 +27,7 @@ std::set<std::string> names_in(std::tuple<P...> const*) {
 std::set<std::string> names_in_headers() {
     std::set<std::string> names;
     std::regex const policy(R"((?:struct|class) (\w+) )"
-                            R"((?:\{\n(?:public:\n)?    using policy_category = |)"
+                            R"((?:(?:: [\w:]+ )?\{\n(?:public:\n)?    using policy_category = |)"
                             R"(:\s[^{;]*(?:CommunicatorDecorator|RoleDecorator)<))");
     for (auto const& entry :
          std::filesystem::recursive_directory_iterator(ZERO_SOURCE_DIR "/include/zero")) {

@@ -81,8 +81,7 @@ Communicator* checked_communicator(int number, Communicator& communicator,
             {"zero: gather.own_communicator on rank ", communicator.rank(), ": ",
              SplittableCommunicator<ShardOf<Communicator>>
                  ? "gathers of parameters that Offload keeps elsewhere need the order of one "
-                   "queue; "
-                   "leave BufferKind::parameters out of Offload, or leave the option out."
+                   "queue; leave BufferKind::parameters out of Offload, or leave the option out."
                  : "this communicator has no 'split'; use one that has (Loopback, "
                    "mpi::Communicator, NcclCommunicator, Timed around one of them), or leave the "
                    "option out."});

@@ -54,9 +54,9 @@ public:
     using OwnedQueue = typename Backend::OwnedQueue;
 
     /// @brief Splits the ranks over which states are cut. Collective.
-    OwnGathers(Ranks& ranks, std::unique_ptr<OwnedQueue> queue)
+    OwnGathers(Ranks& divided, std::unique_ptr<OwnedQueue> queue)
         requires SplittableCommunicator<Ranks>
-        : _queue(std::move(queue)), _ranks(ranks.split(0, ranks.rank())) {}
+        : _queue(std::move(queue)), _ranks(divided.split(0, divided.rank())) {}
     OwnGathers(OwnGathers const&) = delete;
     OwnGathers& operator=(OwnGathers const&) = delete;
     ~OwnGathers() { drain<Backend>(Backend::handle(*_queue)); }
