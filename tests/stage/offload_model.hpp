@@ -107,7 +107,7 @@ public:
     /// Blocks until no request has begun for some turns of the other threads: those that wait for
     /// nothing more have come.
     void wait_for_rest() const {
-        constexpr int longest = 100;
+        constexpr int longest = 4;
         std::size_t seen = 0;
         for (int turn = 0; turn < longest; ++turn) {
             if (std::size_t const now = reads + writes; now != seen) {
