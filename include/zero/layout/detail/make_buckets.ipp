@@ -181,6 +181,7 @@ ZERO_COLD_INLINE void append_buckets(std::vector<BucketPlan>& buckets, Partition
         }
     };
     std::vector<std::size_t> rows;
+    rows.reserve(order.size());
     for (std::size_t const index : order) {
         rows.push_back(parameters[index].rows);
     }

@@ -89,7 +89,7 @@ public:
         return !_buckets.empty() && _buckets[bucket].is_begun;
     }
 
-    void hold(FlatLayout const& layout, PiecePosition at, G const* data, Owner owner) {
+    void hold(FlatLayout const& layout, PiecePosition at, G const* data, Owner const& owner) {
         if (_buckets.empty()) {
             _buckets = List<Bucket>(layout.trainable_buckets());
         }
@@ -104,7 +104,7 @@ public:
             own.owners = List<Owner>(own.rows.size());
         }
         own.rows[at.index].data = data;
-        own.owners[at.index] = std::move(owner);
+        own.owners[at.index] = owner;
     }
 
     /// @brief Returns the pieces of a bucket. Those that were not handed over are zeros.
