@@ -170,7 +170,8 @@ class Scripts(unittest.TestCase):
                 chosen.append(min(rows, key=lambda row: row.elements))
             else:
                 large.append(os.path.basename(program))
-        self.assertLessEqual(set(large), {"checkpoint_checkpoint_bench", "stage_scaling_bench", "tier_offload_bench"})
+        large = {name for name in large if not name.startswith("cuda_")}  # without a device they list nothing
+        self.assertLessEqual(large, {"checkpoint_checkpoint_bench", "stage_scaling_bench", "tier_offload_bench"})
         outcome = run("bench.sh", "--quick", "--repetitions", "1", "--filter", f"^({'|'.join(row.name for row in chosen)})$", ZERO_BENCH_BUILD=BUILD, ZERO_BUILD_ROOT=self.folder)
         self.passes(outcome, *(f"| {row.title()} " for row in chosen))
         self.assertNotIn("Not in the table", outcome.stdout)
