@@ -164,14 +164,15 @@ class Scripts(unittest.TestCase):
     def test_one_small_benchmark_of_every_program(self):
         chosen, large = [], []
         for program in PROGRAMS:
+            if os.path.basename(program).startswith("cuda_"):  # they need a device
+                continue
             names = subprocess.run([program, "--benchmark_list_tests"], capture_output=True, text=True, check=True).stdout.split()
             rows = [row for row in map(bench_table.Row, names) if row.who != "twin" and row.operation != "scaling" and row.elements < 10**7]
             if rows:
                 chosen.append(min(rows, key=lambda row: row.elements))
             else:
                 large.append(os.path.basename(program))
-        large = {name for name in large if not name.startswith("cuda_")}  # without a device they list nothing
-        self.assertLessEqual(large, {"checkpoint_checkpoint_bench", "stage_scaling_bench", "tier_offload_bench"})
+        self.assertLessEqual(set(large), {"checkpoint_checkpoint_bench", "stage_scaling_bench", "tier_offload_bench"})
         outcome = run("bench.sh", "--quick", "--repetitions", "1", "--filter", f"^({'|'.join(row.name for row in chosen)})$", ZERO_BENCH_BUILD=BUILD, ZERO_BUILD_ROOT=self.folder)
         self.passes(outcome, *(f"| {row.title()} " for row in chosen))
         self.assertNotIn("Not in the table", outcome.stdout)
