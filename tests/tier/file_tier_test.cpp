@@ -241,8 +241,9 @@ TEST_CASE("What cannot be a tier is refused by name, and leaves nothing") {
         return std::string();
     };
     ScriptedFile file;
-    CHECK(refusal(file, "", false).find("offload.path is ''") != std::string::npos);
-    CHECK(refusal(file, folder / "absent", false).find("not a folder") != std::string::npos);
+    CHECK(refusal(file, folder / "absent", false).find("not a folder; make it")
+          != std::string::npos);
+    CHECK(refusal(file, "", false).find("'', which is not a folder; set it") != std::string::npos);
     file.creation = -EACCES;
     CHECK(refusal(file, folder.path(), false).find("Permission denied") != std::string::npos);
     file.creation = -EINVAL;

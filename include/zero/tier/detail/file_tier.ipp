@@ -47,9 +47,10 @@ ZERO_COLD_INLINE FileTier::FileTier(FileTierOptions const& options,
       _states(chunks.size()) {
     std::error_code unknown; // a folder that cannot be looked at is none
     if (options.path.empty() || !std::filesystem::is_directory(options.path, unknown)) {
-        detail::throw_error<InvalidArgument>(
-            {"zero: ", _owner, ": ", prefix, "path is '", _path,
-             "', which is not a folder; make it, on the disk that shall hold the states."});
+        detail::throw_error<InvalidArgument>({"zero: ", _owner, ": ", prefix, "path is '", _path,
+                                              "', which is not a folder; ",
+                                              options.path.empty() ? "set it to one" : "make it",
+                                              ", on the disk that shall hold the states."});
     }
     FileCalls& calls = *_calls;
     bool is_direct = true;
