@@ -26,14 +26,14 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 sanitizer_configurations=130
 # Tests of threads, lifetimes and failures. Arithmetic has its own tests, and the release build runs the other stage tests. Of the oracle, the executables
 # that build in about 40 s: they cover every kind of partitioner, owner and scale, and the others differ only in types.
-waits='^host/.*queue|^stage/(.*failure|agreement|overlap|poison|several_queues|no_memory|pending_commands|caller_update|gradients_in_place|rebuild)_test'
+waits='^host/.*queue|^stage/(.*failure|agreement|overlap|poison|several_queues|no_memory|pending_commands|caller_update|gradients_in_place|handed_over|rebuild)_test'
 threads_and_failures="^comm/|^cuda/nccl_failure_test|$waits"
 sanitized_asan="$threads_and_failures|^c/|^launch/|^checkpoint/|^stage/oracle_(float|bfloat16|partitioners)_test"
 # Those of them that take the compiler longest are not compiled without the sanitizer as well, if the same compiler does both. The forms of files are tested beside
 # optimised libraries too, and checkpoint/many_readers_test is as large as it must be only without a sanitizer.
 only_asan="$waits|^launch/|^checkpoint/(checkpoint_|early|exports|groups|initialise|keep|killed|memory|offload|reshard|resume|slow|tiles|update|vanished)"
 # Neither a type of elements, nor a form of a file, nor the translation to C makes another thread.
-sanitized_tsan="$threads_and_failures|^tier/file_tier_test|^stage/(offload_(bits|pipeline|states|states_faults)|report_figures)_test|^checkpoint/(checkpoint_saver|many_readers|slow_files|vanished_rank)_test|^stage/oracle_(float|partitioners)_test"
+sanitized_tsan="$threads_and_failures|^tier/file_tier_test|^stage/(offload_(bits|pipeline|states|states_faults)|own_gathers|report_figures)_test|^checkpoint/(checkpoint_saver|many_readers|slow_files|vanished_rank)_test|^stage/oracle_(float|partitioners)_test"
 legs=()
 for option in "$@"; do
     case $option in
