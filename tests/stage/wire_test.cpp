@@ -8,6 +8,7 @@
 #include <zero/policy/dynamic_loss_scaler.hpp>
 #include <zero/stage/describe.hpp>
 
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +28,31 @@ using namespace wire_model;
 
 template <int N, class C, class... Policies>
 using Coded = ZeroStage<N, Parameters<bfloat16>, Wire<C>, Policies...>;
+
+/// A codec of a user: the upper 12 bits of each float.
+struct UpperBits {
+    static constexpr std::size_t bytes_per_block = 128;
+
+    static void encode(float const (&values)[64], std::uint8_t* to) noexcept {
+        float zero = 0; // NaN if a value is not finite
+        for (float const value : values) {
+            zero += 0.0F * value;
+        }
+        for (float const value : values) {
+            std::uint32_t const bits = std::bit_cast<std::uint32_t>(value + zero) >> 20U;
+            *to++ = static_cast<std::uint8_t>(bits & 255U);
+            *to++ = static_cast<std::uint8_t>(bits >> 8U);
+        }
+    }
+    static void decode(std::uint8_t const* from, float (&values)[64]) noexcept {
+        for (float& value : values) {
+            std::uint32_t const low = *from++;
+            std::uint32_t const high = *from++;
+            value = std::bit_cast<float>((low | high << 8U) << 20U);
+        }
+    }
+    static float error_bound(float largest) noexcept { return largest * 0x1p-3F + 0x1p-129F; }
+};
 
 /// Trains on `world` ranks and returns everything, and whether each read followed from the masters.
 template <class C, class Stage>
@@ -88,6 +114,19 @@ TEST_CASE("Weights in 8 bits have the same bits in every stage, with every parti
 TEST_CASE("Weights in 4 bits have the same bits in every stage, with every partitioner, bucket "
           "size and storage, and are read as their masters say") {
     check_bits<Int4Blocks>();
+}
+
+TEST_CASE("Weights and gradients in a codec of a user have the same bits in every stage") {
+    using C = UpperBits;
+    using Both = Wire<C, C>;
+    using Bfloat16 = Parameters<bfloat16>;
+    for (int const world : {1, 3}) {
+        CAPTURE(world);
+        Trained const expected = train<C, ZeroStage<3, Bfloat16, Both>>(world);
+        CHECK((train<C, ZeroStage<1, Bfloat16, Both>>(world) == expected));
+        CHECK((train<C, ZeroStage<2, Bfloat16, Both, RoundRobinPartitioner>>(world) == expected));
+        CHECK_FALSE((train<C, Coded<2, C>>(world) == expected)); // gradients are in codes as well
+    }
 }
 
 TEST_CASE("Without a codec the same run has other bits") { // or the comparisons show nothing
