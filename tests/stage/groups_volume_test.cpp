@@ -35,6 +35,7 @@ constexpr std::size_t elements = 2 * 64 * 24;
 struct Volume {
     std::uint64_t inside = 0;
     std::uint64_t between = 0;
+    std::uint64_t inside_recorded = 0;  ///< bytes given to collectives inside
     std::uint64_t between_recorded = 0; ///< elements given to the all-reduces between replicas
     std::uint64_t between_calls = 0;
     std::uint64_t flat = 0; ///< bytes of elements, not of integers, that move over all ranks
@@ -62,12 +63,16 @@ std::vector<Volume> volumes(int world, int shard, std::size_t micro_steps) {
         everyone.reset_traffic();
         inside.reset_traffic();
         between.reset_traffic();
+        of_group.reset_recorded();
         of_replicas.reset_recorded();
         (void)run_step(engine, static_cast<std::uint64_t>(rank), 1, micro_steps).report();
         auto const& recorded = of_replicas.recorded()[CollectiveKind::all_reduce];
         volumes[static_cast<std::size_t>(rank)] = {bytes_of(inside.traffic()),
-                                                   bytes_of(between.traffic()), recorded.elements,
-                                                   recorded.calls, bytes_of(everyone.traffic())};
+                                                   bytes_of(between.traffic()),
+                                                   bytes_of(of_group.recorded()),
+                                                   recorded.elements,
+                                                   recorded.calls,
+                                                   bytes_of(everyone.traffic())};
     });
     return volumes;
 }
@@ -101,10 +106,11 @@ TEST_CASE("A step reads 3 P' b (G-1)/G bytes inside in each micro-step, 2 P' b (
             auto const g = static_cast<std::size_t>(shard);
             auto const r = static_cast<std::size_t>(world / shard);
             std::size_t const between = 2 * elements * 2 * (r - 1) / (g * r);
-            // of forward, of backward and of the reduction
+            // of forward, of backward and of the reduction, which alone a group of one rank has
             std::size_t const third = elements * 2 * (g - 1) / g;
             for (auto const& volume : volumes<3>(world, shard, micro_steps)) {
                 CHECK(volume.inside == micro_steps * 3 * third);
+                CHECK(volume.inside_recorded == micro_steps * (g == 1 ? 1 : 3) * elements * 2);
                 CHECK(volume.between == between);
                 CHECK(volume.between_recorded == (r == 1 ? 0 : elements / g));
                 CHECK(volume.between_calls == (r == 1 ? 0 : 2U));
@@ -112,6 +118,7 @@ TEST_CASE("A step reads 3 P' b (G-1)/G bytes inside in each micro-step, 2 P' b (
             }
             for (auto const& volume : volumes<2>(world, shard, micro_steps)) {
                 CHECK(volume.inside == (micro_steps + 1) * third);
+                CHECK(volume.inside_recorded == (micro_steps + (g == 1 ? 0 : 1)) * elements * 2);
                 CHECK(volume.between == between);
                 CHECK(volume.flat == 0);
             }
