@@ -132,10 +132,7 @@ TEST_CASE("The code of the guides is that of the examples") {
     check_code("docs/guides/recipes.md", {"examples/recipes.cpp"}, 6);
     check_code("docs/checkpoints.md", {"examples/save_and_resume.cpp"}, 2);
     check_code("docs/offload.md", {"examples/offload.cpp"}, 2);
-    check_code("docs/groups.md",
-               {"examples/hybrid.cpp", "examples/model_parallel.cpp", "examples/secondary.cpp",
-                "examples/moe_block.cpp"},
-               7);
+    check_code("docs/groups.md", {"examples/model_parallel.cpp", "examples/moe_block.cpp"}, 7);
     check_code("docs/wire.md", {"examples/wire.cpp"}, 3);
     check_code("docs/same_bits.md", {"examples/same_bits.cpp"}, 4);
     check_code("docs/guides/mixed_precision.md", {"examples/mixed_precision.cpp"}, 2);
