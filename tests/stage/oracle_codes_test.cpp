@@ -4,7 +4,8 @@
 
 #include <zero/stage/wire.hpp>
 
-// The oracle encodes and decodes what each rank sends, and adds in rank order. It takes the codecs
+// The oracle encodes and decodes what each rank sends, and adds in rank order. A pass reads weights
+// that were decoded; shards of stage 3 and master weights keep every bit. It takes the codecs
 // of the library, which have tests of their own. Adopted blocks that are not aligned are refused.
 
 using namespace zero::test::oracle;
@@ -18,10 +19,11 @@ using zero::LoopbackCommunicator;
 using zero::Plain;
 using zero::Wire;
 
-template <Code code, Errors errors>
+template <Code code, Errors errors, Code weights = Code::plain>
 bool in_codes(Configuration& c) {
     c.code = code;
     c.errors = errors;
+    c.weights = weights;
     c.beta = 0.25F * static_cast<float>(keyed(c.seed, c.index, 79) % 4);
     c.reset_every = 1 + keyed(c.seed, c.index, 80) % 5;
     c.predivide.reset();
@@ -52,4 +54,16 @@ TEST_CASE("Gradients in 4 bits, with errors in 8 bits, round-robin, with a dynam
           "[oracle]") {
     run_row<10, LoopbackCommunicator, Wire<Plain, Int4Blocks, ErrorFeedback<Int8Blocks>>>(
         100, in_codes<Code::int4, Errors::eight_bits>);
+}
+TEST_CASE("Weights in 8 bits, round-robin: random configurations give the bits of the oracle in "
+          "stages 1 to 3",
+          "[oracle]") {
+    run_row<4, LoopbackCommunicator, Wire<Int8Blocks>>(
+        100, in_codes<Code::plain, Errors::none, Code::int8>);
+}
+TEST_CASE("Weights in 4 bits and gradients in 8, with a static loss scale: random configurations "
+          "give the bits of the oracle in stages 1 to 3",
+          "[oracle]") {
+    run_row<6, LoopbackCommunicator, Wire<Int4Blocks, Int8Blocks>>(
+        100, in_codes<Code::int8, Errors::none, Code::int4>);
 }

@@ -22,7 +22,7 @@ enum class Rule {
     products ///< a custom functor that adds products, of scalars as well
 };
 enum class Master { none, floats, float16, split, stochastic };
-enum class Code { plain, int8, int4 };          ///< how gradients travel
+enum class Code { plain, int8, int4 };          ///< how gradients and weights travel
 enum class Errors { none, floats, eight_bits }; ///< what `ErrorFeedback` keeps, and how
 enum class States { floats, bfloat16, scaled, scaled_to_nearest, eight_bits };
 
@@ -227,6 +227,7 @@ struct Configuration {
     Combine combine = Combine::mean;
     std::optional<float> predivide;
     Code code = Code::plain;
+    Code weights = Code::plain; ///< of trainable parameters
     Errors errors = Errors::none;
     float beta = 0.0F;
     std::size_t reset_every = 1;

@@ -122,6 +122,22 @@ void through(float (&block)[64]) {
     C::decode(bytes.data(), block);
 }
 
+/// Returns the weights of a parameter that a pass reads.
+inline Values read_of(Code code, Number type, Values values) {
+    for (std::size_t begin = 0; code != Code::plain && begin < values.size(); begin += 64) {
+        std::size_t const end = std::min(begin + 64, values.size());
+        float block[64] = {};
+        for (std::size_t i = begin; i < end; ++i) {
+            block[i - begin] = values[i];
+        }
+        code == Code::int8 ? through<Int8Blocks>(block) : through<Int4Blocks>(block);
+        for (std::size_t i = begin; i < end; ++i) {
+            values[i] = rounded(type, canonical(block[i - begin]));
+        }
+    }
+    return values;
+}
+
 /// Returns what is decoded of a rank's gradient and its errors, which become what was lost.
 inline Values in_codes(Configuration const& c, Values values, Values& errors) {
     for (std::size_t begin = 0; begin < values.size(); begin += 64) {

@@ -2,7 +2,7 @@
 
 // The oracle: what W ranks must compute for one configuration, in one thread, without buckets,
 // shards, queues or stages. It shares nothing with the library but the storage types and
-// their conversions, and the codecs of gradients: it includes no header of the engine, the
+// their conversions, and the codecs: it includes no header of the engine, the
 // communicators, the layout or the arithmetic.
 //
 // The trainer (trainer.hpp) compares every parameter, master weight and optimizer state of every
@@ -92,7 +92,8 @@ struct Report {
 
 /// The complete training state between two steps.
 struct Snapshot {
-    std::vector<Values> parameters;
+    std::vector<Values> parameters; ///< that a pass reads
+    std::vector<Values> shards;     ///< the same before they are encoded
     std::vector<Values> masters;
     std::array<std::vector<Values>, 2> states; ///< AdamW: both moments; SGD: the first
     std::uint64_t step_count = 0;
@@ -324,7 +325,9 @@ inline Snapshot first_snapshot(Configuration const& c) {
         for (std::size_t i = 0; i < c.shapes[parameter].elements; ++i) {
             values.push_back(initial_value(c, 0, parameter, i));
         }
-        snapshot.parameters.push_back(values);
+        Code const code = c.shapes[parameter].trainable ? c.weights : Code::plain;
+        snapshot.parameters.push_back(read_of(code, c.numbers(parameter).parameter, values));
+        snapshot.shards.push_back(values);
         snapshot.masters.push_back(values);
         snapshot.errors.emplace_back(c.world, Values(values.size(), 0.0F));
         for (auto& state : snapshot.states) {
@@ -445,7 +448,7 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
                                snapshot.step_count, times(gradients[parameter][i], factor), master,
                                snapshot.states[0][parameter][i], snapshot.states[1][parameter][i]);
                 float const value = master;
-                float& kept = snapshot.parameters[parameter][i] =
+                float& kept = snapshot.shards[parameter][i] =
                     rounded(c.numbers(parameter).parameter, value);
                 switch (c.numbers(parameter).master) {
                 case Master::none: master = kept; break;
@@ -456,6 +459,10 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
                     break;
                 default: break;
                 }
+            }
+            if (shape.trainable) {
+                snapshot.parameters[parameter] =
+                    read_of(c.weights, c.numbers(parameter).parameter, snapshot.shards[parameter]);
             }
             for (std::size_t state = 0; state < snapshot.states.size(); ++state) {
                 round_states(c.types().states, state, key, first_elements[parameter],

@@ -613,7 +613,8 @@ private:
         }
         _engine->for_each_owned_slice([&](auto const& slice) {
             std::size_t const count = slice.values.size();
-            _model.compare(slice.values.data(), expected.parameters[slice.parameter], slice.begin,
+            auto const& own = _run->stage == 3 ? expected.shards : expected.parameters;
+            _model.compare(slice.values.data(), own[slice.parameter], slice.begin,
                            "owned parameters", step, slice.parameter, count);
             Master const master = _c.numbers(slice.parameter).master;
             bool const is_copied = master == Master::floats || master == Master::float16;
