@@ -39,7 +39,7 @@ struct OffloadStatesOptions {
     /// for page-locked memory of the host.
     std::filesystem::path path{};
     bool blocking = true; ///< false returns before the memory is free; `where` says when it is
-    /// Bytes that move as one request, at least 4096. Up to four requests are in memory while
+    /// Bytes that move as one request, at least 4096. Up to six requests are in memory while
     /// states move.
     std::uint64_t chunk_bytes = std::uint64_t{8} << 20U;
     bool allow_page_cache = false; ///< as in `FileTierOptions`
