@@ -19,8 +19,10 @@
 #include <iterator>
 #include <limits>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace zero::test::offload_test {
@@ -429,6 +431,27 @@ TEST_CASE("A gather reads the own extent once, and an update that rounds master 
     }
 }
 
+TEST_CASE("Each of W ranks reads 1/W of the parameters of a gather") {
+    std::vector<ParameterSpec> const specs{{"first", 1280, {0}}, {"second", 640, {1}}};
+    for (int const world : {2, 3, 5}) {
+        TemporaryFolder const folder;
+        auto const bytes = on_ranks<std::uint64_t>(world, [&](LoopbackCommunicator& communicator) {
+            DelayedFiles files(1, 0);
+            files.block = 64;
+            InFile<3> engine(communicator, registration<bfloat16>(specs),
+                             {.offload = in_folder(folder, &files)});
+            std::uint64_t const before = files.bytes_read;
+            { auto const weights = engine.acquire(0); }
+            (void)engine.step_count(); // waits
+            return files.bytes_read - before;
+        });
+        std::uint64_t const blocks = 1280 / 64;
+        auto const ranks = static_cast<std::uint64_t>(world);
+        CHECK(std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0}) == 1280 * 2);
+        CHECK(*std::max_element(bytes.begin(), bytes.end()) == (blocks + ranks - 1) / ranks * 128);
+    }
+}
+
 TEST_CASE("Frozen parameters in a file need no more staging memory than trained ones") {
     std::size_t staging[2] = {0, 0};
     for (bool const is_frozen : {false, true}) {
@@ -511,6 +534,20 @@ TEST_CASE("Chunks are read, updated and written at once: a read may wait until a
         CHECK(steps[0] == 2);
         CHECK(places.size() > 3);
     });
+}
+
+TEST_CASE("Each kind of memory but states of a rank is refused by Offload") {
+    [&]<std::size_t... Kind>(std::index_sequence<Kind...>) {
+        std::vector<std::string> accepted;
+        auto const add = [&]<BufferKind kind>() {
+            if (zero::detail::offloads_states_only<Offload<To<FileTier, kind>>>()) {
+                accepted.emplace_back(name_of(kind));
+            }
+        };
+        (add.template operator()<static_cast<BufferKind>(Kind)>(), ...);
+        CHECK(accepted
+              == std::vector<std::string>{"parameters", "master weights", "optimizer state"});
+    }(std::make_index_sequence<buffer_kinds>());
 }
 
 TEST_CASE("Options of states in a file are refused before anything is allocated") {
