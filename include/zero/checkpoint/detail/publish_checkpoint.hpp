@@ -8,35 +8,88 @@
 #include "../manifest.hpp"
 #include "file.hpp"
 #include "on_every_rank.hpp"
+#include "remote_files.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Creates the folder in which a checkpoint is written. Collective.
-/// @param plan `SavePlan`
+/// @brief Finds out which ranks share a disk. Collective; waits.
+/// @return an empty file of this rank in the directory, by which others have found it and which the
+/// caller removes; `begin` removes what a killed save has left
+template <class Access, class Plan>
+[[nodiscard]] std::filesystem::path find_disks(Access const& access,
+                                               CheckpointDirectory const& directory, Plan& plan,
+                                               std::chrono::milliseconds limit) {
+    plan.hosts = gather_texts(access, host_name(), "names of hosts");
+    // an earlier save may have left its files
+    auto const now = std::chrono::system_clock::now().time_since_epoch().count();
+    std::string const save = broadcast_text(access, std::to_string(now), "number of a save");
+    auto const file_of = [&](std::size_t rank) {
+        return directory.incomplete(text({"rank-", rank, "-of-", save}));
+    };
+    on_files(
+        access, "reach its disk",
+        [&](OnCaller) {
+            auto const file = file_of(access.rank());
+            std::error_code ignored; // then the file cannot be created
+            if (std::filesystem::create_directories(file.parent_path(), ignored)) {
+                sync_folder(
+                    std::filesystem::absolute(file.parent_path() / "..").lexically_normal());
+            }
+            (void)File::create(file);
+            return std::uint64_t{0};
+        },
+        limit);
+    on_files(
+        access, "look at its disk",
+        [&](OnCaller) {
+            std::size_t first = 0;
+            std::error_code ignored;
+            while (first < access.rank() && !std::filesystem::exists(file_of(first), ignored)) {
+                ++first;
+            }
+            plan.is_first_on_disk = first == access.rank();
+            return std::uint64_t{0};
+        },
+        limit);
+    return file_of(access.rank());
+}
+
+/// @brief Creates the folder in which a checkpoint is written, on each disk. Collective.
+/// @param plan `SavePlan`; learns who shares its disk
 /// @return keeps that folder from other saves; keep it until the checkpoint is published
 /// @throws InvalidArgument on every rank if `SaveOptions::only` fits no parameters, or differs
 template <class Access, class Plan>
 [[nodiscard]] FolderLock begin_checkpoint(Access const& access,
-                                          CheckpointDirectory const& directory, Plan const& plan,
+                                          CheckpointDirectory const& directory, Plan& plan,
                                           SaveOptions const& options) {
-    FolderLock lock; // of rank 0
+    FolderLock lock; // of one rank of a disk
     require_own_path(access, directory.path(plan.name).parent_path());
+    std::filesystem::path const own =
+        options.own_disks ? find_disks(access, directory, plan, options.file_time_out)
+                          : std::filesystem::path();
     auto const selections = on_files(
         access, "begin the checkpoint",
         [&](OnCaller) {
+            std::error_code ignored;
+            std::filesystem::remove(own, ignored); // all have looked
             if (!plan.problem.empty()) {
                 throw_error<InvalidArgument>(
                     {"zero: ", plan.problem, " (rank ", access.rank(), ")."});
             }
             if (access.rank() == 0) {
                 plan.manifest.require_valid_extras();
+            }
+            if (plan.is_first_on_disk) {
                 directory.begin(plan.name);
                 lock = FolderLock(directory.incomplete(plan.name));
             }
@@ -68,26 +121,93 @@ inline void keep_last(CheckpointDirectory const& directory, std::size_t count,
     }
 }
 
+/// @brief Copies the manifest of rank 0 to every other disk. Collective.
+template <class Access, class Plan>
+void copy_manifest(Access const& access, std::filesystem::path const& folder, Plan const& plan,
+                   std::uint64_t bytes, std::chrono::milliseconds limit) {
+    RemoteFiles files;
+    files.folder = folder;
+    files.places = {{Manifest::file, 0, bytes, access.rank() == 0}};
+    on_files(
+        access, "copy the manifest to its disk",
+        [&](OnCaller) {
+            if (plan.is_first_on_disk && access.rank() != 0) {
+                File const from = files.open(0);
+                File to = File::create(folder / Manifest::file);
+                constexpr std::uint64_t most = std::uint64_t{1} << 16U;
+                std::vector<std::byte> part;
+                for (std::uint64_t at = 0; at < bytes; at += part.size()) {
+                    part.resize(static_cast<std::size_t>(smaller(most, bytes - at)));
+                    from.read_at(at, part);
+                    to.write(part);
+                }
+                to.sync_and_close();
+                (void)read_manifest(folder, drop_intervals);
+            }
+            return std::uint64_t{0};
+        },
+        limit, &files);
+}
+
 /// @brief Writes the manifest and gives the checkpoint its name. Collective; call it when all ranks
 /// have written their files. `CheckpointDirectory` renames, makes durable and removes.
+///
+/// With several disks every disk holds all of its files and the manifest before one gives them
+/// their name, so that a load can complete a checkpoint that has its name on some. The older ones
+/// are removed when it has it on all.
 /// @param plan `SavePlan`, @param checksums checksums of the files, by rank
 template <class Access, class Plan>
 void publish_checkpoint(Access const& access, CheckpointDirectory const& directory, Plan& plan,
                         std::vector<std::uint64_t> const& checksums, SaveOptions const& options) {
+    auto const folder = directory.incomplete(plan.name);
+    auto const write = [&] {
+        plan.set_checksums(checksums);
+        write_manifest(folder, plan.manifest);
+    };
+    auto const remove_older = [&] {
+        if (options.keep_last != 0) {
+            keep_last(directory, options.keep_last, plan.name);
+        }
+    };
+    if (options.own_disks) {
+        auto const bytes = on_files(
+            access, "write the manifest",
+            [&](OnCaller) {
+                if (access.rank() != 0) {
+                    return std::uint64_t{0};
+                }
+                write();
+                return File::open(folder / Manifest::file).size();
+            },
+            options.file_time_out);
+        copy_manifest(access, folder, plan, bytes[0], options.file_time_out);
+    }
     on_files(
         access, "publish the checkpoint",
         [&](OnCaller) {
-            if (access.rank() == 0) {
-                plan.set_checksums(checksums);
-                write_manifest(directory.incomplete(plan.name), plan.manifest);
+            if (plan.is_first_on_disk) {
+                if (!options.own_disks) {
+                    write();
+                }
                 directory.publish(plan.name);
-                if (options.keep_last != 0) {
-                    keep_last(directory, options.keep_last, plan.name);
+                if (!options.own_disks) {
+                    remove_older();
                 }
             }
             return std::uint64_t{0};
         },
         options.file_time_out);
+    if (options.own_disks) {
+        on_files(
+            access, "remove older checkpoints",
+            [&](OnCaller) {
+                if (plan.is_first_on_disk) {
+                    remove_older();
+                }
+                return std::uint64_t{0};
+            },
+            options.file_time_out);
+    }
 }
 
 } // namespace ZERO_NAMESPACE::detail
