@@ -295,6 +295,28 @@ TEST_CASE("A save that died while disks gave it its name is completed by the nex
     }
 }
 
+TEST_CASE("A disk that missed the last save, or came back without a file, is no other checkpoint") {
+    Disks const disks(3);
+    auto const saved = save<ZeroStage<2>>(disks, {0, 1}, toy(), false, 0);
+    fs::copy(disks.of(1), disks.of(2), fs::copy_options::recursive);
+    fs::remove_all(disks.of(2) / "step-00000004");
+    set_content(disks.of(2) / "latest", "step-00000002\n");
+    for (Loaded const& own : load<ZeroStage<2>>(disks, {2, 0}, toy())) {
+        CHECK_THAT(own.outcome.message,
+                   contains_text("step-00000004' has files")
+                       && contains_text("'" + data_file(1) + "', which rank 1"));
+        CHECK(own.state == own.before);
+    }
+    auto const older = load<ZeroStage<2>>(disks, {2, 0}, toy(), {.name = "step-00000002"});
+    CHECK(older[1].outcome == Outcome{});
+    CHECK(older[1].state != saved[0].state);
+    auto const file = fs::path("step-00000004") / data_file(1);
+    fs::copy(disks.of(1) / file, disks.of(0) / file); // as the message says
+    CHECK(load<ZeroStage<2>>(disks, {2, 0}, toy())[0].state == saved[0].state);
+    fs::remove(disks.of(1) / file);
+    CHECK(load<ZeroStage<2>>(disks, {1, 0}, toy())[0].state == saved[0].state);
+}
+
 TEST_CASE("What another disk holds is sent once, in pieces of 1 MiB") {
     Disks const disks(3);
     std::vector<ParameterSpec> const specs = even_specs(400'000);

@@ -49,118 +49,86 @@ namespace ZERO_NAMESPACE::detail {
 template <class Access>
 [[gnu::cold]] std::string find_on_disks(Access const& access, CheckpointDirectory const& directory,
                                         LoadOptions const& options, RemoteFiles& files) {
-    std::string own;
-    std::vector<std::uint64_t> numbers; // of manifests, by rank
-    auto const numbers_of = [&](std::vector<std::uint64_t> const& values, char const* what) {
-        access.guard([&] {
-            numbers = gather_on_host(access.communicator(), access.queue(), access.memory(), values,
-                                     what);
-        });
+    auto const on_all = [&](char const* what, auto const& act) {
+        return on_files(
+            access, what, [&](OnCaller) { return std::uint64_t{act()}; }, options.file_time_out,
+            &files);
     };
-    std::uint64_t number = 0;
-    auto const steps = on_files(
-        access, "find a checkpoint",
-        [&](OnCaller) {
-            own = options.name.empty() ? directory.latest().value_or("") : options.name;
-            number = own.empty() ? 0 : manifest_number(directory.path(own));
-            return number == 0 ? 0
-                               : 1
-                                     + read_manifest(directory.path(own), drop_intervals)
-                                           .scalars.counts.at("step_count");
-        },
-        options.file_time_out);
+    std::string own;
+    std::uint64_t number = 0; // of the manifest of this rank, then of all
+    auto const steps = on_all("find a checkpoint", [&] {
+        own = options.name.empty() ? directory.latest().value_or("") : options.name;
+        number = own.empty() ? 0 : manifest_number(directory.path(own));
+        return number == 0 ? 0
+                           : 1
+                                 + read_manifest(directory.path(own), drop_intervals)
+                                       .scalars.counts.at("step_count");
+    });
     auto const latest =
         static_cast<std::size_t>(std::max_element(steps.begin(), steps.end()) - steps.begin());
     if (steps[latest] == 0) {
         return options.name.empty() ? "" : directory.complete_path(options.name).string();
     }
     std::string const name = gather_texts(access, own, "names of checkpoints")[latest];
-    numbers_of({number}, "numbers of checkpoints");
-    number = numbers[latest];
+    number = on_all("compare its manifest", [&] { return number; })[latest];
     files.folder = directory.path(name);
-    on_files(
-        access, "complete a checkpoint",
-        [&](OnCaller) {
-            auto const incomplete = directory.incomplete(name);
-            auto const lacks_name = [&] {
-                return manifest_number(files.folder) != number
-                       && manifest_number(incomplete) == number;
-            };
-            FolderLock lock;
-            bool publishes = false;
-            try {
-                if (lacks_name()) {
-                    lock = FolderLock(incomplete);
-                    publishes = lacks_name();
-                }
-            } catch (CheckpointError const&) { // another rank of this disk does it
-                publishes = false;
+    on_all("complete a checkpoint", [&] {
+        auto const incomplete = directory.incomplete(name);
+        auto const lacks_name = [&] {
+            return manifest_number(files.folder) != number && manifest_number(incomplete) == number;
+        };
+        FolderLock lock;
+        bool publishes = false;
+        try {
+            if (lacks_name()) {
+                lock = FolderLock(incomplete);
+                publishes = lacks_name();
             }
-            if (publishes) {
-                directory.publish(name);
-            }
-            return std::uint64_t{0};
-        },
-        options.file_time_out);
-    bool is_here = false;
-    auto const size_of = [&](std::string const& file) {
-        std::error_code error; // then it is not there
-        auto const bytes = std::filesystem::file_size(files.folder / file, error);
-        return error || !is_here ? std::uint64_t{0} : std::uint64_t{bytes};
-    };
-    /// Adds files with the bytes that each rank has of them.
-    auto const add = [&](std::vector<std::string> const& names, std::vector<std::uint64_t> bytes) {
-        numbers_of(bytes, "sizes of files");
-        for (std::size_t file = 0; file < names.size(); ++file) {
-            std::size_t rank = 0;
-            while (rank + 1 < numbers.size() / names.size()
-                   && numbers[rank * names.size() + file] == 0) {
-                ++rank;
-            }
-            files.places.push_back(
-                {names[file], rank, numbers[rank * names.size() + file], bytes[file] != 0});
+        } catch (CheckpointError const&) { // another rank of this disk does it
+            publishes = false;
         }
-    };
-    auto const manifest = on_files(
-        access, "look for the manifest",
-        [&](OnCaller) {
-            is_here = manifest_number(files.folder) == number;
-            return size_of(Manifest::file);
-        },
-        options.file_time_out);
-    add({Manifest::file}, {manifest[access.rank()]});
+        if (publishes) {
+            directory.publish(name);
+        }
+        return 0U;
+    });
+    bool is_here = false;
+    auto const manifest = on_all("look for the manifest", [&] {
+        is_here = manifest_number(files.folder) == number;
+        return is_here ? size_of(files.folder / Manifest::file) : 0;
+    });
+    files.add(access, {Manifest::file}, {manifest[access.rank()]});
     std::vector<ManifestFile> data;
     std::vector<std::uint64_t> bytes;
-    on_files(
-        access, "look for the files of the checkpoint",
-        [&](OnCaller) {
-            data = read_manifest(files.open(0), drop_intervals).files;
-            for (ManifestFile const& file : data) {
-                bytes.push_back(size_of(file.name));
-            }
-            return std::uint64_t{0};
-        },
-        options.file_time_out, &files);
+    on_all("look for the files of the checkpoint", [&] {
+        data = read_manifest(files.open(0), drop_intervals).files;
+        for (ManifestFile const& file : data) {
+            bytes.push_back(is_here ? size_of(files.folder / file.name) : 0);
+        }
+        return 0U;
+    });
     constexpr std::size_t at_once = 64; // W numbers each
     for (std::size_t begin = 0; begin < data.size(); begin += at_once) {
+        std::size_t const count = smaller(at_once, data.size() - begin);
         std::vector<std::string> names;
-        std::size_t const end = smaller(begin + at_once, data.size());
-        for (std::size_t file = begin; file < end; ++file) {
+        for (std::size_t file = begin; file < begin + count; ++file) {
             names.push_back(data[file].name);
         }
-        add(names, {bytes.begin() + static_cast<std::ptrdiff_t>(begin),
-                    bytes.begin() + static_cast<std::ptrdiff_t>(end)});
+        auto const first = bytes.begin() + static_cast<std::ptrdiff_t>(begin);
+        files.add(access, names, {first, first + static_cast<std::ptrdiff_t>(count)});
     }
     std::string missing;
     for (std::size_t file = 0; file < data.size(); ++file) {
         missing += files.places[file + 1].bytes == 0 ? "\n  " + named_with_host(data[file]) : "";
     }
     if (!missing.empty()) {
-        throw_error<CheckpointError>({"zero: the checkpoint '", files.folder.string(),
-                                      "' has files that are on no rank's disk:", missing,
-                                      "\nStart a rank on each of these hosts, or copy the files to "
-                                      "this folder of any rank (rank ",
-                                      access.rank(), ")."});
+        throw_error<CheckpointError>(
+            {"zero: the checkpoint '", files.folder.string(),
+             "' has files that are on no rank's disk:", missing,
+             "\nStart a rank where they are, copy them beside the manifest "
+             "on any rank's disk, or load another checkpoint "
+             "(LoadOptions::name) (rank ",
+             access.rank(), ")."});
     }
     return name;
 }

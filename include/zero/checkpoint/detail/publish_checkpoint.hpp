@@ -121,32 +121,18 @@ inline void keep_last(CheckpointDirectory const& directory, std::size_t count,
     }
 }
 
-/// @brief Copies the manifest of rank 0 to every other disk. Collective.
-template <class Access, class Plan>
-void copy_manifest(Access const& access, std::filesystem::path const& folder, Plan const& plan,
-                   std::uint64_t bytes, std::chrono::milliseconds limit) {
-    RemoteFiles files;
-    files.folder = folder;
-    files.places = {{Manifest::file, 0, bytes, access.rank() == 0}};
-    on_files(
-        access, "copy the manifest to its disk",
-        [&](OnCaller) {
-            if (plan.is_first_on_disk && access.rank() != 0) {
-                File const from = files.open(0);
-                File to = File::create(folder / Manifest::file);
-                constexpr std::uint64_t most = std::uint64_t{1} << 16U;
-                std::vector<std::byte> part;
-                for (std::uint64_t at = 0; at < bytes; at += part.size()) {
-                    part.resize(static_cast<std::size_t>(smaller(most, bytes - at)));
-                    from.read_at(at, part);
-                    to.write(part);
-                }
-                to.sync_and_close();
-                (void)read_manifest(folder, drop_intervals);
-            }
-            return std::uint64_t{0};
-        },
-        limit, &files);
+/// @brief Copies the manifest of another disk to a folder.
+[[gnu::cold]] inline void copy_manifest(File const& from, std::filesystem::path const& folder) {
+    constexpr std::uint64_t most = std::uint64_t{1} << 16U;
+    File to = File::create(folder / Manifest::file);
+    std::vector<std::byte> part;
+    for (std::uint64_t at = 0; at < from.size(); at += part.size()) {
+        part.resize(static_cast<std::size_t>(smaller(most, from.size() - at)));
+        from.read_at(at, part);
+        to.write(part);
+    }
+    to.sync_and_close();
+    (void)read_manifest(folder, drop_intervals);
 }
 
 /// @brief Writes the manifest and gives the checkpoint its name. Collective; call it when all ranks
@@ -160,54 +146,51 @@ template <class Access, class Plan>
 void publish_checkpoint(Access const& access, CheckpointDirectory const& directory, Plan& plan,
                         std::vector<std::uint64_t> const& checksums, SaveOptions const& options) {
     auto const folder = directory.incomplete(plan.name);
+    auto const on_each_disk = [&](char const* what, auto const& act, RemoteFiles* files = nullptr) {
+        on_files(
+            access, what,
+            [&](OnCaller) {
+                if (plan.is_first_on_disk) {
+                    act();
+                }
+                return std::uint64_t{0};
+            },
+            options.file_time_out, files);
+    };
     auto const write = [&] {
-        plan.set_checksums(checksums);
-        write_manifest(folder, plan.manifest);
+        if (access.rank() == 0) {
+            plan.set_checksums(checksums);
+            write_manifest(folder, plan.manifest);
+        }
     };
     auto const remove_older = [&] {
         if (options.keep_last != 0) {
             keep_last(directory, options.keep_last, plan.name);
         }
     };
-    if (options.own_disks) {
-        auto const bytes = on_files(
-            access, "write the manifest",
-            [&](OnCaller) {
-                if (access.rank() != 0) {
-                    return std::uint64_t{0};
-                }
-                write();
-                return File::open(folder / Manifest::file).size();
-            },
-            options.file_time_out);
-        copy_manifest(access, folder, plan, bytes[0], options.file_time_out);
+    if (!options.own_disks) {
+        on_each_disk("publish the checkpoint", [&] {
+            write();
+            directory.publish(plan.name);
+            remove_older();
+        });
+        return;
     }
-    on_files(
-        access, "publish the checkpoint",
-        [&](OnCaller) {
-            if (plan.is_first_on_disk) {
-                if (!options.own_disks) {
-                    write();
-                }
-                directory.publish(plan.name);
-                if (!options.own_disks) {
-                    remove_older();
-                }
+    on_each_disk("write the manifest", write);
+    RemoteFiles files;
+    files.folder = folder;
+    files.add(access, {Manifest::file},
+              {access.rank() == 0 ? size_of(folder / Manifest::file) : 0});
+    on_each_disk(
+        "copy the manifest to its disk",
+        [&] {
+            if (access.rank() != 0) {
+                copy_manifest(files.open(0), folder);
             }
-            return std::uint64_t{0};
         },
-        options.file_time_out);
-    if (options.own_disks) {
-        on_files(
-            access, "remove older checkpoints",
-            [&](OnCaller) {
-                if (plan.is_first_on_disk) {
-                    remove_older();
-                }
-                return std::uint64_t{0};
-            },
-            options.file_time_out);
-    }
+        &files);
+    on_each_disk("publish the checkpoint", [&] { directory.publish(plan.name); });
+    on_each_disk("remove older checkpoints", remove_older);
 }
 
 } // namespace ZERO_NAMESPACE::detail

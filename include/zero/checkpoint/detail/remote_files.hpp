@@ -21,11 +21,20 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
+
+/// @brief Returns the size of a file; 0 if it is not there.
+[[nodiscard]] inline std::uint64_t size_of(std::filesystem::path const& file) {
+    std::error_code error;
+    std::uint64_t const bytes = std::filesystem::file_size(file, error);
+    return error ? 0 : bytes;
+}
 
 /// @brief The files of one checkpoint on disks that ranks do not share. `on_files` reads them.
 ///
@@ -41,6 +50,11 @@ public:
         std::uint64_t bytes = 0; ///< 0: no disk has it
         bool is_here = false;    ///< it is read from this rank's disk
     };
+
+    /// @brief Adds files with the bytes that this rank has of each, 0: none. Collective; waits.
+    template <class Access>
+    void add(Access const& access, std::vector<std::string> const& names,
+             std::vector<std::uint64_t> const& bytes);
 
     /// @brief Opens a file, for the work of `on_files` with this object.
     [[nodiscard]] File open(std::size_t number) {
@@ -75,7 +89,7 @@ public:
     bool meet(Access const& access);
 
     std::filesystem::path folder; ///< on this rank's disk
-    std::vector<Place> places;
+    std::vector<Place> places;    ///< of the files, by number
 
 private:
     /// A piece of a file, by its number.
@@ -175,6 +189,23 @@ private:
     }
     _wanted.reset();
     _answered.notify_all();
+}
+
+template <class Access>
+[[gnu::cold]] void RemoteFiles::add(Access const& access, std::vector<std::string> const& names,
+                                    std::vector<std::uint64_t> const& bytes) {
+    std::vector<std::uint64_t> all; // by rank
+    access.guard([&] {
+        all = gather_on_host(access.communicator(), access.queue(), access.memory(), bytes,
+                             "sizes of files");
+    });
+    for (std::size_t file = 0; file < names.size(); ++file) {
+        std::size_t at = file; // the first rank that has it
+        while (at + names.size() < all.size() && all[at] == 0) {
+            at += names.size();
+        }
+        places.push_back({names[file], at / names.size(), all[at], bytes[file] != 0});
+    }
 }
 
 template <class Access>
