@@ -419,23 +419,38 @@ TEST_CASE("A rank that does not get what it asks for ends with the others") {
     for (Loaded const& own : load<ZeroStage<2>>(disks, {1, 0}, toy(), options)) {
         CHECK_THAT(own.outcome.message, contains_text("file_time_out must be positive"));
     }
-    auto const seen = run_and_observe(2, [&](LoopbackCommunicator& ranks) {
-        auto engine = made<ZeroStage<2>>(ranks, toy());
-        auto const access = zero::detail::access_to(engine);
-        zero::detail::RemoteFiles files;
-        files.folder = disks.of(static_cast<std::size_t>(ranks.rank())) / "step-00000004";
-        files.places = {{data_file(1), 1, 1U << 30U, ranks.rank() == 1}};
-        std::byte byte{};
-        (void)zero::detail::on_files(
-            access, "read beyond the end",
-            [&](zero::detail::OnCaller) {
-                if (ranks.rank() == 0) {
-                    files.open(0).read_at(1U << 29U, {&byte, 1});
-                }
-                return std::uint64_t{0};
-            },
-            std::chrono::minutes(1), &files);
+    // Rank 0 reads from a file on the disk of rank 1 as long as `next(offset)` gives another
+    // offset.
+    auto const read = [&](std::string const& name, std::chrono::milliseconds limit,
+                          auto const& next) {
+        return run_and_observe(2, [&](LoopbackCommunicator& ranks) {
+            auto engine = made<ZeroStage<2>>(ranks, toy());
+            zero::detail::RemoteFiles files;
+            files.folder = disks.of(static_cast<std::size_t>(ranks.rank())) / "step-00000004";
+            files.places = {{name, 1, 1U << 30U, ranks.rank() == 1}};
+            (void)zero::detail::on_files(
+                zero::detail::access_to(engine), "read beyond the end",
+                [&](zero::detail::OnCaller) {
+                    std::byte byte{};
+                    for (std::uint64_t at = 1; ranks.rank() == 0 && at != 0; at = next(at)) {
+                        files.open(0).read_at(at, {&byte, 1});
+                    }
+                    return std::uint64_t{0};
+                },
+                limit, &files);
+        });
+    };
+    auto const file = disks.of(1) / "step-00000004" / "long";
+    set_content(file, "");
+    fs::resize_file(file, 1U << 30U);
+    auto const late = read("long", std::chrono::milliseconds(300), [](std::uint64_t at) {
+        return (at + (1U << 20U)) % (1U << 30U); // for ever
     });
+    for (Outcome const& own : late.ranks) {
+        CHECK_THAT(own.message, contains_text("rank 0 did not read beyond the end within 300 ms"));
+    }
+    auto const seen =
+        read(data_file(1), std::chrono::minutes(1), [](std::uint64_t) { return 1U << 29U; });
     CHECK_THAT(seen.ranks[0].message, contains_text("rank 1 did not send '" + data_file(1))
                                           && contains_text("before what its index promises"));
     CHECK_THAT(seen.ranks[1].message, contains_text("rank 0 could not read beyond the end"));

@@ -69,7 +69,7 @@ template <class Access>
     if (steps[latest] == 0) {
         return options.name.empty() ? "" : directory.complete_path(options.name).string();
     }
-    std::string const name = gather_texts(access, own, "names of checkpoints")[latest];
+    std::string name = gather_texts(access, own, "names of checkpoints")[latest];
     number = on_all("compare its manifest", [&] { return number; })[latest];
     files.folder = directory.path(name);
     on_all("complete a checkpoint", [&] {

@@ -2,7 +2,6 @@
 
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
-#include "detail/file.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -119,6 +118,8 @@ struct Manifest {
 } // namespace ZERO_NAMESPACE
 
 namespace ZERO_NAMESPACE::detail {
+
+class File;
 
 /// @brief Removes those intervals of a parameter that a reader does not need. Called for each
 /// parameter once its intervals have been checked.
