@@ -310,6 +310,9 @@ TEST_CASE("A disk that missed the last save, or came back without a file, is no 
     auto const older = load<ZeroStage<2>>(disks, {2, 0}, toy(), {.name = "step-00000002"});
     CHECK(older[1].outcome == Outcome{});
     CHECK(older[1].state != saved[0].state);
+    fs::copy(disks.of(2) / "step-00000002", disks.of(2) / "step-00000004"); // another of that name
+    CHECK(load<ZeroStage<3>>(disks, {2, 0, 1}, toy())[0].state == saved[0].state);
+    fs::remove_all(disks.of(2) / "step-00000004");
     auto const file = fs::path("step-00000004") / data_file(1);
     fs::copy(disks.of(1) / file, disks.of(0) / file); // as the message says
     CHECK(load<ZeroStage<2>>(disks, {2, 0}, toy())[0].state == saved[0].state);

@@ -22,13 +22,11 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Finds out which ranks share a disk. Collective; waits.
-/// @return an empty file of this rank in the directory, by which others have found it and which the
-/// caller removes; `begin` removes what a killed save has left
+/// @brief Finds out which ranks share a disk, by an empty file of each rank in the directory.
+/// `CheckpointDirectory::begin` removes these. Collective; waits.
 template <class Access, class Plan>
-[[nodiscard]] std::filesystem::path find_disks(Access const& access,
-                                               CheckpointDirectory const& directory, Plan& plan,
-                                               std::chrono::milliseconds limit) {
+void find_disks(Access const& access, CheckpointDirectory const& directory, Plan& plan,
+                std::chrono::milliseconds limit) {
     plan.hosts = gather_texts(access, host_name(), "names of hosts");
     // an earlier save may have left its files
     auto const now = std::chrono::system_clock::now().time_since_epoch().count();
@@ -61,7 +59,6 @@ template <class Access, class Plan>
             return std::uint64_t{0};
         },
         limit);
-    return file_of(access.rank());
 }
 
 /// @brief Creates the folder in which a checkpoint is written, on each disk. Collective.
@@ -74,14 +71,12 @@ template <class Access, class Plan>
                                           SaveOptions const& options) {
     FolderLock lock; // of one rank of a disk
     require_own_path(access, directory.path(plan.name).parent_path());
-    std::filesystem::path const own =
-        options.own_disks ? find_disks(access, directory, plan, options.file_time_out)
-                          : std::filesystem::path();
+    if (options.own_disks) {
+        find_disks(access, directory, plan, options.file_time_out);
+    }
     auto const selections = on_files(
         access, "begin the checkpoint",
         [&](OnCaller) {
-            std::error_code ignored;
-            std::filesystem::remove(own, ignored); // all have looked
             if (!plan.problem.empty()) {
                 throw_error<InvalidArgument>(
                     {"zero: ", plan.problem, " (rank ", access.rank(), ")."});
