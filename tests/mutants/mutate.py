@@ -9,7 +9,7 @@ compiled once, header-only and without optimisation, and runs for every mutant t
     does not compile  the type system or a static_assert refused it;
     survived          every test file that was tried passes: write an assertion that fails, or know why the change is equivalent.
 The test files of a header are those of its folder in GENERAL, then the first `--most` with its stem in their name or that include it. The run is not part
-of the test suite: 100 mutants take half an hour. Linux, g++ or clang++, Catch2 2, libxxhash.
+of the test suite. Linux, g++ or clang++, Catch2 2, libxxhash.
 """
 
 import argparse
@@ -26,8 +26,7 @@ import subprocess
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.path.join("build", "mutants")
-SUPPORT = os.path.join(BUILD, "support")
+BUILD, SUPPORT = "build/mutants", "build/mutants/support"
 # General test files of each folder, those first that kill most.
 GENERAL = {
     "layout": "sizes gather_plan lease_plan special_models bucketer partitioner traffic memory_plan_tiny bad_input cuts hash piece_position",
@@ -139,8 +138,8 @@ class Tests:
         self.lines = {}  # (header, first line, last line) of each number that the copy can select
         self.programs, self.times, self.reached = {}, {}, {}  # by test files compiled together: seconds without a mutant; what they reached, if they passed
         shutil.copytree("include", os.path.join(options.copy, "include"), dirs_exist_ok=True)
-        with open(os.path.join(options.copy, "include/zero/core/detail/namespace.hpp"), "a", encoding="utf-8") as first:
-            first.write(SWITCH)
+        first = pathlib.Path(options.copy, "include/zero/core/detail/namespace.hpp")
+        first.write_text(first.read_text(encoding="utf-8") + SWITCH, encoding="utf-8")
         for header in {mutant[0] for mutant in mutants.values()}:
             self.write(header)
         self.flags = ["-std=c++20", "-O0", "-w", "-D_GLIBCXX_ASSERTIONS", "-pthread", f'-DZERO_SOURCE_DIR="{ROOT}"',
@@ -178,7 +177,7 @@ class Tests:
 
     def run(self, unit, program, number):
         """'passes', 'fails' or 'hangs'; the number 0 selects no mutant and notes what the tests reach."""
-        start, limit = time.monotonic(), max(self.options.limit, 5 * self.times.get(unit, 0))
+        start, limit = time.monotonic(), max(self.options.limit, 10 * self.times.get(unit, self.options.limit))
         start_with = f"prlimit --as={16 << 30} timeout --signal=KILL {limit} " + (self.options.mpirun if "/mpi/" in unit else "")
         variables = {**os.environ, "ZERO_MUTANT": str(number), "ZERO_MUTANTS_REACHED": os.path.abspath(program + ".reached")}
         done = subprocess.run([*start_with.split(), program, "--abort"], env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
@@ -186,13 +185,11 @@ class Tests:
         return "passes" if done.returncode == 0 else "hangs" if seconds > limit else "fails"
 
     def build(self, tests):
-        """Compiles new test files, several of a folder together, and runs them without a mutant. Mutants that the compiler refuses cannot be selected then."""
-        tests, left = sorted(set(tests) - set(" ".join(self.programs).split())), []
-        for folder, group in itertools.groupby(tests, os.path.dirname):
-            group = list(group)
-            left += [" ".join(group[first:first + self.options.together]) for first in range(0, len(group), self.options.together)]
-            for unit in left:
-                self.programs.setdefault(unit, os.path.join(self.options.copy, f"{os.path.basename(folder)}_{len(self.programs)}"))
+        """Compiles new test files, several of a folder together, and runs them. Mutants that the compiler refuses are no longer selectable."""
+        left, most = [], self.options.together
+        for folder, new in itertools.groupby(sorted(set(tests) - set(" ".join(self.programs).split())), os.path.dirname):
+            left += (units := [" ".join(some) for some in iter(lambda new=new: list(itertools.islice(new, most)), [])])
+            self.programs.update({unit: f"{self.options.copy}/{os.path.basename(folder)}_{len(self.programs) + i}" for i, unit in enumerate(units)})
         while left:
             found = {unit: self.link(unit, self.programs[unit]) for unit in left}
             for unit in (unit for unit in left if not found[unit]):
@@ -239,7 +236,7 @@ class Tests:
                 break
             self.build(wanted)
             for number in sorted(left & self.selectable):
-                for unit in (unit for unit, reached in self.reached.items() if number in reached and unit not in tried[number]):
+                for unit in (unit for unit in sorted(self.reached, key=self.times.get) if number in self.reached[unit] and unit not in tried[number]):
                     tried[number].append(unit)
                     if (outcome := self.run(unit, self.programs[unit], number)) != "passes":
                         left.remove(number)
@@ -251,15 +248,15 @@ class Tests:
     def fate_apart(self, number):
         """What becomes of a mutant that no run can select."""
         header = self.mutants[number][0]
-        general, own = self.of(header)
-        self.build((own or general)[:self.options.most])
-        unit = " ".join(test for test in (own or general)[:self.options.most] if any(test in passing for passing in self.reached))
-        program = os.path.join(self.options.copy, header.split("/")[2] + "_apart")
+        self.build(tests := sum(reversed(self.of(header)), [])[:self.options.most])
+        unit, program = " ".join(tests), os.path.join(self.options.copy, header.split("/")[2] + "_apart")
+        if not tests or not all(any(test in passing for passing in self.reached) for test in tests):
+            return "not tried", unit or "no test of the folder; name one with --tests"
         self.write(header, number)
         refused = self.link(unit, program)
         self.write(header)
-        outcome = "" if refused or not unit else self.run(unit, program, number)
-        return "not tried" if not unit else "does not compile" if refused else "survived" if outcome == "passes" else "killed", f"{unit} {outcome}, alone"
+        outcome = "does not compile" if refused else self.run(unit, program, number)
+        return {"passes": "survived", "does not compile": outcome}.get(outcome, "killed"), f"{unit} {outcome}, alone"
 
 
 def main():
@@ -273,7 +270,7 @@ def main():
     parser.add_argument("--launcher", default="", help="a prefix of every compilation, such as ccache")
     parser.add_argument("--together", type=int, default=6, help="most test files of a folder that are compiled together (6)")
     parser.add_argument("--mpirun", default="mpirun --allow-run-as-root --oversubscribe -n 7")
-    parser.add_argument("--limit", type=float, default=60, help="seconds for a test file, and at least five times those of a run that passed (60)")
+    parser.add_argument("--limit", type=float, default=60, help="seconds for a run, and at least ten times those of the same without a mutant (60)")
     parser.add_argument("--copy", default=os.path.join(BUILD, "copy"), help="the folder of the changed copy; runs beside one another need one each")
     options = parser.parse_args()
     os.chdir(ROOT)
