@@ -112,7 +112,8 @@ public:
     /// @brief Begins a collective. @throws CommunicatorError if there was a failure
     void begin(zero::detail::CallSignature::Words const& call);
 
-    /// @brief Starts to send to, or to receive from, a peer; at most 2^31 - 1 bytes.
+    /// @brief Starts to send to, or to receive from, a peer; at most 2^31 - 1 bytes, because
+    /// `Collectives` cuts its transfers into rounds.
     void send(Round& round, int peer, void const* data, std::size_t bytes);
     void receive(Round& round, int peer, void* data, std::size_t bytes);
 
