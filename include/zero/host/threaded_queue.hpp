@@ -16,8 +16,8 @@
 namespace ZERO_NAMESPACE::host {
 
 /// @brief Returns the number of cores that the calling thread may use: those of its affinity, and
-/// not more than the processor time that its control groups grant, rounded. Reads files. At
-/// least 1.
+/// not more than the processor time that its control groups grant, rounded down. Reads files.
+/// At least 1.
 [[nodiscard]] std::size_t available_cores();
 
 /// @brief The response of a full queue to another command.

@@ -50,7 +50,9 @@ ZERO_COLD_INLINE double granted_cores(std::string const& root, std::string const
         return cores;
     }
     for (std::string group = line.substr(path + 1);; group.resize(group.rfind('/'))) {
-        std::string const folder = root + (is_new ? "" : "/cpu") + group;
+        std::string folder = root;
+        folder += is_new ? "" : "/cpu";
+        folder += group;
         double const quota = number_in(folder + (is_new ? "/cpu.max" : "/cpu.cfs_quota_us"), 0);
         double const period = is_new ? number_in(folder + "/cpu.max", 1)
                                      : number_in(folder + "/cpu.cfs_period_us", 0);
@@ -76,7 +78,7 @@ ZERO_COLD_INLINE std::size_t available_cores() {
         std::fclose(file);
     }
 #endif
-    return zero::detail::larger<std::size_t>(static_cast<std::size_t>(cores + 0.5), 1);
+    return zero::detail::larger<std::size_t>(static_cast<std::size_t>(cores), 1);
 }
 
 ZERO_INLINE MemoryResource& ThreadedQueue::default_memory() noexcept {
