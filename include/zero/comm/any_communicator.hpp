@@ -79,6 +79,10 @@ public:
     [[nodiscard]] bool shares_process() const noexcept {
         return visit([](auto& inner) { return detail::shares_process(inner); });
     }
+    /// @brief 0 if the chosen one does not say so.
+    [[nodiscard]] std::size_t ranks_in_process() const noexcept {
+        return visit([](auto& inner) { return detail::ranks_in_process(inner); });
+    }
     /// @brief The rank if the chosen one has no position.
     [[nodiscard]] int position() const noexcept {
         return visit([](auto& inner) { return static_cast<int>(detail::position_of(inner)); });

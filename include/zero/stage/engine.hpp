@@ -236,8 +236,7 @@ public:
     /// that rebuilds buckets, in those of a warm-up (`DelayedUpdate`, which publishes the update of
     /// the step before), and on a rank that reported no gradient. A rank without data need not
     /// report any if another does.
-    /// @param learning_rate finite as a float, not negative; multiplied by each group's factor,
-    ///     which must leave it finite as a float
+    /// @param learning_rate not negative; finite as a float, also times the factor of each group
     /// @param weight for ReductionKind::weighted_mean only: the number of tokens or samples over
     /// which this rank's gradients are summed; not negative. The gradient is the sum over all ranks
     /// divided by the sum of their weights. If the total weight is 0 the step is skipped, and the
@@ -424,9 +423,11 @@ public:
     /// @brief Returns when gradients are reduced: as the options say, or the stage's default.
     [[nodiscard]] ReductionSchedule schedule() const noexcept { return _schedule; }
 
-    /// @brief Returns whether a step has one micro-step: as `reduction.one_micro_step` says, or
-    /// because the gradients of an adopted block are reduced in place, once per step.
+    /// @brief Returns whether a step has one micro-step: by option, or because of an adopted block.
     [[nodiscard]] bool has_one_micro_step() const;
+
+    /// @brief Returns whether the calling thread itself runs the commands of `communication_queue`.
+    [[nodiscard]] bool communicates_inline() const;
 
     /// @brief Returns the bytes of every buffer of this rank: what the memory resource allocates.
     [[nodiscard]] MemoryPlan memory_plan() const;
@@ -442,9 +443,8 @@ public:
         return _parameters.schedule().report();
     }
 
-    /// @brief Returns the options that were set and that this stage does not use, as
-    /// `zero::describe(engine)` lists them: "gather.prefetch_elements (stage 3 uses it)".
-    /// Elements of an adopted block that are in no parameter count as one.
+    /// @brief Returns the options that were set and that this stage does not use, as `describe`
+    /// lists them. Elements of an adopted block that are in no parameter count as one.
     [[nodiscard]] std::vector<std::string> unused_options() const;
 
     /// @brief Returns the timeline that a `Timed` communicator records; null if it records none.

@@ -185,6 +185,12 @@ public:
         _inner->synchronise();
     }
 
+    [[nodiscard]] std::size_t ranks_in_process() const noexcept
+        requires requires(C const& inner) { inner.ranks_in_process(); }
+    {
+        return _inner->ranks_in_process();
+    }
+
     [[nodiscard]] bool shares_process() const noexcept
         requires requires(C const& inner) { inner.shares_process(); }
     {

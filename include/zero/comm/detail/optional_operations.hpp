@@ -58,6 +58,17 @@ template <class Communicator>
     }
 }
 
+/// @brief Returns the number of ranks that are threads of this process; 0 for transports that do
+/// not say so.
+template <class Communicator>
+[[nodiscard]] std::size_t ranks_in_process(Communicator const& communicator) noexcept {
+    if constexpr (requires { communicator.ranks_in_process(); }) {
+        return communicator.ranks_in_process();
+    } else {
+        return 0;
+    }
+}
+
 /// @brief Returns whether a reduce-scatter of `T` into `A` reads pieces where they lie. A
 /// communicator that has the operation may still say that it cannot.
 template <class T, class A, class Communicator>

@@ -428,4 +428,13 @@ auto Engine<Config>::loss_scale() const -> LossScale<Engine> {
     return LossScale<Engine>(*this);
 }
 
+template <class Config>
+[[gnu::cold]] bool Engine<Config>::communicates_inline() const {
+    if constexpr (requires { _own_queue->has_thread(); }) {
+        return _own_queue ? !_own_queue->has_thread() : _queue == Backend::default_compute_queue();
+    } else {
+        return false;
+    }
+}
+
 } // namespace ZERO_NAMESPACE

@@ -9,6 +9,7 @@
 #include "../../../core/detail/throw_error.hpp"
 #include "../../../core/dtype.hpp"
 #include "../../../core/error.hpp"
+#include "../../../host/threaded_queue.hpp"
 #include "../../../layout/gradient_source.hpp"
 #include "../../../layout/lease_plan.hpp"
 #include "../../../layout/lease_share.hpp"
@@ -35,21 +36,35 @@ namespace ZERO_NAMESPACE {
 
 namespace detail {
 
+/// Returns whether an engine gets queues with threads. It gets none if many ranks of this process
+/// share few cores, the model runs on the calling thread, and the ranks meet there in any case: the
+/// threads of two ranks would take the core in turns. A caller who gives a queue decides himself.
+template <class Config>
+[[gnu::cold]] bool has_cores_for_queues(typename Config::Communicator const& communicator,
+                                        StageOptions<Config> const& options) {
+    constexpr std::size_t most_ranks_of_core = 4; // with threads
+    std::size_t const ranks = ranks_in_process(communicator);
+    return ranks <= most_ranks_of_core || options.communication_queue
+           || options.compute_queue != Config::Backend::default_compute_queue()
+           || ranks <= most_ranks_of_core * host::available_cores();
+}
+
 /// Returns a queue for communication. On a host it has room for the commands of 2 micro-steps of
 /// the model, or `default_capacity`: a loopback enqueues up to about 5 for each rank and bucket; in
 /// groups also for each replica, and for all ranks when it decides. A small model has room for 240,
 /// so that many of its micro-steps may run ahead. A full queue waits (docs/design/queues.md); with
 /// room for 16 micro-steps no step was faster.
-template <class Owned, class Communicator>
-[[gnu::cold]] std::unique_ptr<Owned> own_queue(FlatLayout const& layout, Communicator& communicator,
-                                               MemoryResource& memory) {
+template <class Config, class Owned = typename Config::Backend::OwnedQueue>
+[[gnu::cold]] std::unique_ptr<Owned>
+own_queue(FlatLayout const& layout, typename Config::Communicator& communicator,
+          MemoryResource& memory, StageOptions<Config> const& options) {
     if constexpr (std::is_constructible_v<Owned, std::size_t, MemoryResource&>) {
         constexpr std::size_t micro_steps = 2;
         constexpr std::size_t least = 240;
         constexpr std::size_t most = Owned::default_capacity;
         auto const of_collective = [](std::size_t members) { return 5 * members + 4; };
         std::size_t of_bucket = of_collective(layout.world());
-        if constexpr (GroupedCommunicator<Communicator>) {
+        if constexpr (GroupedCommunicator<typename Config::Communicator>) {
             auto const replicas = static_cast<std::size_t>(communicator.replicas().size());
             of_bucket += replicas == 1 ? 0 : of_collective(replicas);
         }
@@ -58,7 +73,13 @@ template <class Owned, class Communicator>
         bool const is_small = layout.buckets() < most / micro_steps / of_bucket;
         std::size_t const commands =
             is_small ? (layout.buckets() * of_bucket + of_decision) * micro_steps : most;
-        return std::make_unique<Owned>(larger(least, smaller(commands, most)), memory);
+        std::size_t const capacity = larger(least, smaller(commands, most));
+        if constexpr (std::is_same_v<Owned, host::WaitingQueue> && !Config::Offload::is_any) {
+            if (!has_cores_for_queues<Config>(communicator, options)) { // offloads wait for files
+                return std::make_unique<host::ThreadlessQueue>(capacity, memory);
+            }
+        }
+        return std::make_unique<Owned>(capacity, memory);
     } else {
         return std::make_unique<Owned>();
     }
@@ -109,10 +130,9 @@ template <class Config>
     if constexpr (gathers_apart<Config>) {
         if (all.options->gather.own_communicator && all.row.shards_parameters()
             && all.layout->world() != 1) {
-            using Owned = typename Config::Backend::OwnedQueue;
             return std::make_unique<OwnGathers<Config>>(
                 shard_of(*all.communicator),
-                own_queue<Owned>(*all.layout, *all.communicator, *all.memory));
+                own_queue<Config>(*all.layout, *all.communicator, *all.memory, *all.options));
         }
     }
     return nullptr;
@@ -138,9 +158,9 @@ template <class Config>
                     : options.reduction.schedule.value_or(default_schedule(number))),
       _offload(detail::make_offload<Config>(_layout, communicator, stage_row(number, _schedule),
                                             _options, *_memory)),
-      _own_queue(options.communication_queue ? nullptr
-                                             : detail::own_queue<typename Backend::OwnedQueue>(
-                                                 _layout, communicator, *_memory)),
+      _own_queue(options.communication_queue
+                     ? nullptr
+                     : detail::own_queue<Config>(_layout, communicator, *_memory, options)),
       _queue(options.communication_queue ? usable(*options.communication_queue)
                                          : Backend::handle(*_own_queue)),
       _compute(usable(options.compute_queue)),
