@@ -56,7 +56,7 @@ TESTS = {
     "place_in_bucket": ["layout/partitioner", "layout/cuts"], "place_leases": ["layout/lease_plan", "layout/lease_plan_random"],
     "plan_manifest": ["checkpoint/manifest", "checkpoint/reshard"], "read_manifest": ["checkpoint/manifest"],
     "readiness": ["stage/protocol", "stage/skipped_units", "stage/order_agreement"], "rendezvous": ["comm/time_out", "comm/abort", "comm/run_ranks"],
-    "report_store": ["stage/report_figures"], "require_agreement": ["stage/agreement"],
+    "report_store": ["stage/report_figures"], "require_agreement": ["stage/agreement", "stage/gradient_block"],
     "require_same_memory": ["stage/moved_memory", "stage/settings_agreement"], "run_threads": ["comm/run_ranks", "comm/run_rank"],
     "safetensors_header": ["checkpoint/safetensors_reader", "checkpoint/safetensors_writer"], "skip_watch": ["stage/skip_limit"],
     "state_table": ["stage/training_state", "stage/training_state_errors"],

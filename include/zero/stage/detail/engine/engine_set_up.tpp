@@ -18,7 +18,6 @@
 #include "../gradients/gradient_sum_store.hpp"
 #include "../optimizer/optimizer_store.hpp"
 #include "../parameters/parameter_store.hpp"
-#include "../registration/compared_options.hpp"
 #include "../registration/make_stage_layout.hpp"
 #include "../registration/model_ranks.hpp"
 #include "../registration/validate_arguments.hpp"
@@ -145,7 +144,8 @@ template <class Config>
                                          : Backend::handle(*_own_queue)),
       _compute(usable(options.compute_queue)),
       _control(_layout, communicator, _queue, _options, *_memory),
-      _counted(detail::agree_over_model(_number, context(parameters), _control.group_count())),
+      _counted(
+          detail::agree_over_ranks(_number, context(parameters), _layout, _control.group_count())),
       _parameters(context(parameters)), _gradients(context(parameters)),
       _update_scratch(detail::make_update_scratch(context(parameters))),
       _optimizer(detail::make_optimizer_stores(context(parameters), _parameters, _gradients,
@@ -159,11 +159,6 @@ template <class Config>
     }
     require_healthy();
     try {
-        detail::require_agreement(
-            _layout, Config::parameter_dtypes,
-            detail::compared_options(_number, _schedule, predivide(), _options, communicator,
-                                     detail::hash_of_initialisation(parameters)),
-            communicator, _queue, *_memory);
         _parameters.set_initial(parameters);
         _optimizer.each([](auto& store) { store.set_initial(); });
         _parameters.gather_apart(detail::own_gathers(context(parameters)));
