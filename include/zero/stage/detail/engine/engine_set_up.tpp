@@ -82,7 +82,8 @@ Communicator* checked_communicator(int number, Communicator& communicator,
                  ? "gathers of parameters that Offload keeps elsewhere need the order of one "
                    "queue; leave BufferKind::parameters out of Offload, or leave the option out."
                  : "this communicator has no 'split'; use one that has (Loopback, "
-                   "mpi::Communicator, NcclCommunicator, Timed around one of them), or leave the "
+                   "mpi::Communicator, cuda::NcclCommunicator, Timed around one of them), or leave "
+                   "the "
                    "option out."});
     }
     if constexpr (Config::adds_in_tree) {
