@@ -1,20 +1,14 @@
 #pragma once
 
-#include "../backend/fence.hpp"
-#include "../comm/detail/optional_operations.hpp"
 #include "../core/buffer.hpp"
-#include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/dtype.hpp"
 #include "../core/error.hpp"
 #include "../core/memory_resource.hpp"
 #include "../layout/flat_layout.hpp"
-#include "../layout/gradient_source.hpp"
 #include "../layout/memory_plan.hpp"
-#include "../layout/stage_table.hpp"
 #include "../ops/norm.hpp"
 #include "../policy/no_loss_scaler.hpp"
-#include "../policy/predivide_factor.hpp"
 #include "detail/common/drain.hpp"
 #include "detail/common/engine_context.hpp"
 #include "detail/common/step_state.hpp"
@@ -188,6 +182,16 @@ public:
                     std::shared_ptr<void const> const& owner = {}) {
         return hand_over(unit, parameter, gradient.data(), gradient.size(), dtype_of<G>(), writer,
                          owner);
+    }
+
+    /// @brief Refuses a temporary container, which ends before it is read.
+    template <class G = GradientType, class List>
+        requires(std::is_class_v<List> && !std::is_trivially_copyable_v<List>)
+    void hand_over(std::size_t, std::size_t, List&&, std::optional<Queue> = {},
+                   std::shared_ptr<void const> const& = {}) {
+        static_assert(sizeof(List) == 0,
+                      "zero: hand_over() reads the gradient after the call, when this temporary "
+                      "container has ended; keep it until the returned event is complete.");
     }
 
     /// @brief Says that nothing is added to a parameter's gradient in this micro-step, for programs
@@ -529,18 +533,15 @@ private:
     Queue usable(std::optional<Queue> queue) const;
     /// The divisor of all payloads, whatever their type: a power of two by default.
     [[nodiscard]] float predivide() const;
-    /// Calls `visit` with the type set of that number.
     template <class Visitor>
     static void with_types(std::size_t type, Visitor&& visit) {
         typename Config::TypeSetTuple sets;
         detail::visit_at(sets, type, visit);
     }
 
-    /// @name Failures
-    /// A public call checks its arguments and the protocol first. Code that then sends, enqueues or
-    /// calls back stands in `try { ... } catch (...) { fail(); }`: a failure there leaves the ranks
-    /// in different states.
-    /// @{
+    // Failures: a public call checks its arguments and the protocol first. Code that then sends,
+    // enqueues or calls back stands in `try { ... } catch (...) { fail(); }`: a failure there
+    // leaves the ranks in different states.
 
     /// Throws what an earlier command threw on one of the queues, and breaks the engine.
     void require_healthy();
@@ -556,7 +557,6 @@ private:
     void leave_callers_memory(Event const& done);
     /// Throws if the collectives waited for were aborted. A broken engine may still be read.
     void require_finished_collectives() const;
-    /// @}
 
     void remember(Event const& point);
     /// Whether commands run in threads of this process; `step` waits if they use callers' memory.

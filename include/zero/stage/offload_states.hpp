@@ -154,7 +154,7 @@ public:
         if (options.chunk_bytes < least_chunk_bytes) {
             throw_error<InvalidArgument>({"zero: ", protocol.rank_text(),
                                           ": chunk_bytes of offload_states() is ",
-                                          options.chunk_bytes, "; it must be at least ",
+                                          options.chunk_bytes, " bytes; it must be at least ",
                                           least_chunk_bytes, ", and is usually 8 MiB."});
         }
         file.chunk_bytes = options.chunk_bytes;

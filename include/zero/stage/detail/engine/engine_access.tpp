@@ -5,6 +5,7 @@
 #include "../../../comm/detail/optional_operations.hpp"
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/detail/throw_error.hpp"
+#include "../../../layout/gradient_source.hpp"
 #include "../../engine.hpp"
 #include "../common/gather_on_host.hpp"
 #include "../common/named_rows.hpp"

@@ -19,7 +19,6 @@
 #include "../gradients/gradient_sum_store.hpp"
 #include "../optimizer/optimizer_store.hpp"
 #include "../parameters/parameter_store.hpp"
-#include "../registration/compared_options.hpp"
 #include "../registration/make_stage_layout.hpp"
 #include "../registration/model_ranks.hpp"
 #include "../registration/validate_arguments.hpp"
@@ -104,7 +103,8 @@ Communicator* checked_communicator(int number, Communicator& communicator,
                  ? "gathers of parameters that Offload keeps elsewhere need the order of one "
                    "queue; leave BufferKind::parameters out of Offload, or leave the option out."
                  : "this communicator has no 'split'; use one that has (Loopback, "
-                   "mpi::Communicator, NcclCommunicator, Timed around one of them), or leave the "
+                   "mpi::Communicator, cuda::NcclCommunicator, Timed around one of them), or leave "
+                   "the "
                    "option out."});
     }
     if constexpr (Config::adds_in_tree) {
@@ -165,7 +165,8 @@ template <class Config>
                                          : Backend::handle(*_own_queue)),
       _compute(usable(options.compute_queue)),
       _control(_layout, communicator, _queue, _options, *_memory),
-      _counted(detail::agree_over_model(_number, context(parameters), _control.group_count())),
+      _counted(
+          detail::agree_over_ranks(_number, context(parameters), _layout, _control.group_count())),
       _parameters(context(parameters)), _gradients(context(parameters)),
       _update_scratch(detail::make_update_scratch(context(parameters))),
       _optimizer(detail::make_optimizer_stores(context(parameters), _parameters, _gradients,
@@ -179,11 +180,6 @@ template <class Config>
     }
     require_healthy();
     try {
-        detail::require_agreement(
-            _layout, Config::parameter_dtypes,
-            detail::compared_options(_number, _schedule, predivide(), _options, communicator,
-                                     detail::hash_of_initialisation(parameters)),
-            communicator, _queue, *_memory);
         _parameters.set_initial(parameters);
         _optimizer.each([](auto& store) { store.set_initial(); });
         _parameters.gather_apart(detail::own_gathers(context(parameters)));
