@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../comm/detail/collective_call.hpp"
+#include "../../comm/detail/shared_memory.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"
@@ -16,6 +17,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace ZERO_NAMESPACE::mpi::detail {
 
@@ -56,7 +58,8 @@ struct Round {
     zero::detail::List<int> peers;       ///< by request
     zero::detail::List<char> is_receive; ///< by request; only a receive can be cancelled
     std::size_t used = 0;
-    bool is_reducing = false; ///< whether MPI adds
+    bool is_reducing = false;                                    ///< whether MPI adds
+    zero::detail::Meeting meeting = zero::detail::Meeting::none; ///< waited for, without requests
 
     explicit Round(std::size_t capacity)
         : requests(capacity), peers(capacity), is_receive(capacity) {
@@ -72,6 +75,12 @@ struct Round {
         is_receive[used] = receives ? 1 : 0;
         return requests[used++];
     }
+};
+
+/// @brief The shared memory of a rank, as this process sees it.
+struct Neighbour {
+    std::byte const* base = nullptr;
+    zero::detail::SharedSlot const* slot = nullptr;
 };
 
 /// @brief The peers of one rank: sends and receives without blocking, polls with the deadline and
@@ -122,6 +131,32 @@ public:
     /// @brief Starts MPI's own sums of floats, of which rank r gets counts[r] elements. `counts`
     /// must stay valid until the round is finished.
     void reduce_scatter(Round& round, float const* data, float* sum, int const* counts);
+
+    /// @brief From now on the ranks may meet in shared memory. @param own the slot of this rank
+    void share(zero::detail::SharedSlot& own, zero::detail::List<Neighbour> all) noexcept {
+        _slot = &own;
+        _neighbours = std::move(all);
+    }
+
+    /// @brief Returns whether the ranks may meet in shared memory.
+    [[nodiscard]] bool is_shared() const noexcept { return _slot != nullptr; }
+
+    /// @brief Begins to show a call to the peers. @return what this rank shows
+    [[nodiscard]] zero::detail::SharedCall& show_call() noexcept { return (*_slot)[++_shown % 2]; }
+
+    /// @brief Returns what a rank shows of the same call, after `meet(Meeting::called)`.
+    [[nodiscard]] zero::detail::SharedCall const& shown(std::size_t rank) const noexcept {
+        return (*_neighbours[rank].slot)[_shown % 2];
+    }
+
+    /// @brief Returns an offset in the shared memory of a rank as an address of this process.
+    [[nodiscard]] std::byte const* address(std::size_t rank, std::size_t offset) const noexcept {
+        return _neighbours[rank].base + offset;
+    }
+
+    /// @brief Waits until all ranks have come to a meeting of the same call.
+    /// @throws CommunicatorError
+    void meet(zero::detail::Meeting meeting);
 
     /// @brief Waits for the transfers of a round. @throws CommunicatorError
     void finish(Round& round);
@@ -174,6 +209,8 @@ private:
         return _outgoing[static_cast<std::size_t>(kind)];
     }
     static void pause(Clock::duration waited, bool is_reducing);
+    [[nodiscard]] bool is_complete(Round& round);
+    [[nodiscard]] bool has_come(std::size_t peer, zero::detail::Meeting meeting) const noexcept;
     [[nodiscard]] bool finishes_at_once(Round& round);
     void end(Round& round, Clock::time_point now) noexcept;
     void post_message_receive() noexcept;
@@ -189,6 +226,7 @@ private:
     [[noreturn]] void throw_time_out(Round const& round);
     [[nodiscard]] int first_gone(int peer) const noexcept;
     void require_present(Round& round, unsigned& turns);
+    [[nodiscard]] bool is_awaited(Round const& round, int peer) const noexcept;
     [[nodiscard]] std::string missing_peers(Round const& round) const;
     [[nodiscard]] std::string current_call() const;
     [[nodiscard]] bool drain(bool needs_goodbyes) noexcept;
@@ -206,6 +244,10 @@ private:
     int _tag = 1;
     std::uint64_t _number = 0;
     zero::detail::CallSignature::Words _call{};
+    std::uint64_t _hash = 0;                   ///< of the call and its number
+    zero::detail::SharedSlot* _slot = nullptr; ///< of this rank
+    std::size_t _shown = 0;                    ///< number of calls that were shown
+    zero::detail::List<Neighbour> _neighbours;
     std::array<Round, 2> _rounds;
     zero::detail::List<Peer> _peers;
     std::unique_ptr<Buffers> _buffers;

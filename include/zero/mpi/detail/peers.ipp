@@ -98,6 +98,7 @@ ZERO_INLINE void Peers::begin(zero::detail::CallSignature::Words const& call) {
     for (std::size_t word = 0; word < zero::detail::CallSignature::parameter_begin; ++word) {
         hash = (hash ^ call[word]) * 1099511628211U;
     }
+    _hash = hash;
     hash ^= hash >> 32U;
     // Ranks that call different collectives do not receive one another's data.
     _tag = 1 + static_cast<int>(hash % static_cast<std::uint64_t>(_largest_tag));
@@ -139,19 +140,46 @@ ZERO_INLINE void Peers::reduce_scatter(Round& round, float const* data, float* s
                     "MPI_Ireduce_scatter");
 }
 
-/// Polls a few times under one lock and without the clock, which a small transfer would notice.
-ZERO_INLINE bool Peers::finishes_at_once(Round& round) {
-    Lock const lock = _family->lock();
-    int is_done = 0;
-    for (unsigned turn = 0; is_done == 0 && turn < turns_at_once; ++turn) {
+ZERO_INLINE bool Peers::has_come(std::size_t peer, zero::detail::Meeting meeting) const noexcept {
+    auto& reached = const_cast<std::uint64_t&>( // a reference to an atomic constant needs C++26
+        shown(peer).reached[static_cast<std::size_t>(meeting)]);
+    return std::atomic_ref(reached).load(std::memory_order_acquire) == _hash;
+}
+
+/// A rank that has called something else does not come to the same meeting. The heartbeats of both
+/// tell why.
+ZERO_INLINE void Peers::meet(zero::detail::Meeting meeting) {
+    std::atomic_ref((*_slot)[_shown % 2].reached[static_cast<std::size_t>(meeting)])
+        .store(_hash, std::memory_order_release);
+    round(0).meeting = meeting;
+    finish(round(0));
+}
+
+ZERO_INLINE bool Peers::is_complete(Round& round) {
+    int is_done = 1;
+    if (round.meeting == zero::detail::Meeting::none) {
         require_success(MPI_Testall(static_cast<int>(round.used), round.requests.data(), &is_done,
                                     MPI_STATUSES_IGNORE),
                         "MPI_Testall");
+        return is_done != 0;
     }
-    if (is_done != 0) {
-        end(round, before_next_wait);
+    for (std::size_t peer = 0; is_done != 0 && peer < _neighbours.size(); ++peer) {
+        is_done = has_come(peer, round.meeting) ? 1 : 0;
     }
     return is_done != 0;
+}
+
+/// Polls a few times under one lock and without the clock, which a small transfer would notice.
+ZERO_INLINE bool Peers::finishes_at_once(Round& round) {
+    Lock const lock = _family->lock();
+    bool is_done = false;
+    for (unsigned turn = 0; !is_done && turn < turns_at_once; ++turn) {
+        is_done = is_complete(round);
+    }
+    if (is_done) {
+        end(round, before_next_wait);
+    }
+    return is_done;
 }
 
 ZERO_INLINE void Peers::finish(Round& round) {
@@ -170,11 +198,7 @@ ZERO_INLINE void Peers::finish(Round& round) {
     for (unsigned turn = 1;; ++turn) {
         {
             Lock const lock = _family->lock();
-            int is_done = 0;
-            require_success(MPI_Testall(static_cast<int>(round.used), round.requests.data(),
-                                        &is_done, MPI_STATUSES_IGNORE),
-                            "MPI_Testall");
-            if (is_done != 0) {
+            if (is_complete(round)) {
                 end(round, now);
                 return;
             }
@@ -208,8 +232,14 @@ ZERO_INLINE void Peers::end(Round& round, Clock::time_point now) noexcept {
             peer.number = zero::detail::larger(peer.number, _number);
         }
     }
+    for (std::size_t peer = 0; round.meeting != zero::detail::Meeting::none && peer < _peers.size();
+         ++peer) {
+        _peers[peer].heard = now;
+        _peers[peer].number = zero::detail::larger(_peers[peer].number, _number);
+    }
     round.used = 0;
     round.is_reducing = false;
+    round.meeting = zero::detail::Meeting::none;
 }
 
 /// Yields the core to other threads. A rank that has waited for a while sleeps between two polls of
@@ -282,19 +312,20 @@ ZERO_COLD_INLINE void Peers::require_present(Round& round, unsigned& turns) {
     if (_family->has_failed()) {
         return;
     }
-    for (std::size_t request = 0; request < round.used; ++request) {
+    int gone = -1;
+    for (std::size_t request = 0; gone < 0 && request < round.used; ++request) {
         int const peer = first_gone(round.peers[request]);
-        if (peer >= 0 && is_pending(round.requests[request])) {
-            if (++turns > turns_after_goodbye) {
-                _family->fail(FailureKind::aborted,
-                              zero::detail::text({"rank ", peer,
-                                                  " left the group (its communicator "
-                                                  "was destroyed)"}),
-                              false);
-                throw_if_final();
-            }
-            return;
-        }
+        gone = peer >= 0 && is_pending(round.requests[request]) ? peer : -1;
+    }
+    for (int peer = 0; gone < 0 && peer < _world; ++peer) {
+        gone = first_gone(peer) >= 0 && is_awaited(round, peer) ? peer : -1;
+    }
+    if (gone >= 0 && ++turns > turns_after_goodbye) {
+        _family->fail(
+            FailureKind::aborted,
+            zero::detail::text({"rank ", gone, " left the group (its communicator was destroyed)"}),
+            false);
+        throw_if_final();
     }
 }
 
@@ -541,19 +572,27 @@ ZERO_INLINE bool Peers::is_pending(MPI_Request request) noexcept {
            && is_complete == 0;
 }
 
-/// Names the peers with a pending transfer of the round: only the silent ones, if there are any. A
+/// Returns whether a peer has not come to the meeting, or a transfer with it is pending.
+ZERO_COLD_INLINE bool Peers::is_awaited(Round const& round, int peer) const noexcept {
+    if (round.meeting != zero::detail::Meeting::none) {
+        return !has_come(static_cast<std::size_t>(peer), round.meeting);
+    }
+    bool is_pending_one = false;
+    for (std::size_t request = 0; request < round.used; ++request) {
+        is_pending_one =
+            is_pending_one || (round.peers[request] == peer && is_pending(round.requests[request]));
+    }
+    return is_pending_one;
+}
+
+/// Names the peers that a round waits for: only the silent ones, if there are any. A
 /// peer that sends heartbeats waits as well.
 ZERO_COLD_INLINE std::string Peers::missing_peers(Round const& round) const {
     Clock::time_point const now = Clock::now();
     std::string silent;
     std::string waiting;
     for (int peer = 0; peer < _world; ++peer) {
-        bool is_missing = false;
-        for (std::size_t request = 0; request < round.used; ++request) {
-            is_missing =
-                is_missing || (round.peers[request] == peer && is_pending(round.requests[request]));
-        }
-        if (is_missing) {
+        if (is_awaited(round, peer)) {
             auto const& known = _peers[static_cast<std::size_t>(peer)];
             bool const is_silent = now - known.heard > 2 * _beat;
             std::string& result = is_silent ? silent : waiting;
