@@ -230,7 +230,7 @@ TEST_CASE("Engines on one host send no bucket, and have the bits of threads and 
         CHECK(ranks.reason_for_messages() == (world == 1 ? "it is the only rank" : reason));
     }
     INFO(sent[0] << " and " << sent[1] << " bytes");
-    CHECK((world == 1 || sent[1] < sent[0] / 2)); // what ranks compare, and decide, is sent
+    CHECK((world == 1 || sent[1] < sent[0] / 5)); // what ranks compare, and decide, is sent
 }
 
 TEST_CASE("The parts of a group on one host read one another's memory") {
@@ -240,6 +240,7 @@ TEST_CASE("The parts of a group on one host read one another's memory") {
         return;
     }
     mpi::Communicator everyone(mpi_session().world(), mpi_options());
+    CHECK(everyone.reason_for_messages().empty());
     bool const is_here = everyone.rank() < 4;
     auto ranks = everyone.split(is_here ? 0 : 1, everyone.rank());
     if (is_here) {
