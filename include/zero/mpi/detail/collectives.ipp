@@ -26,7 +26,6 @@ namespace ZERO_NAMESPACE::mpi::detail {
 
 using zero::detail::Extents;
 using zero::detail::Flight;
-using zero::detail::Meeting;
 using zero::detail::Part;
 using zero::detail::SharedMemory;
 

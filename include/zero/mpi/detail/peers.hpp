@@ -21,6 +21,8 @@
 
 namespace ZERO_NAMESPACE::mpi::detail {
 
+using zero::detail::Meeting;
+
 /// @brief The kind of a message without data.
 enum class MessageKind : std::uint8_t { heartbeat, provisional_failure, failure, goodbye };
 inline constexpr std::size_t message_kinds = 4; ///< number of enumerators
@@ -58,8 +60,8 @@ struct Round {
     zero::detail::List<int> peers;       ///< by request
     zero::detail::List<char> is_receive; ///< by request; only a receive can be cancelled
     std::size_t used = 0;
-    bool is_reducing = false;                                    ///< whether MPI adds
-    zero::detail::Meeting meeting = zero::detail::Meeting::none; ///< waited for, without requests
+    bool is_reducing = false;        ///< whether MPI adds
+    Meeting meeting = Meeting::none; ///< waited for, without requests
 
     explicit Round(std::size_t capacity)
         : requests(capacity), peers(capacity), is_receive(capacity) {
@@ -154,9 +156,14 @@ public:
         return _neighbours[rank].base + offset;
     }
 
-    /// @brief Waits until all ranks have come to a meeting of the same call.
-    /// @throws CommunicatorError
-    void meet(zero::detail::Meeting meeting);
+    /// @brief Waits until all ranks have come to a meeting of the same call. A rank that has called
+    /// something else does not come; the heartbeats of both tell why. @throws CommunicatorError
+    void meet(Meeting meeting) {
+        std::atomic_ref((*_slot)[_shown % 2].reached[static_cast<std::size_t>(meeting)])
+            .store(_hash, std::memory_order_release);
+        round(0).meeting = meeting;
+        finish(round(0));
+    }
 
     /// @brief Waits for the transfers of a round. @throws CommunicatorError
     void finish(Round& round);
@@ -210,7 +217,11 @@ private:
     }
     static void pause(Clock::duration waited, bool is_reducing);
     [[nodiscard]] bool is_complete(Round& round);
-    [[nodiscard]] bool has_come(std::size_t peer, zero::detail::Meeting meeting) const noexcept;
+    [[nodiscard]] bool has_come(std::size_t peer, Meeting meeting) const noexcept {
+        auto& reached = const_cast<std::uint64_t&>( // an atomic constant needs C++26
+            shown(peer).reached[static_cast<std::size_t>(meeting)]);
+        return std::atomic_ref(reached).load(std::memory_order_acquire) == _hash;
+    }
     [[nodiscard]] bool finishes_at_once(Round& round);
     void end(Round& round, Clock::time_point now) noexcept;
     void post_message_receive() noexcept;
@@ -224,7 +235,6 @@ private:
     [[nodiscard]] static bool is_pending(MPI_Request request) noexcept;
     void throw_if_final();
     [[noreturn]] void throw_time_out(Round const& round);
-    [[nodiscard]] int first_gone(int peer) const noexcept;
     void require_present(Round& round, unsigned& turns);
     [[nodiscard]] bool is_awaited(Round const& round, int peer) const noexcept;
     [[nodiscard]] std::string missing_peers(Round const& round) const;

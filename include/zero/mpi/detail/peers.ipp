@@ -140,31 +140,15 @@ ZERO_INLINE void Peers::reduce_scatter(Round& round, float const* data, float* s
                     "MPI_Ireduce_scatter");
 }
 
-ZERO_INLINE bool Peers::has_come(std::size_t peer, zero::detail::Meeting meeting) const noexcept {
-    auto& reached = const_cast<std::uint64_t&>( // a reference to an atomic constant needs C++26
-        shown(peer).reached[static_cast<std::size_t>(meeting)]);
-    return std::atomic_ref(reached).load(std::memory_order_acquire) == _hash;
-}
-
-/// A rank that has called something else does not come to the same meeting. The heartbeats of both
-/// tell why.
-ZERO_INLINE void Peers::meet(zero::detail::Meeting meeting) {
-    std::atomic_ref((*_slot)[_shown % 2].reached[static_cast<std::size_t>(meeting)])
-        .store(_hash, std::memory_order_release);
-    round(0).meeting = meeting;
-    finish(round(0));
-}
-
 ZERO_INLINE bool Peers::is_complete(Round& round) {
     int is_done = 1;
-    if (round.meeting == zero::detail::Meeting::none) {
+    if (round.meeting == Meeting::none) {
         require_success(MPI_Testall(static_cast<int>(round.used), round.requests.data(), &is_done,
                                     MPI_STATUSES_IGNORE),
                         "MPI_Testall");
-        return is_done != 0;
     }
-    for (std::size_t peer = 0; is_done != 0 && peer < _neighbours.size(); ++peer) {
-        is_done = has_come(peer, round.meeting) ? 1 : 0;
+    for (std::size_t peer = 0; round.meeting != Meeting::none && peer < _peers.size(); ++peer) {
+        is_done = has_come(peer, round.meeting) ? is_done : 0;
     }
     return is_done != 0;
 }
@@ -232,14 +216,15 @@ ZERO_INLINE void Peers::end(Round& round, Clock::time_point now) noexcept {
             peer.number = zero::detail::larger(peer.number, _number);
         }
     }
-    for (std::size_t peer = 0; round.meeting != zero::detail::Meeting::none && peer < _peers.size();
-         ++peer) {
-        _peers[peer].heard = now;
-        _peers[peer].number = zero::detail::larger(_peers[peer].number, _number);
+    for (Peer& peer : _peers) {
+        if (round.meeting != Meeting::none) {
+            peer.heard = now;
+            peer.number = _number;
+        }
     }
     round.used = 0;
     round.is_reducing = false;
-    round.meeting = zero::detail::Meeting::none;
+    round.meeting = Meeting::none;
 }
 
 /// Yields the core to other threads. A rank that has waited for a while sleeps between two polls of
@@ -295,37 +280,26 @@ ZERO_COLD_INLINE void Peers::throw_time_out(Round const& round) {
          "mpi::Options::time_out."});
 }
 
-/// Returns `peer`, or the first of all if it is `Round::every_peer`, if it has left; otherwise -1.
-ZERO_COLD_INLINE int Peers::first_gone(int peer) const noexcept {
-    for (int other = 0; other < _world; ++other) {
-        if ((peer == other || peer == Round::every_peer)
-            && _peers[static_cast<std::size_t>(other)].is_gone) {
-            return other;
-        }
-    }
-    return -1;
-}
-
 /// Fails the family if the round waits for a peer that has left, after some turns in which the last
 /// data of that peer may arrive.
 ZERO_COLD_INLINE void Peers::require_present(Round& round, unsigned& turns) {
     if (_family->has_failed()) {
         return;
     }
-    int gone = -1;
-    for (std::size_t request = 0; gone < 0 && request < round.used; ++request) {
-        int const peer = first_gone(round.peers[request]);
-        gone = peer >= 0 && is_pending(round.requests[request]) ? peer : -1;
-    }
-    for (int peer = 0; gone < 0 && peer < _world; ++peer) {
-        gone = first_gone(peer) >= 0 && is_awaited(round, peer) ? peer : -1;
-    }
-    if (gone >= 0 && ++turns > turns_after_goodbye) {
-        _family->fail(
-            FailureKind::aborted,
-            zero::detail::text({"rank ", gone, " left the group (its communicator was destroyed)"}),
-            false);
-        throw_if_final();
+    for (int peer = 0; peer < _world; ++peer) {
+        if (_peers[static_cast<std::size_t>(peer)].is_gone
+            && (is_awaited(round, peer)
+                || (round.is_reducing && is_awaited(round, Round::every_peer)))) {
+            if (++turns > turns_after_goodbye) {
+                _family->fail(FailureKind::aborted,
+                              zero::detail::text({"rank ", peer,
+                                                  " left the group (its communicator "
+                                                  "was destroyed)"}),
+                              false);
+                throw_if_final();
+            }
+            return;
+        }
     }
 }
 
@@ -574,19 +548,18 @@ ZERO_INLINE bool Peers::is_pending(MPI_Request request) noexcept {
 
 /// Returns whether a peer has not come to the meeting, or a transfer with it is pending.
 ZERO_COLD_INLINE bool Peers::is_awaited(Round const& round, int peer) const noexcept {
-    if (round.meeting != zero::detail::Meeting::none) {
+    if (round.meeting != Meeting::none) {
         return !has_come(static_cast<std::size_t>(peer), round.meeting);
     }
-    bool is_pending_one = false;
+    bool is_one = false;
     for (std::size_t request = 0; request < round.used; ++request) {
-        is_pending_one =
-            is_pending_one || (round.peers[request] == peer && is_pending(round.requests[request]));
+        is_one = is_one || (round.peers[request] == peer && is_pending(round.requests[request]));
     }
-    return is_pending_one;
+    return is_one;
 }
 
-/// Names the peers that a round waits for: only the silent ones, if there are any. A
-/// peer that sends heartbeats waits as well.
+/// Names the peers that a round waits for: only the silent ones, if there are any. A peer that
+/// sends heartbeats waits as well.
 ZERO_COLD_INLINE std::string Peers::missing_peers(Round const& round) const {
     Clock::time_point const now = Clock::now();
     std::string silent;
