@@ -29,6 +29,13 @@ struct SharedCall {
 /// turns, because a rank may begin the next one while a peer still looks at the last.
 using SharedSlot = std::array<SharedCall, 2>;
 
+/// @brief Sleeps until a peer has written a word that is not yet `awaited`, at most half a
+/// millisecond: a rank that waits leaves its core to those that compute. May return earlier.
+void sleep_until_written(std::uint64_t const& word, std::uint64_t awaited) noexcept;
+
+/// @brief Wakes the peers that sleep until a word of this rank is written.
+void wake_readers(std::uint64_t const& word) noexcept;
+
 /// @brief Memory of one process that the other processes of its host map for reading, so that
 /// collectives read it in place. Owns what it maps, and blocks of it that it lends as a
 /// `MemoryResource`. Transports between processes use it.

@@ -5,6 +5,8 @@
 #include "../../core/detail/text.hpp"
 
 #include <array>
+#include <atomic>
+#include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -12,11 +14,15 @@
 #include <string_view>
 
 #if defined(__linux__)
+#include <climits>
+#include <ctime>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #endif
 
@@ -144,8 +150,31 @@ ZERO_COLD_INLINE bool SharedMemory::set_usable(void* memory, std::size_t bytes,
            == 0;
 }
 
+/// The half of a word that differs in the calls of a group, as the kernel compares it.
+ZERO_INLINE long futex(std::uint64_t const& word, int operation, std::uint64_t value,
+                       timespec const* most) noexcept {
+    static_assert(std::endian::native == std::endian::little);
+    return ::syscall(SYS_futex, &word, operation, static_cast<std::uint32_t>(value), most, nullptr,
+                     0);
+}
+
+ZERO_INLINE void sleep_until_written(std::uint64_t const& word, std::uint64_t awaited) noexcept {
+    std::uint64_t const now =
+        std::atomic_ref(const_cast<std::uint64_t&>(word)).load(std::memory_order_acquire);
+    timespec const most{0, 500'000};
+    if (now != awaited) {
+        (void)futex(word, FUTEX_WAIT, now, &most);
+    }
+}
+
+ZERO_INLINE void wake_readers(std::uint64_t const& word) noexcept {
+    (void)futex(word, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
 #else
 
+ZERO_INLINE void sleep_until_written(std::uint64_t const&, std::uint64_t) noexcept {}
+ZERO_INLINE void wake_readers(std::uint64_t const&) noexcept {}
 ZERO_COLD_INLINE SharedMemory::SharedMemory(std::size_t ranks) : _bases(ranks) {
     refuse("a file in memory", ENOSYS);
 }

@@ -161,6 +161,7 @@ public:
     void meet(Meeting meeting) {
         std::atomic_ref((*_slot)[_shown % 2].reached[static_cast<std::size_t>(meeting)])
             .store(_hash, std::memory_order_release);
+        zero::detail::wake_readers((*_slot)[_shown % 2].reached[static_cast<std::size_t>(meeting)]);
         round(0).meeting = meeting;
         finish(round(0));
     }
@@ -215,7 +216,7 @@ private:
     [[nodiscard]] Outgoing& outgoing(MessageKind kind) noexcept {
         return _outgoing[static_cast<std::size_t>(kind)];
     }
-    static void pause(Clock::duration waited, bool is_reducing);
+    void pause(Round const& round, Clock::duration waited);
     [[nodiscard]] bool is_complete(Round& round);
     [[nodiscard]] bool has_come(std::size_t peer, Meeting meeting) const noexcept {
         auto& reached = const_cast<std::uint64_t&>( // an atomic constant needs C++26

@@ -200,7 +200,7 @@ ZERO_INLINE void Peers::finish(Round& round) {
             }
         }
         if (turn > turns_before_pause) {
-            pause(now - start, round.is_reducing);
+            pause(round, now - start);
             now = Clock::now();
             is_over = time.poll(now);
         }
@@ -216,22 +216,26 @@ ZERO_INLINE void Peers::end(Round& round, Clock::time_point now) noexcept {
             peer.number = zero::detail::larger(peer.number, _number);
         }
     }
-    for (Peer& peer : _peers) {
-        if (round.meeting != Meeting::none) {
-            peer.heard = now;
-            peer.number = _number;
-        }
+    for (std::size_t peer = 0; round.meeting != Meeting::none && peer < _peers.size(); ++peer) {
+        _peers[peer].heard = now;
+        _peers[peer].number = _number;
     }
     round.used = 0;
     round.is_reducing = false;
     round.meeting = Meeting::none;
 }
 
-/// Yields the core to other threads. A rank that has waited for a while sleeps between two polls of
-/// the network, because its peers may need the core to compute. MPI's own sums take many steps,
-/// each in a poll, so a rank does not sleep in them.
-ZERO_INLINE void Peers::pause(Clock::duration waited, bool is_reducing) {
-    if (is_reducing || waited < std::chrono::milliseconds(2)) {
+/// Yields the core to other threads, or sleeps until a peer in memory comes. A rank that has waited
+/// for a while sleeps between two polls of the network: its peers may need the core. MPI's own sums
+/// take many steps, each in a poll, so a rank does not sleep in them.
+ZERO_INLINE void Peers::pause(Round const& round, Clock::duration waited) {
+    for (std::size_t peer = 0; round.meeting != Meeting::none && peer < _peers.size(); ++peer) {
+        if (!has_come(peer, round.meeting)) {
+            return zero::detail::sleep_until_written(
+                shown(peer).reached[static_cast<std::size_t>(round.meeting)], _hash);
+        }
+    }
+    if (round.is_reducing || waited < std::chrono::milliseconds(2)) {
         std::this_thread::yield();
     } else {
         std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -350,7 +354,7 @@ ZERO_COLD_INLINE bool Peers::drain(bool needs_goodbyes) noexcept {
         if (_finish_left == Clock::duration{}) {
             return false;
         }
-        pause(time.waited(), false);
+        pause(Round{}, time.waited());
     }
 }
 
