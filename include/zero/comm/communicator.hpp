@@ -221,6 +221,8 @@ namespace ZERO_NAMESPACE {
 /// `BufferKind::communicator` that the communicator holds if no reduction is larger than
 /// `largest_bucket_bytes`, its decorators included. The memory plan shows them in a row of their
 /// own.
+/// - optional, `shared_memory()`, const and noexcept: the MemoryResource from which engines take
+/// their buffers unless `options.memory` names another one.
 /// - optional, `shares_process()`, const and noexcept: whether ranks of the group are threads of
 /// one process, each with a device of its own. An engine then waits, when a step begins, for the
 /// step before the last one: the host must not fill the launch queue of a device while another

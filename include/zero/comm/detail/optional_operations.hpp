@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
+#include "../../core/memory_resource.hpp"
 #include "../../ops/tree_sum.hpp"
 #include "../collective_tag.hpp"
 #include "../communicator.hpp"
@@ -90,6 +91,20 @@ template <class Communicator>
         return communicator.scratch_bytes(largest_bucket_bytes);
     } else {
         return 0;
+    }
+}
+
+/// @brief Returns the resource of buffers: the given one, or that whose memory the peers read in
+/// place, or the backend's.
+template <class Communicator>
+[[nodiscard]] MemoryResource& memory_for(Communicator& communicator, MemoryResource* given) {
+    if (given != nullptr) {
+        return *given;
+    }
+    if constexpr (requires { communicator.shared_memory(); }) {
+        return communicator.shared_memory();
+    } else {
+        return Communicator::Backend::default_memory();
     }
 }
 

@@ -149,8 +149,8 @@ template <class Config>
     : _number(number),
       _communicator(detail::checked_communicator<Config>(number, communicator, options)),
       _rank(static_cast<std::size_t>(communicator.rank())), _options(options),
-      _blocks(options.memory != nullptr ? *options.memory : Backend::default_memory()),
-      _memory(&_blocks), _make_layout(make_layout),
+      _blocks(detail::memory_for(communicator, options.memory)), _memory(&_blocks),
+      _make_layout(make_layout),
       _layout(make_layout(number, detail::shard_size_of(communicator), parameters, options, {})),
       _ready_order(_layout.units(), options.rebuild_buckets != nullptr), _protocol(_layout, _rank),
       _schedule(Config::adds_in_tree
