@@ -1,4 +1,5 @@
-// expect: zero::Groups: zero::Experts over ranks that are model ranks already; divide all ranks with {.experts = E, .model = M}.
+// expect: zero::Groups: a role is given twice, and the outer one would hide the ranks of the inner one; leave one of them out.
+// expect: zero::Experts has the role of zero::ModelParallel: {.experts = E, .model = M}.
 #include "stage.hpp"
 
 #include <zero/comm/experts.hpp>

@@ -1,4 +1,4 @@
-// expect: zero::Groups: zero::Secondary is given twice, and states have one secondary copy; leave one of them out.
+// expect: zero::Groups: a role is given twice, and the outer one would hide the ranks of the inner one; leave one of them out.
 #include "stage.hpp"
 
 #include <zero/comm/secondary.hpp>

@@ -6,6 +6,7 @@
 #include "../ops/tree_sum.hpp"
 #include "communicator.hpp"
 #include "detail/optional_operations.hpp"
+#include "grouped_communicator.hpp"
 #include "traffic_count.hpp"
 
 #include <cstddef>
@@ -25,6 +26,10 @@ namespace ZERO_NAMESPACE {
 /// properties that a choice lacks have their defaults.
 template <class First, class... Others>
 class AnyCommunicator {
+    static_assert(!detail::HasGroups<First> && (!detail::HasGroups<Others> && ...),
+                  "zero: an AnyCommunicator hides the parts of zero::Groups, so an engine on it "
+                  "would run flat; give it the parts, or AnyCommunicators to zero::Groups.");
+
 public:
     using policy_category = CommunicatorCategory;
     using Backend = typename First::Backend;

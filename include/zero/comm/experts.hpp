@@ -58,9 +58,6 @@ struct ExpertsOptions {
 template <class C>
 class Groups<C, Experts> : public Groups<C, ModelParallel> {
     using Base = Groups<C, ModelParallel>;
-    static_assert(!ModelParallelCommunicator<C>,
-                  "zero::Groups: zero::Experts over ranks that are model ranks already; divide all "
-                  "ranks with {.experts = E, .model = M}.");
 
 public:
     using Options = ExpertsOptions;           ///< of a constructor

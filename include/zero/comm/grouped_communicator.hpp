@@ -94,6 +94,11 @@ concept SecondaryCommunicator = Communicator<C> && requires(C const& communicato
 /// The roles of a communicator in an engine. A plain one plays them all, at no cost.
 namespace ZERO_NAMESPACE::detail {
 
+/// @brief A communicator with parts for roles, which one around it hides unless it passes them on.
+template <class C>
+concept HasGroups =
+    GroupedCommunicator<C> || ModelParallelCommunicator<C> || SecondaryCommunicator<C>;
+
 /// @brief Returns the ranks over which states are cut, gathered and reduced.
 template <class C>
 [[nodiscard]] constexpr auto& shard_of(C& communicator) noexcept {

@@ -124,8 +124,8 @@ namespace ZERO_NAMESPACE {
 /// @tparam C a `SplittableCommunicator`, or one whose parts are given
 /// @tparam Role `Hybrid` or `HybridInFloat`
 template <class C, class Role>
-class Groups : public detail::RoleDecorator<Groups<C, Role>, C, false> {
-    using Base = detail::RoleDecorator<Groups, C, false>;
+class Groups : public detail::RoleDecorator<Groups<C, Role>, C, GroupedCommunicator<C>, true> {
+    using Base = detail::RoleDecorator<Groups, C, GroupedCommunicator<C>, true>;
     friend Base;
 
     static_assert(detail::IsHybrid<Role>,

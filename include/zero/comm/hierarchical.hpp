@@ -62,9 +62,7 @@ template <class Intra, class Inter>
 class Hierarchical {
     static_assert(Communicator<Intra> && Communicator<Inter>,
                   "zero: both levels of a Hierarchical communicator must be communicators.");
-    static_assert(!GroupedCommunicator<Intra> && !GroupedCommunicator<Inter>
-                      && !ModelParallelCommunicator<Intra> && !ModelParallelCommunicator<Inter>
-                      && !SecondaryCommunicator<Intra> && !SecondaryCommunicator<Inter>,
+    static_assert(!detail::HasGroups<Intra> && !detail::HasGroups<Inter>,
                   "zero: a Hierarchical communicator hides the parts of zero::Groups, so an engine "
                   "on it would run flat; give it the parts, or Hierarchical ones to zero::Groups.");
     static_assert(std::is_same_v<typename Intra::Backend, typename Inter::Backend>,

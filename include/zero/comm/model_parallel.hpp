@@ -95,8 +95,9 @@ namespace ZERO_NAMESPACE {
 /// @tparam C a `SplittableCommunicator`, or one whose parts are given; `Groups<C, Hybrid>` to shard
 /// each part in a few data ranks only
 template <class C>
-class Groups<C, ModelParallel> : public detail::RoleDecorator<Groups<C, ModelParallel>, C> {
-    using Base = detail::RoleDecorator<Groups, C>;
+class Groups<C, ModelParallel>
+    : public detail::RoleDecorator<Groups<C, ModelParallel>, C, ModelParallelCommunicator<C>> {
+    using Base = detail::RoleDecorator<Groups, C, ModelParallelCommunicator<C>>;
     friend Base;
 
 public:

@@ -83,13 +83,11 @@ namespace ZERO_NAMESPACE {
 /// @tparam C a `SplittableCommunicator`, or one whose part is given; or `Groups<C, Hybrid>`, whose
 /// shard groups are divided
 template <class C>
-class Groups<C, Secondary> : public detail::RoleDecorator<Groups<C, Secondary>, C> {
-    using Base = detail::RoleDecorator<Groups, C>;
+class Groups<C, Secondary>
+    : public detail::RoleDecorator<Groups<C, Secondary>, C, SecondaryCommunicator<C>> {
+    using Base = detail::RoleDecorator<Groups, C, SecondaryCommunicator<C>>;
     friend Base;
 
-    static_assert(!SecondaryCommunicator<C>,
-                  "zero::Groups: zero::Secondary is given twice, and states have one secondary "
-                  "copy; leave one of them out.");
     static_assert(!ModelParallelCommunicator<C>,
                   "zero::Groups: zero::Secondary concerns the data ranks of a part; write "
                   "zero::Groups<zero::Groups<C, zero::Secondary>, zero::ModelParallel>.");

@@ -36,9 +36,7 @@ struct DecoratedCall {
 /// @tparam KeepsRoles whether it passes on the roles of `C` as well
 template <class Decorator, class C, class B = typename C::Backend, bool KeepsRoles = false>
 class CommunicatorDecorator {
-    static_assert(KeepsRoles
-                      || (!GroupedCommunicator<C> && !ModelParallelCommunicator<C>
-                          && !SecondaryCommunicator<C>),
+    static_assert(KeepsRoles || !HasGroups<C>,
                   "zero: a decorator hides the parts of zero::Groups, so an engine on it would run "
                   "flat; decorate the parts, and give them to zero::Groups.");
 
@@ -249,12 +247,20 @@ struct InnerRoles<C> {
 /// @brief The base of `Groups`: passes on the roles of the other communicator, and what reaches all
 /// parts.
 /// @tparam Derived its `for_parts(call)` calls `call(part)` once for each communicator
-/// @tparam KeepsRoles false for a role that must be the innermost one
-template <class Derived, class C, bool KeepsRoles = true>
-class RoleDecorator : public CommunicatorDecorator<Derived, C, typename C::Backend, KeepsRoles>,
+/// @tparam IsTwice whether `C` has the role of `Derived`
+/// @tparam IsInnermost whether it must be around no other role
+template <class Derived, class C, bool IsTwice, bool IsInnermost = false>
+class RoleDecorator : public CommunicatorDecorator<Derived, C, typename C::Backend, true>,
                       public InnerRoles<C> {
-    using Base = CommunicatorDecorator<Derived, C, typename C::Backend, KeepsRoles>;
+    using Base = CommunicatorDecorator<Derived, C, typename C::Backend, true>;
     friend Base;
+
+    static_assert(!IsTwice, "zero::Groups: a role is given twice, and the outer one would hide the "
+                            "ranks of the inner one; leave one of them out. zero::Experts has the "
+                            "role of zero::ModelParallel: {.experts = E, .model = M}.");
+    static_assert(IsTwice || !IsInnermost || !HasGroups<C>,
+                  "zero::Groups: zero::Hybrid around another role would hide its ranks; write "
+                  "zero::Groups<zero::Groups<C, zero::Hybrid>, Role>.");
 
 public:
     using Part = typename InnerRoles<C>::Part;
