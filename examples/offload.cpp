@@ -63,7 +63,7 @@ int main() {
     zero::run_ranks(2, [&](zero::LoopbackCommunicator& communicator) {
         InFiles::Options options;
         options.offload.path = std::filesystem::temp_directory_path();
-        options.offload.chunk_bytes = 100'000;   // 32 MiB without this line
+        options.offload.chunk_bytes = 100'000;   // 12 MiB without this line
         options.offload.allow_page_cache = true; // a temporary folder may have no direct access
         auto const found = train<InFiles>(communicator, options, false);
         auto const late = train<Late>(communicator, {.offload = options.offload}, false);

@@ -85,18 +85,20 @@ int main() {
                 }
                 for (std::size_t number = layers; number-- > 0;) {
                     Layer const& layer = *model[number];
+                    auto const gain = std::make_shared<std::vector<float>>(width);
                     // Gradients that live until the end of this block.
-                    std::vector<float> gain(width), slope(width), shift(width);
+                    std::vector<float> slope(width), shift(width);
                     for (std::size_t i = 0; i < width; ++i) {
                         float const bent =
                             std::tanh(layer.slope.values[i] * x[i] + layer.shift.values[i]);
-                        gain[i] = difference[i] * bent;
+                        (*gain)[i] = difference[i] * bent;
                         shift[i] = difference[i] * layer.gain.values[i] * (1.0F - bent * bent);
                         slope[i] = shift[i] * x[i];
                     }
-                    engine.hand_over(number, 3 * number, gain);
+                    // Kept until it is reduced, not copied. Leases are planned all the same.
+                    engine.hand_over(number, 3 * number, *gain, {}, gain);
                     engine.hand_over(number, 3 * number + 1, slope);
-                    // Waits until all three were read; then their memory may be freed.
+                    // Waits until both were read; then their memory may be freed.
                     engine.hand_over(number, 3 * number + 2, shift).synchronise();
                     engine.gradients_ready(number);
                 }

@@ -14,13 +14,14 @@
 #include <zero/comm/run_ranks.hpp>
 #include <zero/comm/secondary.hpp>
 #include <zero/comm/timed.hpp>
-#include <zero/core/host_memory_resource.hpp>
+#include <zero/core/memory_resource.hpp>
 #include <zero/host/inline_queue.hpp>
 #include <zero/stage/wire.hpp>
 #if defined(GPT_HAS_TIER)
 #include <zero/stage/offload.hpp>
 #endif
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -54,29 +55,36 @@ std::vector<RankSummary> gather(HostCommunicator& communicator, RankSummary cons
 /// they hold nothing of the model, and compared with a small model they are large.
 class LimitedMemory final : public zero::MemoryResource {
 public:
-    explicit LimitedMemory(std::size_t limit)
-        : _limit(limit == 0 ? std::numeric_limits<std::size_t>::max() : limit) {}
+    /// @param memory that of the communicator, which peers may read in place
+    LimitedMemory(std::size_t limit, zero::MemoryResource& memory)
+        : _limit(limit == 0 ? std::numeric_limits<std::size_t>::max() : limit), _memory(&memory) {}
 
     void* allocate(std::size_t bytes, zero::BufferKind kind) override {
-        std::size_t const held =
-            _memory.allocated_bytes() - _memory.allocated_bytes(zero::BufferKind::commands);
-        if (kind != zero::BufferKind::commands && bytes > _limit - held) {
-            throw std::runtime_error("--memory-limit leaves " + std::to_string(_limit - held)
+        bool const is_counted = kind != zero::BufferKind::commands;
+        if (is_counted && bytes > _limit - _held) {
+            throw std::runtime_error("--memory-limit leaves " + std::to_string(_limit - _held)
                                      + " bytes, but " + std::to_string(bytes) + " are needed for "
                                      + name_of(kind) + "; try --offload file");
         }
-        return _memory.allocate(bytes, kind);
+        void* const memory = _memory->allocate(bytes, kind);
+        _bytes[static_cast<std::size_t>(kind)] += bytes;
+        _held += is_counted ? bytes : 0;
+        return memory;
     }
     void deallocate(void* memory, std::size_t bytes, zero::BufferKind kind) noexcept override {
-        _memory.deallocate(memory, bytes, kind);
+        _memory->deallocate(memory, bytes, kind);
+        _bytes[static_cast<std::size_t>(kind)] -= bytes;
+        _held -= kind != zero::BufferKind::commands ? bytes : 0;
     }
     [[nodiscard]] std::size_t allocated_bytes(zero::BufferKind kind) const noexcept {
-        return _memory.allocated_bytes(kind);
+        return _bytes[static_cast<std::size_t>(kind)];
     }
 
 private:
     std::size_t _limit; ///< only the thread of the rank allocates
-    zero::HostMemoryResource _memory;
+    zero::MemoryResource* _memory;
+    std::array<std::size_t, zero::buffer_kinds> _bytes{};
+    std::size_t _held = 0;
 };
 
 /// The traffic of the parts in which --shard or --secondary divides the ranks.
@@ -157,7 +165,7 @@ Summary train_stage(Settings const& settings, Text const& text, HostCommunicator
     Timelines timelines(settings, process != nullptr ? process->rank() : -1);
     std::function<void(HostCommunicator&)> const rank_body = [&](HostCommunicator& communicator) {
         zero::Timed<HostCommunicator> timed(communicator, timelines.of_rank(communicator.rank()));
-        LimitedMemory memory(settings.memory_limit);
+        LimitedMemory memory(settings.memory_limit, communicator.shared_memory());
         auto options = engine_options<Stage>(settings);
         if constexpr (requires { options.offload.path; }) {
             options.offload.path = settings.offload_path;

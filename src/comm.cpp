@@ -6,6 +6,7 @@
 #include <zero/comm/detail/optional_operations.hpp>
 #include <zero/comm/detail/rendezvous.ipp>
 #include <zero/comm/detail/run_threads.ipp>
+#include <zero/comm/detail/shared_memory.ipp>
 #include <zero/comm/loopback.hpp>
 #include <zero/comm/run_ranks.hpp>
 

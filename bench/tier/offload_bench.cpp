@@ -10,11 +10,12 @@
 //                               the chunks in the file; the twin is the engine with all of them
 //
 // Other twins repeat the requests of a step of the engine: the same bytes on as many queues of the
-// same kind, from and to memory of the same slots. A request waits only for those before it that
-// use its memory, and nothing is computed.
+// same kind, from and to the same memory. A request waits only for those before it that use its
+// memory, and nothing is computed. For states the file is the engine's own, since two files of one
+// disk can differ by a fifth; parameters would be spoilt by it, so their twin has another.
 //
 // Each time ends when all requests are done. Files are in $ZERO_BENCH_FOLDER, or in the system's
-// folder for temporary files, which must be on a disk; all benchmarks together take 14 GB there.
+// folder for temporary files, which must be on a disk; all benchmarks together take 12 GB there.
 
 #include "stage/backward_pass.hpp"
 #include "stage/one_of_many.hpp"
@@ -27,7 +28,6 @@
 
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -38,10 +38,9 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <new>
 #include <span>
 #include <string>
-#include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -67,11 +66,32 @@ struct Request {
     std::byte* memory;
 };
 
-/// The chunks of an engine, and the requests of one of its steps in order.
-struct Trace {
-    std::vector<std::uint64_t> chunks;
-    std::vector<Request> requests;
+/// The calls of the system, and the descriptor of the newest file.
+class NotedCalls final : public FileCalls {
+public:
+    int create(char const* path, bool is_direct) override {
+        return newest_file = _calls.create(path, is_direct);
+    }
+    std::int64_t alignment(int file, bool is_direct) override {
+        return _calls.alignment(file, is_direct);
+    }
+    int allocate(int file, std::uint64_t bytes) override { return _calls.allocate(file, bytes); }
+    std::int64_t read(int file, void* to, std::size_t bytes, std::uint64_t offset) override {
+        return _calls.read(file, to, bytes, offset);
+    }
+    std::int64_t write(int file, void const* from, std::size_t bytes,
+                       std::uint64_t offset) override {
+        return _calls.write(file, from, bytes, offset);
+    }
+    void close(int file) noexcept override { _calls.close(file); }
+
+    int newest_file = -1;
+
+private:
+    FileCalls& _calls = FileCalls::system();
 };
+
+NotedCalls calls;
 
 /// Waits for all requests of a tier.
 template <class Tier>
@@ -85,11 +105,11 @@ void drain(Tier& tier) {
 /// A tier that notes its requests.
 class NotedTier : public FileTier {
 public:
-    NotedTier(FileTierOptions const& options, std::span<std::uint64_t const> chunks,
+    NotedTier(FileTierOptions const& options, std::span<std::uint64_t const> sizes,
               std::string owner, MemoryResource& memory)
-        : FileTier(options, chunks, std::move(owner), memory) {
+        : FileTier(options, sizes, std::move(owner), memory), file(calls.newest_file),
+          chunks(sizes.size()) {
         newest = this;
-        trace.chunks.assign(chunks.begin(), chunks.end());
     }
 
     host::Event read(std::size_t chunk, void* to) {
@@ -102,13 +122,15 @@ public:
     }
 
     inline static NotedTier* newest = nullptr;
-    Trace trace;
+    int file;
+    std::size_t chunks;
+    std::vector<Request> requests; ///< in order, while `is_noting`
     bool is_noting = false;
 
 private:
     void note(Request const& request) {
         if (is_noting) {
-            trace.requests.push_back(request);
+            requests.push_back(request);
         }
     }
 };
@@ -130,6 +152,7 @@ public:
 struct Case {
     std::size_t depth = FileTierOptions{}.depth;
     double ratio = 1;
+    bool is_of_twin = false;
 };
 
 template <int N, class Policy>
@@ -146,10 +169,13 @@ public:
 
     void step() override { train(false); }
 
-    Trace trace() {
+    /// Returns the tier with the requests of one step.
+    NotedTier& noted() {
+        _tier->requests.clear();
         _tier->is_noting = true;
         train(false);
-        return _tier->trace;
+        _tier->is_noting = false;
+        return *_tier;
     }
 
 private:
@@ -167,6 +193,7 @@ private:
         options.non_finite = NonFinite::step; // no twin reads gradients
         if constexpr (Policy::is_any) {
             options.offload.path = folder();
+            options.offload.calls = &calls;
             options.offload.depth = what.depth;
             options.offload.ratio = what.ratio;
         }
@@ -198,78 +225,62 @@ private:
     NotedTier* _tier = nullptr;
 };
 
-/// The file and the queues of a `FileTier`, without checksums.
+/// The file of a `NotedTier` behind queues of its own, without checksums.
 class PlainTier {
 public:
-    PlainTier(FileTierOptions const& options, std::span<std::uint64_t const> chunks, std::string,
-              MemoryResource& memory)
-        : _file(_calls.create(options.path.c_str(), true)) {
-        require(_file >= 0);
-        auto const alignment = static_cast<std::uint64_t>(_calls.alignment(_file, true));
-        _begin.push_back(0);
-        for (std::uint64_t const bytes : chunks) {
-            _begin.push_back(_begin.back() + (bytes + alignment - 1) / alignment * alignment);
-        }
-        require(_calls.allocate(_file, _begin.back()) == 0);
+    explicit PlainTier(NotedTier& tier) : _noted(tier) {
         for (auto& queue : _queues) {
-            queue = std::make_unique<host::WaitingQueue>(2 * chunks.size() + 16, memory);
+            queue = std::make_unique<host::WaitingQueue>(2 * tier.chunks + 16, _memory);
         }
     }
     PlainTier(PlainTier const&) = delete;
     PlainTier& operator=(PlainTier const&) = delete;
-    ~PlainTier() {
-        drain(*this);
-        _calls.close(_file);
-    }
+    ~PlainTier() { drain(*this); }
 
-    [[nodiscard]] std::size_t staging_bytes(std::size_t chunk) const {
-        return static_cast<std::size_t>(_begin[chunk + 1] - _begin[chunk]);
+    host::Queue* reading_queue(std::size_t chunk) {
+        return _queues[chunk % FileTier::queues].get();
     }
-    host::Queue* reading_queue(std::size_t chunk) { return _queues[chunk % 2].get(); }
-    host::Queue* writing_queue(std::size_t chunk) { return _queues[2 + chunk % 2].get(); }
+    host::Queue* writing_queue(std::size_t chunk) {
+        return _queues[FileTier::queues + chunk % FileTier::queues].get();
+    }
 
     host::Event read(std::size_t chunk, std::byte* to) {
         return move(chunk, *reading_queue(chunk), [this, to](std::uint64_t begin, std::size_t n) {
-            return _calls.read(_file, to, n, begin);
+            return calls.read(_noted.file, to, n, begin);
         });
     }
     host::Event write(std::size_t chunk, std::byte const* from) {
         return move(chunk, *writing_queue(chunk), [this, from](std::uint64_t begin, std::size_t n) {
-            return _calls.write(_file, from, n, begin);
+            return calls.write(_noted.file, from, n, begin);
         });
     }
 
 private:
     template <class Call>
     host::Event move(std::size_t chunk, host::Queue& queue, Call const& call) const {
-        queue.enqueue([call, begin = _begin[chunk], bytes = staging_bytes(chunk)] {
+        auto const begin = static_cast<std::uint64_t>(_noted.address(chunk) - _noted.address(0));
+        queue.enqueue([call, begin, bytes = _noted.staging_bytes(chunk)] {
             require(call(begin, bytes) == static_cast<std::int64_t>(bytes));
         });
         return queue.record();
     }
 
-    FileCalls& _calls = FileCalls::system();
-    int _file;
-    std::vector<std::uint64_t> _begin;
-    std::array<std::unique_ptr<host::WaitingQueue>, 4> _queues;
+    NotedTier& _noted;
+    HostMemoryResource _memory;
+    std::array<std::unique_ptr<host::WaitingQueue>, 2 * FileTier::queues> _queues;
 };
 
 /// Repeats the requests of a step.
 template <class Tier>
 class Replay final : public Stepper {
 public:
-    explicit Replay(Trace trace)
-        : _trace(std::move(trace)), _tier({.path = folder()}, _trace.chunks, "replay", _resource) {
-        auto const& requests = _trace.requests;
+    explicit Replay(NotedTier& noted) : _noted(noted), _tier(noted) {
+        auto const& requests = noted.requests;
         auto const end = [&](Request const& request) {
-            return request.memory + _tier.staging_bytes(request.chunk);
+            return request.memory + noted.staging_bytes(request.chunk);
         };
-        std::byte* first = requests[0].memory;
-        std::byte* last = first;
         for (std::size_t index = 0; index < requests.size(); ++index) {
             Request const& own = requests[index];
-            first = std::min(first, own.memory);
-            last = std::max(last, end(own));
             _awaited.emplace_back();
             for (std::size_t other = index; other-- > 0;) {
                 Request const& before = requests[other];
@@ -281,20 +292,12 @@ public:
                 }
             }
         }
-        auto const bytes = static_cast<std::size_t>(last - first);
-        _memory.reset(static_cast<std::byte*>(::operator new(bytes, page)));
-        FileTier::use_large_pages(_memory.get(), bytes); // as the staging memory of an engine
-        std::fill_n(_memory.get(), bytes, std::byte{1});
-        for (Request& request : _trace.requests) {
-            request.memory = _memory.get() + (request.memory - first);
-        }
         _done.resize(requests.size());
-        step(); // nothing could be read before it was written
     }
 
     void step() override {
-        for (std::size_t index = 0; index < _trace.requests.size(); ++index) {
-            Request const& own = _trace.requests[index];
+        for (std::size_t index = 0; index < _done.size(); ++index) {
+            Request const& own = _noted.requests[index];
             host::Queue& queue =
                 *(own.is_write ? _tier.writing_queue(own.chunk) : _tier.reading_queue(own.chunk));
             for (std::size_t const other : _awaited[index]) {
@@ -307,17 +310,10 @@ public:
     }
 
 private:
-    static constexpr std::align_val_t page{4096};
-    struct Free {
-        void operator()(std::byte* memory) const { ::operator delete(memory, page); }
-    };
-
-    Trace _trace;
-    HostMemoryResource _resource;
-    std::unique_ptr<std::byte, Free> _memory;
+    NotedTier& _noted;
     std::vector<std::vector<std::size_t>> _awaited; ///< by request: those that it waits for
     std::vector<host::Event> _done;
-    Tier _tier; ///< destroyed first: its requests use the memory
+    Tier _tier; ///< a `PlainTier`, or the tier of the engine itself
 };
 
 /// Makes a stepper on its first use and keeps it, so that repetitions in any order cost a step.
@@ -339,18 +335,19 @@ double seconds_of(Stepper& own) {
 }
 
 template <int N, class Policy>
-Stepper& trainer(Case const& what = {}) {
-    bool const is_in_memory = !Policy::is_any;
-    return stepper("zero " + std::to_string(N) + (is_in_memory ? " in memory" : "") + " depth "
-                       + std::to_string(what.depth) + " ratio " + std::to_string(what.ratio),
-                   [&] { return std::make_unique<Trainer<N, Policy>>(what); });
+Trainer<N, Policy>& trainer(Case const& what = {}) {
+    std::string const name = std::to_string(N) + (Policy::is_any ? "" : " in memory") + " depth "
+                             + std::to_string(what.depth) + " ratio " + std::to_string(what.ratio)
+                             + (what.is_of_twin ? " twin" : "");
+    return static_cast<Trainer<N, Policy>&>(
+        stepper(name, [&] { return std::make_unique<Trainer<N, Policy>>(what); }));
 }
 
 template <class Tier, int N, class Policy>
-Stepper& replay() {
-    bool const is_plain = std::is_same_v<Tier, PlainTier>;
-    return stepper("replay " + std::to_string(N) + (is_plain ? " plain" : ""),
-                   [] { return std::make_unique<Replay<Tier>>(Trainer<N, Policy>({}).trace()); });
+Stepper& replay(Case const& what = {}) {
+    return stepper("replay " + std::to_string(N) + typeid(Tier).name(), [&] {
+        return std::make_unique<Replay<Tier>>(trainer<N, Policy>(what).noted());
+    });
 }
 
 /// @param make returns what takes the steps
@@ -386,12 +383,13 @@ void add_extra(char const* name, double ratio) {
 [[maybe_unused]] bool const is_registered = [] {
     add("offload_step/states/twin", []() -> Stepper& { return replay<PlainTier, 2, States>(); });
     add("offload_step/states/zero", []() -> Stepper& { return trainer<2, States>(); });
-    add("offload_step/parameters/twin", []() -> Stepper& { return replay<PlainTier, 3, All>(); });
+    add("offload_step/parameters/twin",
+        []() -> Stepper& { return replay<PlainTier, 3, All>({.is_of_twin = true}); });
     add("offload_step/parameters/zero", []() -> Stepper& { return trainer<3, All>(); });
     add("offload_checksums/states/twin",
         []() -> Stepper& { return replay<PlainTier, 2, States>(); });
     add("offload_checksums/states/zero",
-        []() -> Stepper& { return replay<FileTier, 2, States>(); });
+        []() -> Stepper& { return replay<NotedTier&, 2, States>(); });
     add("offload_depth/4/twin", []() -> Stepper& { return trainer<2, States>({.depth = 1}); });
     add("offload_depth/4/zero", []() -> Stepper& { return trainer<2, States>({.depth = 4}); });
     add_extra("offload_ratio/half/twin", 1);

@@ -23,7 +23,7 @@ struct Settings {
     std::string offload = "none"; ///< where the states of a rank lie: none (in memory), file, host
     std::string offload_path;     ///< folder of their files
     double offload_ratio = 1.0;   ///< the part of them that lies there
-    std::size_t offload_chunk_bytes = std::size_t{32} << 20U; ///< bytes per request
+    std::size_t offload_chunk_bytes = std::size_t{12} << 20U; ///< bytes per request
     bool offload_page_cache = false; ///< whether their file system may lack direct access
     bool delayed = false;            ///< whether an update runs during the next step
     std::size_t memory_limit = 0;    ///< most bytes that the engine of a rank holds; 0: no limit

@@ -43,8 +43,8 @@ struct Column {
 /// States in a file; see zero::FileTierOptions.
 struct InFile {
     double ratio = 0;
-    std::uint64_t chunk_bytes = std::uint64_t{32} << 20U;
-    std::size_t depth = 3;
+    std::uint64_t chunk_bytes = std::uint64_t{12} << 20U;
+    std::size_t depth = 8;
     std::size_t alignment = 4096; ///< of the disk
 };
 

@@ -71,7 +71,7 @@ With Offload<To<FileTier, ...>> of optimizer states and master weights, and in s
 parameters, the bytes of the file of a rank, and of staging memory; with DelayedUpdate parameters
 stay in memory:
 
-  --offload-ratio 1 [--offload-chunk-bytes 33554432] [--offload-depth 3] [--delayed 1]
+  --offload-ratio 1 [--offload-chunk-bytes 12582912] [--offload-depth 8] [--delayed 1]
 
 With Offload<To<HostMemory, ...>, UpdateOnDevice> of all states of a device that a stage may keep
 on its host (gradients from stage 2 on, parameters in stage 3), the bytes there:
@@ -99,8 +99,8 @@ struct Settings {
     Codes codes{};
 
     double offload_ratio = 0; ///< part of the states in a file
-    double offload_chunk_bytes = 32 << 20;
-    double offload_depth = 3; ///< chunks in staging memory
+    double offload_chunk_bytes = 12 << 20;
+    double offload_depth = 8; ///< chunks in staging memory
     double delayed = 0;       ///< 1: DelayedUpdate
     double on_host = 0;       ///< 1: states of a device on its host
     double tier_rate = 0;     ///< bytes per second; 0: no time is predicted

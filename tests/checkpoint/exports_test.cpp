@@ -25,9 +25,10 @@ namespace {
 using namespace engine_model;
 
 /// Writes the weights of an engine with `save_parameters` and with `consolidate`.
+template <class Stage = ZeroStage<3>>
 void write_exports(std::filesystem::path const& folder) {
     on_ranks<int>(2, [&](LoopbackCommunicator& communicator) {
-        Toy<ZeroStage<3>> toy(communicator);
+        Toy<Stage> toy(communicator);
         train(*toy.engine, communicator, 0, 2);
         save_parameters(*toy.engine, folder / "saved.safetensors");
         save_checkpoint(*toy.engine, folder / "all", {.name = "one"});
@@ -74,6 +75,12 @@ TEST_CASE("An exported file holds the parameters alone, and its format is pt") {
     CHECK(entries(folder.path())
           == Names{"all", "consolidated.safetensors", "consolidated.safetensors.checksums",
                    "saved.safetensors", "saved.safetensors.checksums"});
+
+    // Both write the master weights, not the parameters of 16 bits.
+    TemporaryFolder const halves;
+    write_exports<ZeroStage<3, Parameters<bfloat16>>>(halves.path());
+    CHECK(content_of(halves / "saved.safetensors")
+          == content_of(halves / "consolidated.safetensors"));
 }
 
 TEST_CASE("A frozen parameter of 16 bits is exported in its type, aligned, and loads unrounded") {

@@ -116,6 +116,18 @@ TEST_CASE("Loading takes small buffers, whatever the size of the model") {
     CHECK(of_large < world * mebibyte + 4 * checksums);
 }
 
+TEST_CASE("Loading from the disks of others takes 11 MiB a rank, whatever the size of the model") {
+    auto const load = [](Stage& engine, auto const& folder) {
+        std::size_t const rank = detail::access_to(engine).rank();
+        save_checkpoint(engine, folder / std::to_string(rank), {.own_disks = true});
+        load_checkpoint(engine, folder / std::to_string(1 - rank), {.own_disks = true});
+    };
+    long long const of_large = additional_bytes(large, load);
+    INFO(of_large);
+    CHECK(of_large > world * 8 * mebibyte); // control: the pieces are counted
+    CHECK(of_large < world * 12 * mebibyte + 300'000 + 4 * checksums);
+}
+
 TEST_CASE("Saving in the background takes the copy that it announces, once") {
     TemporaryFolder const folder;
     run_ranks(1, test_time_out, [&](LoopbackCommunicator& communicator) {

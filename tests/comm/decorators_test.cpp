@@ -80,6 +80,9 @@ struct HasScratch : Plain {
 struct SharesProcess : Plain {
     bool shares_process() const noexcept;
 };
+struct KnowsRanks : Plain {
+    std::size_t ranks_in_process() const noexcept;
+};
 struct Groups : Plain {
     void grouped(Queue, auto const&);
 };
@@ -139,6 +142,8 @@ std::string offers() {
     add(
         requires(C const& c) { c.inadmissible_ranks(ops::MicroBatchTree{}); }, 'i');
     add(detail::ReduceScattersPieces<C, bfloat16, float>, 'l');
+    add(
+        requires(C const& c) { c.ranks_in_process(); }, 'h');
     return result;
 }
 
@@ -157,27 +162,27 @@ TEMPLATE_TEST_CASE(
     "A decorated communicator has an optional operation exactly if the other one has "
     "it",
     "", Plain, Accumulates, ReadsPieces, ReducesTogether, ComparesCalls, IsChecked, Rethrows,
-    Synchronises, HasOptionsHash, HasScratch, ForgetsEvents, SharesProcess, Groups, Exchanges,
-    AddsInTree, ForbidsTrees, HasPosition, HasParts, LoopbackCommunicator) {
+    Synchronises, HasOptionsHash, HasScratch, ForgetsEvents, SharesProcess, KnowsRanks, Groups,
+    Exchanges, AddsInTree, ForbidsTrees, HasPosition, HasParts, LoopbackCommunicator) {
     std::string const offered = offers<TestType>();
-    CHECK((offered == std::string(17, '-')) == std::is_same_v<TestType, Plain>);
+    CHECK((offered == std::string(18, '-')) == std::is_same_v<TestType, Plain>);
     CHECK(offers<Recording<TestType>>() == offered);
-    CHECK(offers<Timed<TestType>>() == offered);
+    CHECK(offers<Timed<TestType>>() == with(offered, std::string(17, '-') + ' '));
     CHECK(offers<Checked<TestType>>() == with(offered, "--ck---b-- -"));
     CHECK(offers<Recording<Checked<TestType>>>() == with(offered, "--ck---b-- -"));
     // Two levels have a hash, memory, events and positions of their own, pass failures on, and do
     // not exchange. What they send between groups are sums at one address.
-    std::string const of_two_levels = "----rsobfp  -wni ";
+    std::string const of_two_levels = "----rsobfp  -wni  ";
     CHECK(offers<Hierarchical<TestType, TestType>>() == with(offered, of_two_levels));
     CHECK(offers<Hierarchical<Plain, TestType>>() == with(offers<Plain>(), of_two_levels));
     CHECK(offers<Hierarchical<TestType, Plain>>() == with(offers<Plain>(), of_two_levels));
     // A choice has operations that all have, and answers for a property that one lacks. It reads
     // pieces if one of them does, and says whether that was chosen.
-    std::string const answered = "----rsobfp---wni";
+    std::string const answered = "----rsobfp---wni-h";
     STATIC_REQUIRE(Communicator<AnyCommunicator<TestType>>);
     CHECK(offers<AnyCommunicator<TestType>>() == with(offered, answered));
     CHECK(offers<AnyCommunicator<Plain, TestType>>()
-          == with(offers<Plain>(), answered + offered.back()));
+          == with(offers<Plain>(), answered.substr(0, 16) + offered[16] + 'h'));
     STATIC_REQUIRE(Communicator<Timed<TestType>> && Communicator<Checked<Recording<TestType>>>);
 }
 

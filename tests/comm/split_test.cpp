@@ -215,7 +215,7 @@ TEST_CASE("A rank is waited for while it computes, and while a thread may still 
 }
 
 TEST_CASE("A rank that sees a failure of one group tells the others before it throws") {
-    detail::LoopbackFamily family;
+    detail::LoopbackFamily family(2);
     detail::Rendezvous parent(2, std::chrono::milliseconds(1));
     detail::Rendezvous part(2, std::chrono::milliseconds(1));
     family.add(parent);

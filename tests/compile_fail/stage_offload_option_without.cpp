@@ -1,4 +1,4 @@
-// expect: NoOffloadOptions
+// expect: NoOptionsBecauseOffloadIsNotAmongThePolicies
 #include "stage.hpp"
 
 using Stage = zero::ZeroStage<1>;

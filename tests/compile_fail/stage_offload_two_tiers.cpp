@@ -1,4 +1,4 @@
-// expect: zero: all offloaded states of an engine lie in one tier; write zero::Offload<zero::To<zero::FileTier, kinds...>> with every kind in one To, and after it nothing, or zero::DelayedUpdate, or for zero::HostMemory zero::UpdateOnDevice.
+// expect: zero: all offloaded states of an engine lie in one tier; write zero::Offload<zero::To<zero::FileTier, kinds...>> with every kind in one To, and after it nothing, or zero::DelayedUpdate, or for zero::HostMemory zero::UpdateOnDevice. Include zero/stage/offload.hpp for zero::FileTier, and zero/policy/host_memory.hpp for zero::HostMemory.
 #include "stage.hpp"
 
 #include <zero/stage/offload.hpp>

@@ -261,7 +261,8 @@ TEST_CASE("Ranks take the largest plan of all, and those that disagree about win
             std::string const text =
                 first ? "false on rank 0 and true on rank 2" : "true on rank 0 and false on rank 2";
             if (refused.type != "LayoutMismatch"
-                || refused.message.find("NcclArena::symmetric is " + text) == std::string::npos) {
+                || refused.message.find("cuda::NcclArena::symmetric is " + text)
+                       == std::string::npos) {
                 throw std::runtime_error(refused.message);
             }
         }
@@ -403,7 +404,7 @@ TEMPLATE_TEST_CASE("A rank that fails in the registration of a window releases t
         CHECK(outcomes[rank].type == (rank == 1 ? "other" : "Aborted"));
         CHECK_THAT(outcomes[rank].message,
                    contains_text("ncclCommWindowRegister (all ranks must make the arena of their "
-                                 "NcclMemoryResource) on rank 1 of 3 failed"));
+                                 "cuda::NcclMemoryResource) on rank 1 of 3 failed"));
     }
 }
 

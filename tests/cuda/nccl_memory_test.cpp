@@ -188,17 +188,19 @@ TEST_CASE("An arena that cannot be made is refused in a sentence and leaves the 
     SECTION("without windows") {
         script.nccl.knows_windows = false;
         script.nccl.header = 22501;
-        CHECK(text_of.operator()<InvalidArgument>({.plan = plan_of(1, 0), .symmetric = true})
-              == "zero: NcclArena::symmetric on rank 0: this NcclLibrary has no windows "
-                 "(ncclCommWindowRegister, in NCCL since 2.27; the program was compiled with the "
-                 "header of NCCL 2.25.1); leave it false, or compile with a newer one.");
+        CHECK(
+            text_of.operator()<InvalidArgument>({.plan = plan_of(1, 0), .symmetric = true})
+            == "zero: cuda::NcclArena::symmetric on rank 0: this cuda::NcclLibrary has no windows "
+               "(ncclCommWindowRegister, in NCCL since 2.27; the program was compiled with the "
+               "header of NCCL 2.25.1); leave it false, or compile with a newer one.");
         CHECK(script.journal.take().empty());
     }
     SECTION("without bytes") {
-        CHECK_THAT(text_of.operator()<InvalidArgument>({.plan = plan_of(0, 0)}),
-                   contains_text("NcclArena::plan has no bytes of parameters, gradients, leases, "
-                                 "wire or weight codes (rank 0)")
-                       && contains_text("give it Engine::memory_plan()"));
+        CHECK_THAT(
+            text_of.operator()<InvalidArgument>({.plan = plan_of(0, 0)}),
+            contains_text("cuda::NcclArena::plan has no bytes of parameters, gradients, leases, "
+                          "wire or weight codes (rank 0)")
+                && contains_text("give it Engine::memory_plan()"));
         CHECK(script.journal.take().empty());
     }
     SECTION("without memory") {
@@ -222,7 +224,7 @@ TEST_CASE("A window that fails, or for which a rank is missing, aborts and leave
                        NcclMemoryResource const memory(communicator, other, Script::queue(), arena);
                    }),
                    contains_text("ncclCommWindowRegister (all ranks must make the arena of their "
-                                 "NcclMemoryResource) on rank 0 of 1 failed"));
+                                 "cuda::NcclMemoryResource) on rank 0 of 1 failed"));
         CHECK(script.journal.take()
               == Lines{"memory_allocate 8192", "register_window 8192", "abort", "memory_free"});
     }

@@ -197,7 +197,7 @@ TEST_CASE("In NCCL's own order a tree is refused before anything is allocated or
     using Compared = Checked<Communicator>;
     cuda::NcclOptions const library{.time_out = std::chrono::seconds(60)};
     std::string const reason =
-        "NCCL adds in an order of its own; set NcclOptions::order = NcclOrder::rank";
+        "NCCL adds in an order of its own; set cuda::NcclOptions::order = cuda::NcclOrder::rank";
     UnusedMemory memory;
     auto const make = [&]<class Stage>(auto& communicator) {
         typename Stage::Options options;

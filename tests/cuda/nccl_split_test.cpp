@@ -47,7 +47,7 @@ TEST_CASE("A library without split, and a negative color, are refused before any
                contains_text("split got the color -1 on rank 1; colors are not negative"));
     script.nccl.can_split = false;
     CHECK_THAT(message_of<InvalidArgument>([&] { (void)communicator.split(0, 0); }),
-               contains_text("this NcclLibrary has no split")
+               contains_text("this cuda::NcclLibrary has no split")
                    && contains_text("make each group with from_unique_id"));
     CHECK(script.journal.take().empty());
     CHECK_NOTHROW(communicator.rethrow_failure()); // the group is usable

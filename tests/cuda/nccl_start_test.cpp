@@ -138,7 +138,7 @@ TEST_CASE("Ranks and options out of range are refused before NCCL is called") {
     CHECK_THROWS_AS(Communicator::refer_to(script.interfaces(), nullptr), InvalidArgument);
     CHECK_THROWS_AS(Communicator::take_over(script.interfaces(), nullptr), InvalidArgument);
     script.options.time_out = std::chrono::milliseconds(0);
-    CHECK_THROWS_WITH(start(0, 1), contains_text("NcclOptions::time_out must be positive"));
+    CHECK_THROWS_WITH(start(0, 1), contains_text("cuda::NcclOptions::time_out must be positive"));
     script.options.time_out = std::chrono::milliseconds(1);
     script.options.watch_interval = std::chrono::milliseconds(-1);
     CHECK_THROWS_AS(start(0, 1), InvalidArgument);
@@ -178,7 +178,7 @@ TEST_CASE(
             of.options.native_all_reduce = true;
             of.options.order = cuda::NcclOrder::rank;
         },
-        "native_all_reduce adds in NCCL's order, and NcclOptions::order is rank");
+        "native_all_reduce adds in NCCL's order, and cuda::NcclOptions::order is rank");
     refused([](Script& of) { of.options.cluster_size = -1; }, "cluster_size is -1");
     refused(
         [](Script& of) {

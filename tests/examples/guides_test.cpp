@@ -43,6 +43,24 @@ void check_code(std::string const& page, std::vector<std::string> const& files,
     }
 }
 
+/// Checks that the diffs of the page fit the first program, and that the result contains the text.
+/// @param expected_lines that they add
+void check_first_program(std::string const& page, std::ptrdiff_t expected_lines,
+                         std::string const& text) {
+    std::string program = text_of("examples/minimal.cpp");
+    std::ptrdiff_t added = 0;
+    for (std::string const& diff : blocks_of(page, "diff")) {
+        INFO(diff);
+        auto const lines = lines_of(diff);
+        added += std::count_if(lines.begin(), lines.end(),
+                               [](std::string const& line) { return line[0] == '+'; });
+        program = patched(program, diff);
+        REQUIRE_FALSE(program.empty());
+    }
+    CHECK(added == expected_lines);
+    CHECK(program.find(text) != std::string::npos);
+}
+
 /// Returns the lines of code of a text: no comments, no indentation, no empty lines.
 std::vector<std::string> code_lines_of(std::string const& text) {
     std::vector<std::string> found;
@@ -120,6 +138,14 @@ TEST_CASE("The diffs of the guide turn the plain trainer into that of stage 1, 2
     CHECK(program == body_of(program_text("stage3"))); // no diff is left
 }
 
+TEST_CASE("Five lines keep the states of the first program in files") {
+    check_first_program("docs/offload.md", 5, "zero::Offload<States>");
+}
+
+TEST_CASE("Five lines shard the first program over the ranks of a host") {
+    check_first_program("docs/groups.md", 5, "zero::run_ranks<Hosts>(ranks, {.shard = 2}");
+}
+
 TEST_CASE("A diff that does not fit is refused") {
     CHECK(patched("a\nb\nc\n", " a\n-b\n+d\n") == "a\nd\nc\n");
     CHECK(patched("a\nb\nc\n", " a\n-c\n+d\n").empty());
@@ -130,8 +156,9 @@ TEST_CASE("A diff that does not fit is refused") {
 TEST_CASE("The code of the guides is that of the examples") {
     check_code("docs/guides/choose_a_stage.md", {"src/plan/column.hpp"}, 1);
     check_code("docs/guides/recipes.md", {"examples/recipes.cpp"}, 6);
+    check_code("docs/storage.md", {"examples/scattered.cpp"}, 1);
     check_code("docs/checkpoints.md", {"examples/save_and_resume.cpp"}, 2);
-    check_code("docs/offload.md", {"examples/offload.cpp"}, 2);
+    check_code("docs/offload.md", {"examples/offload.cpp"}, 1);
     check_code("docs/groups.md", {"examples/model_parallel.cpp", "examples/moe_block.cpp"}, 7);
     check_code("docs/wire.md", {"examples/wire.cpp"}, 3);
     check_code("docs/same_bits.md", {"examples/same_bits.cpp"}, 4);
@@ -157,21 +184,6 @@ TEST_CASE("The first guide shows the whole minimal example") {
     auto const blocks = blocks_of("docs/guides/first_program.md", "cpp");
     REQUIRE(blocks.size() == 1);
     CHECK(blocks.front() == program.substr(program.find("#include")));
-}
-
-TEST_CASE("Five lines shard the first program over the ranks of a host") {
-    std::string program = text_of("examples/minimal.cpp");
-    std::ptrdiff_t added = 0;
-    for (std::string const& diff : blocks_of("docs/groups.md", "diff")) {
-        INFO(diff);
-        auto const lines = lines_of(diff);
-        added += std::count_if(lines.begin(), lines.end(),
-                               [](std::string const& line) { return line[0] == '+'; });
-        program = patched(program, diff);
-        REQUIRE_FALSE(program.empty());
-    }
-    CHECK(added == 5);
-    CHECK(program.find("zero::run_ranks<Hosts>(ranks, {.shard = 2}") != std::string::npos);
 }
 
 TEST_CASE("The README shows lines of the minimal example, in order") {

@@ -13,9 +13,10 @@ namespace zero::test::queue_conformance_test {
 using test::DelayingKind;
 using test::InlineKind;
 using test::ThreadedKind;
+using test::ThreadlessKind;
 
 TEMPLATE_TEST_CASE("Commands run in the order in which they were enqueued", "", InlineKind,
-                   ThreadedKind, DelayingKind) {
+                   ThreadlessKind, ThreadedKind, DelayingKind) {
     std::vector<int> seen;
     auto const queue = TestType::make(1);
     for (int i = 0; i < 500; ++i) {
@@ -29,7 +30,7 @@ TEMPLATE_TEST_CASE("Commands run in the order in which they were enqueued", "", 
 }
 
 TEMPLATE_TEST_CASE("An event is complete once every command before it has run, whatever follows",
-                   "", InlineKind, ThreadedKind, DelayingKind) {
+                   "", InlineKind, ThreadlessKind, ThreadedKind, DelayingKind) {
     auto const queue = TestType::make(2);
     int value = 0;
     queue->enqueue([&value] { value = 7; });
@@ -48,7 +49,7 @@ TEMPLATE_TEST_CASE("An event is complete once every command before it has run, w
 }
 
 TEMPLATE_TEST_CASE("Commands after a wait see the writes of another queue before the event", "",
-                   InlineKind, ThreadedKind, DelayingKind) {
+                   InlineKind, ThreadlessKind, ThreadedKind, DelayingKind) {
     auto const readers = TestType::make(3);
     auto const writers = DelayingKind::make(4);
     std::array<int, 100> written{};
@@ -70,7 +71,7 @@ TEMPLATE_TEST_CASE("Commands after a wait see the writes of another queue before
 
 TEMPLATE_TEST_CASE(
     "Waiting for a complete event or for a point of the same queue returns immediately", "",
-    InlineKind, ThreadedKind, DelayingKind) {
+    InlineKind, ThreadlessKind, ThreadedKind, DelayingKind) {
     auto const queue = TestType::make(5);
     queue->wait(host::Event());
     for (int i = 0; i < 20'000; ++i) { // more than the capacity of the ring: waits enqueue nothing
@@ -84,7 +85,7 @@ TEMPLATE_TEST_CASE(
 
 TEMPLATE_TEST_CASE(
     "An event can be queried after its queue is destroyed, and its commands have run", "",
-    InlineKind, ThreadedKind, DelayingKind) {
+    InlineKind, ThreadlessKind, ThreadedKind, DelayingKind) {
     int value = 0;
     host::Event event;
     CHECK(event.is_complete());
@@ -101,7 +102,7 @@ TEMPLATE_TEST_CASE(
 }
 
 TEMPLATE_TEST_CASE("A command holds the largest functor that the message names", "", InlineKind,
-                   ThreadedKind, DelayingKind) {
+                   ThreadlessKind, ThreadedKind, DelayingKind) {
     std::array<unsigned char, host::Command::capacity - sizeof(void*)> large{};
     large.back() = 9;
     unsigned char seen = 0;

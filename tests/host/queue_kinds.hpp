@@ -1,5 +1,6 @@
 #pragma once
 
+#include <zero/core/host_memory_resource.hpp>
 #include <zero/host/delaying_queue.hpp>
 #include <zero/host/inline_queue.hpp>
 #include <zero/host/threaded_queue.hpp>
@@ -15,6 +16,15 @@ struct InlineKind {
     static constexpr bool is_threaded = false;
     static std::unique_ptr<host::Queue> make(std::uint64_t) {
         return std::make_unique<host::InlineQueue>();
+    }
+};
+
+struct ThreadlessKind {
+    static constexpr char const* name = "threadless";
+    static constexpr bool is_threaded = false;
+    static std::unique_ptr<host::Queue> make(std::uint64_t) {
+        static HostMemoryResource memory;
+        return std::make_unique<host::ThreadlessQueue>(240, memory);
     }
 };
 

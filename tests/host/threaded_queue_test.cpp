@@ -3,11 +3,14 @@
 #include "queue_kinds.hpp"
 #include "support/catch.hpp"
 #include "support/gate.hpp"
+#include "support/temporary_folder.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -268,6 +271,64 @@ TEST_CASE("Negative control: without a wait, a delaying queue shows that an even
         stale += seen != 8 ? 1 : 0;
     }
     CHECK(stale > 0);
+}
+
+TEST_CASE("A queue without a thread has the memory of one with a thread, and is never full") {
+    HostMemoryResource memory;
+    host::WaitingQueue const with(300, memory);
+    host::ThreadlessQueue without(300, memory);
+    CHECK(with.has_thread());
+    CHECK_FALSE(without.has_thread());
+    CHECK(with.size_bytes() == without.size_bytes());
+    int ran = 0;
+    for (int command = 0; command < 1000; ++command) {
+        without.enqueue([&ran] { ++ran; });
+    }
+    CHECK(ran == 1000);
+    CHECK_THROWS_AS(host::ThreadlessQueue(0, memory), InvalidArgument);
+}
+
+TEST_CASE("The cores are those of the strictest control group, at most the given ones") {
+    TemporaryFolder const root;
+    auto const write = [&](std::string const& folder, std::string const& name,
+                           std::string const& text) {
+        std::string const path = root.path().string() + "/" + folder;
+        std::filesystem::create_directories(path);
+        std::ofstream(path + "/" + name) << text;
+    };
+    auto const granted = [&](std::string const& line) {
+        return host::detail::granted_cores(root.path().string(), line, 8.0);
+    };
+    CHECK(granted("0::/") == 8.0); // no file
+    write("a/b/c", "cpu.max", "150000 100000\n");
+    write("a/b", "cpu.max", "max 100000\n");
+    write("a", "cpu.max", "400000 100000\n");
+    CHECK(granted("0::/a/b/c") == 1.5);
+    CHECK(granted("0::/a/b") == 4.0);
+    CHECK(granted("0::/a") == 4.0);
+    CHECK(granted("0::/other") == 8.0);
+    write("wide", "cpu.max", "900000 100000");
+    write("odd", "cpu.max", "nothing");
+    write("half", "cpu.max", "100000");
+    for (char const* const line : {"0::/wide", "0::/odd", "0::/half", "", ":", "0:", "0::", "::x",
+                                   "1:cpu", "1:name=a:b:/wide"}) {
+        CHECK(granted(line) == 8.0);
+    }
+    // Groups of version 1 have a folder for each controller.
+    write("cpu/d", "cpu.cfs_quota_us", "250000\n");
+    write("cpu/d", "cpu.cfs_period_us", "50000\n");
+    write("cpu/free", "cpu.cfs_quota_us", "-1\n");
+    write("cpu/free", "cpu.cfs_period_us", "100000\n");
+    CHECK(granted("3:cpuacct,cpu:/d/e") == 5.0);
+    CHECK(granted("1:cpu:/d") == 5.0);
+    CHECK(granted("1:cpu:/free") == 8.0);
+    CHECK(granted("2:cpuset,cpuacct:/d") == 8.0); // other controllers
+    CHECK(granted("0::/d") == 8.0);
+    write("", "cpu.max", "50000 100000");
+    CHECK(granted("0::/a/b/c") == 0.5);
+    CHECK(granted("0::/") == 0.5);
+    CHECK(host::available_cores() >= 1);
+    CHECK(host::available_cores() <= std::thread::hardware_concurrency());
 }
 
 } // namespace zero::test::threaded_queue_test

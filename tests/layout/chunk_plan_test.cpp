@@ -145,13 +145,20 @@ TEST_CASE("An optimizer of whole parameters has chunks of whole slices, or is re
     for (std::uint64_t const bytes : {0U, 127U, 4096U + 126U}) {
         CHECK_THROWS_WITH(ChunkPlan(layout, arrays, {bytes, 1}, false, own),
                           Catch::Contains("offload.chunk_bytes is " + std::to_string(bytes))
-                              && Catch::Contains("raise it"));
+                              && Catch::Contains("; set it to at least 4223, which is enough for "
+                                                 "every parameter."));
     }
+    CHECK_THROWS_WITH(ChunkPlan(layout, arrays, {4096 + 126, 1}, false, own),
+                      Catch::Contains("zero: offload.chunk_bytes is 4222 bytes, but a chunk must "
+                                      "hold all that is offloaded of the part that this rank "
+                                      "updates of 'large': 4223 bytes; set"));
     CHECK_THROWS_WITH(
-        ChunkPlan(layout, arrays, {4096 + 126, 1}, false, own),
-        Catch::Contains("must hold 4223 bytes, the part that this rank updates of 'large'"));
-    CHECK_THROWS_WITH(ChunkPlan(layout, arrays, {256, 1}, true, own),
-                      Catch::Contains("64 elements of") && Catch::Contains("must hold 383 bytes"));
+        ChunkPlan(layout, arrays, {256, 1}, true, own),
+        Catch::Contains("256 bytes, but a chunk must hold all that is offloaded of 64 "
+                        "elements of '")
+            && Catch::Contains("': 383 bytes; set it to at least 383."));
+    CHECK_NOTHROW(ChunkPlan(layout, arrays, {383, 1}, true, own)); // the remedies work
+    CHECK_NOTHROW(ChunkPlan(layout, arrays, {4223, 1}, false, own));
     for (double const ratio : {-0.1, 1.1, std::nan("")}) {
         CHECK_THROWS_WITH(ChunkPlan(layout, arrays, {4096, ratio}, true, own),
                           Catch::Contains("offload.ratio is"));

@@ -119,4 +119,18 @@ TEST_CASE("The offsets in an adopted block are part of the hash") {
           != make_layout<ContiguousPartitioner, SingleBucketer>(specs, {2, 4, false}).hash());
 }
 
+TEST_CASE("Whether gradients form a block is no part of the hash, and the layout forgets it") {
+    auto specs = test::model_of_sizes({300, 1, 0});
+    specs[1].gradient = GradientMemory::engine;
+    auto const apart = FlatLayout(specs, 2, {}).hash();
+    specs[0].gradient = GradientMemory::block;
+    specs[2].gradient = GradientMemory::caller;
+    FlatLayout layout(specs, 2, {});
+    CHECK(layout.hash() == apart);
+    layout.separate_gradients();
+    CHECK(layout.parameter(0).gradient == GradientMemory::caller);
+    CHECK(layout.parameter(1).gradient == GradientMemory::engine);
+    CHECK(layout.parameter(2).gradient == GradientMemory::caller);
+}
+
 } // namespace zero::test::hash_test

@@ -38,6 +38,16 @@ std::size_t processes_with(std::string const& text) {
     return count;
 }
 
+/// Returns the number of files in the memory of this machine that have a name of the library.
+std::size_t files_in_memory() {
+    std::size_t count = 0;
+    std::error_code error;
+    for (auto const& entry : std::filesystem::directory_iterator("/dev/shm", error)) {
+        count += entry.path().filename().string().find("zero") != std::string::npos ? 1U : 0U;
+    }
+    return count;
+}
+
 struct Run {
     ProgramOutcome outcome;
     double seconds = 0.0;
@@ -281,6 +291,7 @@ TEST_CASE("A rank that is killed at any moment ends all ranks, and none of them 
         CHECK(run_.outcome.status != 124); // no rank hangs
         CHECK(run_.count("success") == 0);
         CHECK(run_.left == 0);
+        CHECK(files_in_memory() == 0); // what ranks share has no name
     }
 }
 

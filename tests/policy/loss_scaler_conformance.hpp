@@ -151,8 +151,9 @@ std::vector<std::vector<std::uint32_t>> scaled_run(std::string const& events,
                 float const scale = engine.loss_scale();
                 for (auto const micro_step : engine.micro_steps(1)) {
                     if (events[step] == 'x' && rank == 1) { // the other rank must skip as well
-                        engine.hand_over(
-                            3, 5, std::vector<float>(64, std::numeric_limits<float>::infinity()));
+                        std::vector<float> const gradient(64,
+                                                          std::numeric_limits<float>::infinity());
+                        engine.hand_over(3, 5, gradient).synchronise();
                     }
                     run_micro_step(engine, rank, step, 0, scale);
                 }

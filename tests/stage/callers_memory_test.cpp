@@ -79,7 +79,8 @@ std::vector<Seen> seen_after(int world, Memory memory, End end, bool asynchronou
             engine.begin_micro_step(MicroStep::last);
             for (std::size_t unit = 2; unit-- > 0;) {
                 if (memory == Memory::handed_over) {
-                    engine.hand_over(unit, unit, std::vector<float>(elements, 1.0F));
+                    std::vector<float> const gradient(elements, 1.0F);
+                    engine.hand_over(unit, unit, gradient).synchronise();
                 } else {
                     auto const handle = engine.gradients(unit);
                     std::fill(handle[unit].begin(), handle[unit].end(), 1.0F);

@@ -259,8 +259,8 @@ TEST_CASE("A chunk on the host that holds no 64 elements is refused by its bytes
     using Stage = ZeroStage<2, Parameters<bfloat16>, SizeCappedBucketer, Group, AllStates>;
     CHECK_THROWS_WITH(
         train<Stage>(1, 511),
-        Catch::Contains("offload.chunk_bytes is 511, but a chunk must hold 512 bytes, "
-                        "gradients and parameters of 64 elements; raise it."));
+        Catch::Contains("offload.chunk_bytes is 511 bytes, but a chunk must hold gradients and "
+                        "parameters of 64 elements, 512 bytes; set it to at least that."));
     CHECK_NOTHROW(train<Stage>(1, 512));
     CHECK_THROWS_WITH(train<Stage>(1025, 512),
                       Catch::Contains("offload.threads is 1025; at most 1024 threads"));

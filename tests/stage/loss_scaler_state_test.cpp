@@ -32,7 +32,8 @@ float step_with(Engine& engine, int rank, char event) {
     float const scale = engine.loss_scale();
     for (auto const micro_step : engine.micro_steps(1)) {
         if (event == 'x' && rank == 1) {
-            engine.hand_over(3, 5, std::vector<float>(64, std::numeric_limits<float>::infinity()));
+            std::vector<float> const gradient(64, std::numeric_limits<float>::infinity());
+            engine.hand_over(3, 5, gradient).synchronise();
         }
         run_micro_step(engine, static_cast<std::uint64_t>(rank), 0, 0, scale);
     }

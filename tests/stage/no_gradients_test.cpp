@@ -329,7 +329,8 @@ TEST_CASE("A forgotten registration of a gradient is an error where its unit has
                 }
             }
             if (is_handed_over) {
-                engine.hand_over(0, 1, std::vector<float>(elements, 1.0F)).synchronise();
+                std::vector<float> const transient(elements, 1.0F);
+                engine.hand_over(0, 1, transient).synchronise();
             }
             engine.gradients_ready(0);
             weights.release();

@@ -118,6 +118,7 @@ TEST_CASE("A run without one of the fences of a chunk is found") {
     std::vector<Fence> const of_states{Fence::chunk_read, Fence::chunk_updated,
                                        Fence::chunk_written};
     require_fences<0>(of_states);
+    require_fences<1>(of_states);
     require_fences<2>(of_states);
     require_fences<3>(of_states);
     require_fences<3, All>(

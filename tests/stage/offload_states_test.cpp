@@ -329,7 +329,7 @@ TEST_CASE("Offloading is refused in a step, with a handle, for other kinds, memo
         auto wrong = alone.options();
         wrong.chunk_bytes = 4095;
         refused([&] { offload_states(engine, wrong); }, "InvalidArgument",
-                "chunk_bytes of offload_states() is 4095; it must be at least 4096");
+                "chunk_bytes of offload_states() is 4095 bytes; it must be at least 4096");
         refused([&] { offload_states(engine, {.path = "no/folder"}); }, "InvalidArgument",
                 ": .path is 'no/folder', which is not a folder");
         CHECK(alone.files.created == 0);

@@ -16,8 +16,13 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <limits>
+#include <mutex>
+#include <numeric>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace zero::test::offload_test {
@@ -240,6 +245,48 @@ TEST_CASE("What is written between two steps is what the next step starts from")
     });
 }
 
+TEST_CASE("The first reads of an update begin with the step, and those of a cancelled step are "
+          "forgotten") {
+    in_every_stage([&]<int N>() {
+        TemporaryFolder const folder;
+        DelayedFiles files(N);
+        std::size_t of_cancelled = 0;
+        auto const run = [&]<class Stage>(typename Stage::Options const& options) {
+            auto const ranks = on_ranks<Trained>(1, [&](LoopbackCommunicator& communicator) {
+                Stage engine(communicator, registration<bfloat16>(toy_specs()), options);
+                auto const double_states = [&] {
+                    engine.for_each_owned_slice([](auto const& slice) {
+                        std::ranges::for_each(slice.states[1], [](float& value) { value *= 2; });
+                    });
+                };
+                (void)run_step(engine, 0, 0);
+                double_states();
+                std::size_t const before = files.reads;
+                engine.begin_step();
+                engine.cancel_step(); // waits for its reads
+                of_cancelled = files.reads - before;
+                double_states();
+                (void)run_step(engine, 0, 1);
+                engine.begin_step();
+                engine.cancel_step();
+                (void)run_step(engine, 0, 2);
+                Trained state;
+                state.resize(toy_specs());
+                engine.for_each_owned_slice([&](auto const& slice) { state.add(slice); });
+                state.parameters = full_parameters(engine);
+                return state;
+            });
+            return ranks[0];
+        };
+        auto const expected = run.template operator()<InMemory<N>>({});
+        CHECK(of_cancelled == 0);
+        auto offload = in_folder(folder, &files);
+        offload.depth = 2;
+        CHECK((run.template operator()<InFile<N>>({.offload = offload}) == expected));
+        CHECK(of_cancelled == 2);
+    });
+}
+
 TEST_CASE("A request that fails breaks the engine with an error that names it, and its peers get "
           "Aborted") {
     struct Fault {
@@ -384,6 +431,27 @@ TEST_CASE("A gather reads the own extent once, and an update that rounds master 
     }
 }
 
+TEST_CASE("Each of W ranks reads 1/W of the parameters of a gather") {
+    std::vector<ParameterSpec> const specs{{"first", 1280, {0}}, {"second", 640, {1}}};
+    for (int const world : {2, 3, 5}) {
+        TemporaryFolder const folder;
+        auto const bytes = on_ranks<std::uint64_t>(world, [&](LoopbackCommunicator& communicator) {
+            DelayedFiles files(1, 0);
+            files.block = 64;
+            InFile<3> engine(communicator, registration<bfloat16>(specs),
+                             {.offload = in_folder(folder, &files)});
+            std::uint64_t const before = files.bytes_read;
+            { auto const weights = engine.acquire(0); }
+            (void)engine.step_count(); // waits
+            return files.bytes_read - before;
+        });
+        std::uint64_t const blocks = 1280 / 64;
+        auto const ranks = static_cast<std::uint64_t>(world);
+        CHECK(std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0}) == 1280 * 2);
+        CHECK(*std::max_element(bytes.begin(), bytes.end()) == (blocks + ranks - 1) / ranks * 128);
+    }
+}
+
 TEST_CASE("Frozen parameters in a file need no more staging memory than trained ones") {
     std::size_t staging[2] = {0, 0};
     for (bool const is_frozen : {false, true}) {
@@ -432,12 +500,18 @@ TEST_CASE("Chunks are read, updated and written at once: a read may wait until a
         TemporaryFolder const folder;
         DelayedFiles files(1, 0);
         std::atomic<bool> is_written{true};
-        std::size_t third = 0;
-        files.on_read = [&](std::size_t call) {
-            if (call == third + 2) {
+        std::set<std::uint64_t> places; // of chunks, in the order of their updates
+        std::mutex mutex;
+        files.before_read_at = [&](std::uint64_t place) {
+            bool is_third = false;
+            {
+                std::lock_guard const lock(mutex);
+                places.insert(place);
+                is_third = places.size() > 2 && place == *std::next(places.begin(), 2);
+            }
+            if (is_third) {
                 is_written.wait(false);
             }
-            return std::int64_t{0};
         };
         files.on_write = [&](std::size_t) {
             is_written = true;
@@ -453,14 +527,27 @@ TEST_CASE("Chunks are read, updated and written at once: a read may wait until a
             (void)run_step(engine, 0, 0).report();
             engine.for_each_owned_slice([](auto const&) {}); // waits until all is written
             CHECK(std::filesystem::is_empty(folder.path()));
-            third = files.reads;
             is_written = false;
             (void)run_step(engine, 0, 1).report();
             return engine.step_count();
         });
         CHECK(steps[0] == 2);
-        CHECK(files.reads > third + 3);
+        CHECK(places.size() > 3);
     });
+}
+
+TEST_CASE("Each kind of memory but states of a rank is refused by Offload") {
+    [&]<std::size_t... Kind>(std::index_sequence<Kind...>) {
+        std::vector<std::string> accepted;
+        auto const add = [&]<BufferKind kind>() {
+            if (zero::detail::offloads_states_only<Offload<To<FileTier, kind>>>()) {
+                accepted.emplace_back(name_of(kind));
+            }
+        };
+        (add.template operator()<static_cast<BufferKind>(Kind)>(), ...);
+        CHECK(accepted
+              == std::vector<std::string>{"parameters", "master weights", "optimizer state"});
+    }(std::make_index_sequence<buffer_kinds>());
 }
 
 TEST_CASE("Options of states in a file are refused before anything is allocated") {

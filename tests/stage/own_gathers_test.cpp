@@ -151,7 +151,8 @@ TEST_CASE("Gathers of their own are refused where they cannot be, before anythin
     });
     CHECK(checked
           == "zero: gather.own_communicator on rank 1: this communicator has no 'split'; use one "
-             "that has (Loopback, mpi::Communicator, NcclCommunicator, Timed around one of them), "
+             "that has (Loopback, mpi::Communicator, cuda::NcclCommunicator, Timed around one of "
+             "them), "
              "or leave the option out.");
     std::string const in_files = refusal([&](LoopbackCommunicator& all) {
         using Stage = ZeroStage<3, Parameters<bfloat16>, ParametersInFiles>;

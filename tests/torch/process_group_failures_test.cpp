@@ -103,8 +103,9 @@ TEST_CASE("A time-out without a store, or with one that is lost, still ends the 
         run(2, brief, [&](ProcessGroupCommunicator& communicator) {
             if (communicator.rank() == 0) {
                 std::string const text = failure_of<TimedOut>(communicator, "late");
-                report.expect(contains(text, has_store ? "for its peers, in collective 2"
-                                                       : "ProcessGroupOptions::store is null"),
+                report.expect(contains(text, has_store
+                                                 ? "for its peers, in collective 2"
+                                                 : "torch::ProcessGroupOptions::store is null"),
                               text);
             }
             GlooFixture::meet(2);

@@ -117,7 +117,7 @@ TEST_CASE("Options out of range are refused by name") {
     };
     ProcessGroupOptions options;
     options.time_out = std::chrono::milliseconds(0);
-    CHECK(contains(refusal(options), "ProcessGroupOptions::time_out is 0 ms"));
+    CHECK(contains(refusal(options), "torch::ProcessGroupOptions::time_out is 0 ms"));
     options = {};
     options.scratch_bytes = (std::size_t{1} << 30U) + 1;
     CHECK(contains(refusal(options), "scratch_bytes is 1073741825; it must be at most 1073741824"));

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -35,7 +36,9 @@ public:
     /// @brief Reads a checkpoint whose manifest was read before.
     /// @param checkpoint folder of that checkpoint
     /// @param manifest its intervals may be a part: values of other elements are refused
-    CheckpointReader(std::filesystem::path checkpoint, Manifest manifest);
+    /// @param open opens the data file of a number; empty: in the folder
+    CheckpointReader(std::filesystem::path checkpoint, Manifest manifest,
+                     std::function<detail::File(std::size_t)> open = {});
 
     /// @brief Reads the safetensors files of any program as if they were a checkpoint with
     /// parameters only: every tensor is one, unless `rules` say otherwise.
@@ -137,6 +140,7 @@ private:
 
     std::filesystem::path _checkpoint;
     Manifest _manifest;
+    std::function<detail::File(std::size_t)> _open_file;
     bool _is_file = false; ///< no checkpoint: parameters are `_views` of `_tensors`
     std::vector<FileTensor> _tensors;
     std::vector<detail::TensorView> _views; ///< by parameter

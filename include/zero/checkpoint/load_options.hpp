@@ -47,6 +47,9 @@ struct LoadOptions {
                               ///< changed. false: read once and verify while reading, so that
                               ///< damage breaks the engine
     TensorRules rules{};      ///< `load_parameters`: which tensors a parameter is made of
+    /// `load_checkpoint`: ranks look on disks that they do not share. What a rank's disk lacks,
+    /// another rank that has it sends.
+    bool own_disks = false;
     /// As `SaveOptions::file_time_out`, for reading.
     std::chrono::milliseconds file_time_out = std::chrono::minutes(30);
 };
@@ -103,6 +106,10 @@ struct SaveOptions {
     /// at the end only, this one included; 0: keep all. Those with larger numbers, left by a
     /// training that went back, are neither counted nor removed.
     std::size_t keep_last = 0;
+    /// The directory of each rank may be on another disk: a rank's file stays on its own, and every
+    /// disk gets a manifest, which names the host of each file. Load with
+    /// `LoadOptions::own_disks`. Several ranks may share a disk.
+    bool own_disks = false;
     /// The time that ranks wait for one another's files, whatever the time-out of the communicator
     /// is; must be positive, and rank 0's counts. When it is over, every rank throws
     /// CheckpointError.

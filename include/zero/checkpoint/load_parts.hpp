@@ -76,8 +76,8 @@ using HeldNames = std::map<std::string_view, bool>;
         }
     }
     for (ManifestFile const& file : part.files) {
-        all.files.push_back(
-            {std::filesystem::absolute(folder / file.name).string(), file.checksum});
+        all.files.push_back(file);
+        all.files.back().name = std::filesystem::absolute(folder / file.name).string();
     }
     all.types.insert(all.types.end(), part.types.begin(), part.types.end());
 }

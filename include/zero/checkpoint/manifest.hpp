@@ -49,7 +49,9 @@ struct ManifestParameter {
 struct ManifestFile {
     std::string name; ///< without folder
     std::uint64_t checksum =
-        0; ///< checksum of its index, as `SafetensorsWriter::finish` returns it
+        0;                  ///< checksum of its index, as `SafetensorsWriter::finish` returns it
+    std::string host{};     ///< the host that saved it on a disk of its own; otherwise empty
+    std::uint64_t rank = 0; ///< the rank that did
 };
 
 /// @brief An array of the caller, and the files that hold it.
@@ -72,8 +74,8 @@ struct ManifestScalars {
 };
 
 /// @brief The content of `manifest.json`: which file holds which interval of each array, and the
-/// scalars of the training state. It contains no rank, world size, stage or padding, so that a
-/// checkpoint can be read into any layout.
+/// scalars of the training state. It contains no world size, stage or padding, and ranks only to
+/// say who saved a file, so that a checkpoint can be read into any layout.
 struct Manifest {
     static constexpr std::uint64_t newest_version = 1;   ///< the version that is written
     static constexpr char const* file = "manifest.json"; ///< name of the file
@@ -117,6 +119,8 @@ struct Manifest {
 
 namespace ZERO_NAMESPACE::detail {
 
+class File;
+
 /// @brief Removes those intervals of a parameter that a reader does not need. Called for each
 /// parameter once its intervals have been checked.
 using KeepIntervals = FunctionRef<ManifestParameter&>;
@@ -131,6 +135,12 @@ inline constexpr auto drop_intervals = [](ManifestParameter& parameter) {
 /// @param keep empty: all intervals
 /// @throws CheckpointError as `Manifest::from_json`
 [[nodiscard]] Manifest read_manifest(std::filesystem::path const& checkpoint, KeepIntervals keep);
+
+/// @brief The same for a file that is open.
+[[nodiscard]] Manifest read_manifest(File const& file, KeepIntervals keep);
+
+/// @brief Returns the name of a data file and who saved it, for messages.
+[[nodiscard]] std::string named_with_host(ManifestFile const& file);
 
 /// @brief Gives the JSON text of a manifest in parts, with its checksum at the end.
 /// @throws CheckpointError for a text that is not UTF-8

@@ -71,6 +71,9 @@ public:
     explicit SafetensorsReader(std::filesystem::path const& file,
                                std::optional<std::uint64_t> index_checksum = {});
 
+    /// @brief Reads a file of a checkpoint that was opened before.
+    SafetensorsReader(detail::File file, std::optional<std::uint64_t> index_checksum);
+
     /// @brief Returns all tensors in the order of their data, those of the checksums included.
     [[nodiscard]] std::vector<TensorEntry> const& tensors() const noexcept {
         return _header.tensors;

@@ -50,8 +50,8 @@ private:
     Inner _inner;
 
     template <class Body>
-    auto visit(Body const& body) const {
-        return std::visit([&](auto* inner) { return body(*inner); }, _inner);
+    decltype(auto) visit(Body const& body) const {
+        return std::visit([&](auto* inner) -> decltype(auto) { return body(*inner); }, _inner);
     }
 
 public:
@@ -80,9 +80,18 @@ public:
         return visit(
             [&](auto& inner) { return detail::scratch_bytes_of(inner, largest_bucket_bytes); });
     }
+    /// @brief The backend's memory if the peers of the chosen one read none in place.
+    [[nodiscard]] MemoryResource& shared_memory() const {
+        return visit(
+            [](auto& inner) -> MemoryResource& { return detail::memory_for(inner, nullptr); });
+    }
     /// @brief False if the chosen one does not say so.
     [[nodiscard]] bool shares_process() const noexcept {
         return visit([](auto& inner) { return detail::shares_process(inner); });
+    }
+    /// @brief 0 if the chosen one does not say so.
+    [[nodiscard]] std::size_t ranks_in_process() const noexcept {
+        return visit([](auto& inner) { return detail::ranks_in_process(inner); });
     }
     /// @brief The rank if the chosen one has no position.
     [[nodiscard]] int position() const noexcept {

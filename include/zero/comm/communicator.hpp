@@ -221,10 +221,15 @@ namespace ZERO_NAMESPACE {
 /// `BufferKind::communicator` that the communicator holds if no reduction is larger than
 /// `largest_bucket_bytes`, its decorators included. The memory plan shows them in a row of their
 /// own.
+/// - optional, `shared_memory()`, const and noexcept: the MemoryResource from which engines take
+/// their buffers unless `options.memory` names another one.
 /// - optional, `shares_process()`, const and noexcept: whether ranks of the group are threads of
 /// one process, each with a device of its own. An engine then waits, when a step begins, for the
 /// step before the last one: the host must not fill the launch queue of a device while another
 /// device waits for a launch.
+/// - optional, `ranks_in_process()`, const and noexcept: the number of ranks that are threads of
+/// this process, of all groups. Only for transports whose calls block until all ranks have called:
+/// an engine then makes a queue without a thread where ranks have no cores for it.
 /// - optional, `forget_events()`, noexcept: drops the events that the communicator keeps. Call it
 /// when all earlier commands of this rank are ordered before all later ones, as for the capture of
 /// a graph, where kept events are invalid.

@@ -87,8 +87,17 @@ public:
     Hierarchical(Intra& intra, Inter& inter, HierarchicalOptions const& options = {})
         : _intra(&intra), _inter(&inter),
           _levels(place_in(intra), place_in(inter),
-                  options.memory != nullptr ? *options.memory : Backend::default_memory(),
+                  options.memory != nullptr ? *options.memory : shared_memory(),
                   has_two_levels() ? usable(options.scratch_bytes) : 0) {}
+
+    /// @brief See `Communicator`: of the inner level, or of the outer one.
+    [[nodiscard]] MemoryResource& shared_memory() const noexcept {
+        if constexpr (requires { _intra->shared_memory(); }) {
+            return _intra->shared_memory();
+        } else {
+            return detail::memory_for(*_inter, nullptr);
+        }
+    }
 
     [[nodiscard]] int rank() const noexcept {
         return _intra->rank() * _inter->size() + _inter->rank();

@@ -15,6 +15,7 @@
 #include "detail/collective_call.hpp"
 #include "detail/group_place.hpp"
 #include "detail/loopback_group.hpp"
+#include "detail/rendezvous.hpp"
 #include "loopback_options.hpp"
 #include "traffic_count.hpp"
 
@@ -68,6 +69,13 @@ public:
 
     /// @brief See `Communicator`: the rank.
     [[nodiscard]] int position() const noexcept { return rank(); }
+
+    /// @brief See `Communicator`. Parts of a split count once.
+    [[nodiscard]] std::size_t ranks_in_process() const noexcept
+        requires(detail::LoopbackFrame<B>::reads_pieces)
+    {
+        return detail::RanksInProcess::count();
+    }
 
     /// @brief See `Communicator`. @throws CommunicatorError; InvalidArgument before anything is
     /// sent

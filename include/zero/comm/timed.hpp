@@ -38,6 +38,9 @@ public:
         }
     }
 
+    /// @brief An engine keeps a thread for its queue, whose waits are what a timeline shows.
+    std::size_t ranks_in_process() const = delete;
+
     /// @brief Returns the timeline; null if nothing is recorded.
     [[nodiscard]] Timeline* timeline() const noexcept { return _timeline; }
 

@@ -14,7 +14,7 @@
 namespace ZERO_NAMESPACE::cuda {
 
 static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0),
-              "zero: NcclCommunicator needs NCCL 2.19 or later (non-blocking communicators, "
+              "zero: cuda::NcclCommunicator needs NCCL 2.19 or later (non-blocking communicators, "
               "ncclMemAlloc, ncclCommRegister).");
 static_assert(sizeof(NcclUniqueId) == sizeof(ncclUniqueId));
 #ifdef NCCL_CTA_POLICY_ZERO

@@ -248,7 +248,8 @@ public:
     [[nodiscard]] std::string_view reason_against_tree() const noexcept {
         return _session->options().order == NcclOrder::rank
                    ? std::string_view()
-                   : "NCCL adds in an order of its own; set NcclOptions::order = NcclOrder::rank";
+                   : "NCCL adds in an order of its own; set cuda::NcclOptions::order = "
+                     "cuda::NcclOrder::rank";
     }
 
     /// @copydoc reduce_scatter
@@ -366,8 +367,9 @@ private:
 
     template <class T>
     static constexpr void require_summable() {
-        static_assert(StorageType<T>, "zero: NcclCommunicator sums float, bfloat16 and float16; "
-                                      "integers go through all_reduce_integers.");
+        static_assert(StorageType<T>,
+                      "zero: cuda::NcclCommunicator sums float, bfloat16 and float16; "
+                      "integers go through all_reduce_integers.");
     }
 
     static std::unique_ptr<detail::NcclSlots<B>> slots_of(detail::NcclSession const& session) {
@@ -428,7 +430,7 @@ private:
     void run(zero::detail::CollectiveCall const& call, void const* send, void* receive,
              std::size_t bytes, std::span<std::size_t const> cuts, Queue queue) {
         static_assert(std::is_convertible_v<Queue, StreamHandle>,
-                      "zero: NcclCommunicator needs a backend whose queue is a pointer, as a "
+                      "zero: cuda::NcclCommunicator needs a backend whose queue is a pointer, as a "
                       "cudaStream_t is.");
         require_usable(queue);
         if (size() == 1) {

@@ -178,8 +178,9 @@ private:
         NcclLibrary& nccl = *_session->interfaces().nccl;
         if (arena.symmetric && !nccl.has_windows()) {
             zero::detail::throw_error<InvalidArgument>(
-                {"zero: NcclArena::symmetric on rank ", _session->rank(),
-                 ": this NcclLibrary has no windows (ncclCommWindowRegister, in NCCL since 2.27; "
+                {"zero: cuda::NcclArena::symmetric on rank ", _session->rank(),
+                 ": this cuda::NcclLibrary has no windows (ncclCommWindowRegister, in NCCL since "
+                 "2.27; "
                  "the program was compiled with the header of NCCL ",
                  detail::nccl_version_text(nccl.header_version()),
                  "); leave it false, or compile with a newer one."});
@@ -192,13 +193,13 @@ private:
             own.push_back(lies_here ? row.bytes() : 0);
         }
         std::vector<std::uint64_t> all;
-        gather(own, "the size of the arena of NcclMemoryResource", all);
+        gather(own, "the size of the arena of cuda::NcclMemoryResource", all);
         _is_asked_symmetric = arena.symmetric;
         std::size_t const bytes = divide(all, own.size());
         void* memory = nullptr;
         NcclResult const result = nccl.memory_allocate(memory, bytes);
         _arena = result == NcclResult::success ? static_cast<std::byte*>(memory) : nullptr;
-        gather({static_cast<std::uint64_t>(result)}, "the arena of NcclMemoryResource", all);
+        gather({static_cast<std::uint64_t>(result)}, "the arena of cuda::NcclMemoryResource", all);
         detail::require_success(
             nccl, result,
             zero::detail::text(
@@ -219,7 +220,7 @@ private:
                 most = zero::detail::larger<std::size_t>(most, all[rank * stride + 1 + kind]);
                 if (all[rank * stride] != all[0]) {
                     zero::detail::throw_error<LayoutMismatch>(
-                        {"zero: NcclArena::symmetric is ", all[0] != 0 ? "true" : "false",
+                        {"zero: cuda::NcclArena::symmetric is ", all[0] != 0 ? "true" : "false",
                          " on rank 0 and ", all[0] != 0 ? "false" : "true", " on rank ", rank,
                          "; give all ranks the same."});
                 }
@@ -230,11 +231,12 @@ private:
         }
         if (end == 0) {
             zero::detail::throw_error<InvalidArgument>(
-                {"zero: NcclArena::plan has no bytes of parameters, gradients, leases, wire or "
+                {"zero: cuda::NcclArena::plan has no bytes of parameters, gradients, leases, wire "
+                 "or "
                  "weight codes (rank ",
                  _session->rank(),
                  "), which are what an arena holds; give it Engine::memory_plan() of an equal "
-                 "engine, or make the NcclMemoryResource without an arena."});
+                 "engine, or make the cuda::NcclMemoryResource without an arena."});
         }
         return end;
     }
@@ -243,11 +245,11 @@ private:
                                       std::size_t bytes) {
         for (std::size_t rank = 0; rank < results.size(); ++rank) {
             if (results[rank] != 0) {
-                throw NcclError(
-                    zero::detail::text({"zero: rank ", rank, " could not allocate ", bytes,
-                                        " bytes for the arena of NcclMemoryResource (NCCL code ",
-                                        results[rank], "); its own error says why."}),
-                    SourceLocation::current(), static_cast<int>(results[rank]));
+                throw NcclError(zero::detail::text(
+                                    {"zero: rank ", rank, " could not allocate ", bytes,
+                                     " bytes for the arena of cuda::NcclMemoryResource (NCCL code ",
+                                     results[rank], "); its own error says why."}),
+                                SourceLocation::current(), static_cast<int>(results[rank]));
             }
         }
     }
@@ -276,7 +278,8 @@ private:
             zero::detail::throw_error<InvalidArgument>(
                 {"zero: the arena on rank ", _session->rank(), " has no place for ", bytes,
                  " bytes of ", name_of(kind), ": it has ", part.all.size(), ", of which ", used,
-                 " are in use, and NcclArena::symmetric allows none outside of it; NcclArena::plan "
+                 " are in use, and cuda::NcclArena::symmetric allows none outside of it; "
+                 "cuda::NcclArena::plan "
                  "must be the sum of the plans of all engines that exist at the same time, twice "
                  "the plan with rebuild_buckets."});
         }

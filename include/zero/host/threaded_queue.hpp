@@ -15,6 +15,11 @@
 
 namespace ZERO_NAMESPACE::host {
 
+/// @brief Returns the number of cores that the calling thread may use: those of its affinity, and
+/// not more than the processor time that its control groups grant, rounded down. Reads files.
+/// At least 1.
+[[nodiscard]] std::size_t available_cores();
+
 /// @brief The response of a full queue to another command.
 enum class WhenFull : std::uint8_t {
     throw_error, ///< throws QueueFull; the command is not enqueued
@@ -61,8 +66,16 @@ public:
 
     void rethrow_failure() const override { _progress->rethrow_failure(); }
 
+    /// @brief Returns whether a worker runs the commands; see `ThreadlessQueue`.
+    [[nodiscard]] bool has_thread() const noexcept { return _worker.joinable(); }
+
     /// @brief Size of the ring in bytes.
     [[nodiscard]] std::size_t size_bytes() const noexcept { return _storage.size_bytes(); }
+
+protected:
+    /// Starts no worker. The derived class runs the commands.
+    struct Threadless {};
+    ThreadedQueue(std::size_t capacity, WhenFull when_full, MemoryResource& memory, Threadless);
 
 private:
     struct Entry {
@@ -101,7 +114,7 @@ private:
 
 /// @brief A threaded queue that waits for room instead of throwing QueueFull. An engine creates one
 /// for its communication.
-class WaitingQueue final : public ThreadedQueue {
+class WaitingQueue : public ThreadedQueue {
 public:
     /// @param capacity as for `ThreadedQueue`
     explicit WaitingQueue(std::size_t capacity = default_capacity)
@@ -111,6 +124,28 @@ public:
     /// @param memory where the ring of commands is; must outlive the queue
     WaitingQueue(std::size_t capacity, MemoryResource& memory)
         : ThreadedQueue(capacity, WhenFull::wait, memory) {}
+
+protected:
+    WaitingQueue(std::size_t capacity, MemoryResource& memory, Threadless threadless)
+        : ThreadedQueue(capacity, WhenFull::wait, memory, threadless) {}
+};
+
+/// @brief A queue with the memory of a `WaitingQueue` and no thread: it runs each command at once,
+/// as `InlineQueue` does. An engine creates one where a thread would have no core, so that its
+/// memory plan does not depend on the machine.
+class ThreadlessQueue final : public WaitingQueue {
+public:
+    /// @brief As for `WaitingQueue`. The ring is not touched.
+    ThreadlessQueue(std::size_t capacity, MemoryResource& memory)
+        : WaitingQueue(capacity, memory, Threadless()) {}
+
+    [[nodiscard]] Event record() override { return {}; }
+
+    /// @brief Blocks the calling thread until the event is complete.
+    void wait(Event const& event) override { event.synchronise(); }
+
+private:
+    void push(Command command) override { command(); }
 };
 
 } // namespace ZERO_NAMESPACE::host

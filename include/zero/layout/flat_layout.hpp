@@ -196,6 +196,10 @@ public:
     /// @brief Returns the name of the first parameter in a bucket; empty if it holds none.
     [[nodiscard]] char const* first_name(std::size_t bucket) const noexcept;
 
+    /// @brief Takes a block of gradients (`GradientMemory::block`) for separate memory of the
+    /// caller. It is not part of the hash.
+    void separate_gradients() noexcept;
+
     /// @brief Returns a hash of everything in the layout that must be equal on all ranks.
     [[nodiscard]] std::uint64_t hash() const;
 

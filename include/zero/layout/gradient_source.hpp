@@ -20,8 +20,8 @@ enum class GradientSource : std::uint8_t {
 /// @brief Returns the source of a bucket's gradients. O(pieces of the bucket).
 GradientSource gradient_source(FlatLayout const& layout, std::size_t bucket);
 
-/// @brief Returns whether the gradients are in one caller-owned block. `make_stage_layout` decides
-/// this for all trainable parameters at once.
+/// @brief Returns whether the gradients are in one caller-owned block. `make_stage_layout` finds it
+/// for all trainable parameters at once, and the ranks agree on it.
 bool has_gradient_block(FlatLayout const& layout);
 
 /// @brief Returns whether a rank holds the sums of all gradients, and not only its share.

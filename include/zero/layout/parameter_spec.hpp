@@ -15,7 +15,7 @@ enum class GradientMemory : std::uint8_t {
     engine, ///< leased from the engine
     caller, ///< caller-owned, anywhere
     block   ///< caller-owned, at the same offset in one block of gradients as the parameter in the
-            ///< adopted block; reduced in place
+            ///< adopted block, on every rank; reduced in place
 };
 
 /// @brief Where a tile is: the name and shape of the whole parameter, and the offset of the tile

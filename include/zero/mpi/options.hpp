@@ -19,8 +19,8 @@ enum class Order : std::uint8_t {
              ///< so are the values of two ranks, whose sums have one order
 };
 
-/// @brief The options of `mpi::Communicator`. `order` and `scratch_bytes` must be equal on all
-/// ranks.
+/// @brief The options of `mpi::Communicator`. `order`, `scratch_bytes` and `shares_memory` must
+/// be equal on all ranks.
 struct Options {
     [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     /// @brief The order of sums.
@@ -49,6 +49,11 @@ struct Options {
     /// @brief The resource of that buffer, which must outlive the communicator; null:
     /// `HostBackend::default_memory()`.
     MemoryResource* memory = nullptr;
+
+    /// @brief Whether ranks that all run on one host read one another's buffers in place. Engines
+    /// then take the buffers from `Communicator::shared_memory`. Where the system refuses, and for
+    /// other memory, they send messages, with the same bits.
+    bool shares_memory = true;
 };
 
 /// @brief A function of MPI failed. `code()` is its error class, such as MPI_ERR_OTHER.

@@ -11,14 +11,28 @@
 
 namespace ZERO_NAMESPACE {
 
+class FileTier;    // tier/file_tier.hpp
+struct HostMemory; // policy/host_memory.hpp
+
 /// @brief No options.
 struct NoOffloadOptions {};
+
+} // namespace ZERO_NAMESPACE
+
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief The options of a stage without `Offload`: compilers print the name.
+struct NoOptionsBecauseOffloadIsNotAmongThePolicies {};
+
+} // namespace ZERO_NAMESPACE::detail
+
+namespace ZERO_NAMESPACE {
 
 /// @brief All model states stay in the memory of the backend. The default; costs nothing.
 struct NoOffload {
     using policy_category = OffloadCategory;
-    using Options = NoOffloadOptions;
-    static constexpr bool is_any = false; ///< nothing is offloaded
+    using Options = detail::NoOptionsBecauseOffloadIsNotAmongThePolicies; ///< there are none
+    static constexpr bool is_any = false;                                 ///< nothing is offloaded
 
     /// @brief Returns whether buffers of a kind are offloaded: no.
     [[nodiscard]] static constexpr bool offloads(BufferKind /*kind*/) noexcept { return false; }
@@ -43,8 +57,9 @@ struct Offload {
     static constexpr bool is_any = true; ///< it is no `OffloadPolicy`: all states need one tier
 };
 
-/// @brief The states of an engine that lie in one tier.
+/// @brief The states of an engine that lie in one tier, whose header is included.
 template <class Target>
+    requires requires { sizeof(typename Target::Tier); }
 struct Offload<Target> {
     using policy_category = OffloadCategory;
     using Tier = typename Target::Tier; ///< holds the states
@@ -150,7 +165,8 @@ consteval bool diagnose_offload() {
                   "zero: all offloaded states of an engine lie in one tier; write "
                   "zero::Offload<zero::To<zero::FileTier, kinds...>> with every kind in one To, "
                   "and after it nothing, or zero::DelayedUpdate, or for zero::HostMemory "
-                  "zero::UpdateOnDevice.");
+                  "zero::UpdateOnDevice. Include zero/stage/offload.hpp for zero::FileTier, and "
+                  "zero/policy/host_memory.hpp for zero::HostMemory.");
     if constexpr (detail::OffloadHasOptions<P>) {
         static_assert(detail::names_kinds_once<P>(),
                       "zero: Offload names a kind of states twice; name it once.");

@@ -132,6 +132,13 @@ template <class Engine>
     return is_apart ? ", gathers on a communicator of their own" : "";
 }
 
+/// @brief Returns ", collectives on the calling thread" for an engine whose queue has no thread;
+/// otherwise an empty text.
+template <class Engine>
+[[gnu::cold]] std::string describe_queue(Engine const& engine) {
+    return engine.communicates_inline() ? ", collectives on the calling thread" : "";
+}
+
 /// @brief Returns ", steps skipped above 3 times the running norm of 128" for an engine with
 /// `skip_above_norm`; otherwise an empty text.
 template <class Engine>
@@ -242,9 +249,10 @@ template <class Stage>
 }
 
 /// @brief Returns the composition of an engine, with the reduction schedule that it uses and
-/// whether a step has one micro-step, gathers of their own, `skip_above_norm`, the size of its
-/// groups, then a line with the matrices of an optimizer that has a rule for them (`Muon`), and one
-/// line for each option that was set and that this stage does not use.
+/// whether a step has one micro-step, gathers of their own and collectives on the calling thread,
+/// `skip_above_norm`, the size of its groups, then a line with the matrices of an optimizer that
+/// has a rule for them (`Muon`), and one line for each option that was set and that this stage does
+/// not use.
 template <class Stage>
     requires requires(Stage const& stage) {
         typename Stage::Composition;
@@ -252,8 +260,8 @@ template <class Stage>
     }
 [[nodiscard]] std::string describe(Stage const& stage) {
     return describe<Stage>(stage.schedule()) + detail::describe_micro_steps(stage)
-           + detail::describe_gathers(stage) + detail::describe_norm_limit(stage)
-           + detail::describe_groups(stage)
+           + detail::describe_gathers(stage) + detail::describe_queue(stage)
+           + detail::describe_norm_limit(stage) + detail::describe_groups(stage)
            + detail::describe_updates<detail::config_of_t<Stage>>(stage.layout())
            + detail::describe_unused(stage.unused_options());
 }
@@ -266,7 +274,8 @@ template <class EngineType>
     return detail::describe_engine<detail::config_of_t<EngineType>>(engine.stage_number(), "",
                                                                     engine.schedule())
            + detail::describe_micro_steps(engine) + detail::describe_gathers(engine)
-           + detail::describe_norm_limit(engine) + detail::describe_groups(engine)
+           + detail::describe_queue(engine) + detail::describe_norm_limit(engine)
+           + detail::describe_groups(engine)
            + detail::describe_updates<detail::config_of_t<EngineType>>(engine.layout())
            + detail::describe_unused(engine.unused_options());
 }

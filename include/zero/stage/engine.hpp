@@ -1,20 +1,14 @@
 #pragma once
 
-#include "../backend/fence.hpp"
-#include "../comm/detail/optional_operations.hpp"
 #include "../core/buffer.hpp"
-#include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/dtype.hpp"
 #include "../core/error.hpp"
 #include "../core/memory_resource.hpp"
 #include "../layout/flat_layout.hpp"
-#include "../layout/gradient_source.hpp"
 #include "../layout/memory_plan.hpp"
-#include "../layout/stage_table.hpp"
 #include "../ops/norm.hpp"
 #include "../policy/no_loss_scaler.hpp"
-#include "../policy/predivide_factor.hpp"
 #include "detail/common/drain.hpp"
 #include "detail/common/engine_context.hpp"
 #include "detail/common/step_state.hpp"
@@ -190,6 +184,16 @@ public:
                          owner);
     }
 
+    /// @brief Refuses a temporary container, which ends before it is read.
+    template <class G = GradientType, class List>
+        requires(std::is_class_v<List> && !std::is_trivially_copyable_v<List>)
+    void hand_over(std::size_t, std::size_t, List&&, std::optional<Queue> = {},
+                   std::shared_ptr<void const> const& = {}) {
+        static_assert(sizeof(List) == 0,
+                      "zero: hand_over() reads the gradient after the call, when this temporary "
+                      "container has ended; keep it until the returned event is complete.");
+    }
+
     /// @brief Says that nothing is added to a parameter's gradient in this micro-step, for programs
     /// that ask for the memory of every gradient, or report units with registered gradients of
     /// which only some are used. Its memory is then zero. Only UnusedParameters::leave reads it.
@@ -236,8 +240,7 @@ public:
     /// that rebuilds buckets, in those of a warm-up (`DelayedUpdate`, which publishes the update of
     /// the step before), and on a rank that reported no gradient. A rank without data need not
     /// report any if another does.
-    /// @param learning_rate finite as a float, not negative; multiplied by each group's factor,
-    ///     which must leave it finite as a float
+    /// @param learning_rate not negative; finite as a float, also times the factor of each group
     /// @param weight for ReductionKind::weighted_mean only: the number of tokens or samples over
     /// which this rank's gradients are summed; not negative. The gradient is the sum over all ranks
     /// divided by the sum of their weights. If the total weight is 0 the step is skipped, and the
@@ -424,9 +427,11 @@ public:
     /// @brief Returns when gradients are reduced: as the options say, or the stage's default.
     [[nodiscard]] ReductionSchedule schedule() const noexcept { return _schedule; }
 
-    /// @brief Returns whether a step has one micro-step: as `reduction.one_micro_step` says, or
-    /// because the gradients of an adopted block are reduced in place, once per step.
+    /// @brief Returns whether a step has one micro-step: by option, or because of an adopted block.
     [[nodiscard]] bool has_one_micro_step() const;
+
+    /// @brief Returns whether the calling thread itself runs the commands of `communication_queue`.
+    [[nodiscard]] bool communicates_inline() const;
 
     /// @brief Returns the bytes of every buffer of this rank: what the memory resource allocates.
     [[nodiscard]] MemoryPlan memory_plan() const;
@@ -442,9 +447,8 @@ public:
         return _parameters.schedule().report();
     }
 
-    /// @brief Returns the options that were set and that this stage does not use, as
-    /// `zero::describe(engine)` lists them: "gather.prefetch_elements (stage 3 uses it)".
-    /// Elements of an adopted block that are in no parameter count as one.
+    /// @brief Returns the options that were set and that this stage does not use, as `describe`
+    /// lists them. Elements of an adopted block that are in no parameter count as one.
     [[nodiscard]] std::vector<std::string> unused_options() const;
 
     /// @brief Returns the timeline that a `Timed` communicator records; null if it records none.
@@ -529,18 +533,15 @@ private:
     Queue usable(std::optional<Queue> queue) const;
     /// The divisor of all payloads, whatever their type: a power of two by default.
     [[nodiscard]] float predivide() const;
-    /// Calls `visit` with the type set of that number.
     template <class Visitor>
     static void with_types(std::size_t type, Visitor&& visit) {
         typename Config::TypeSetTuple sets;
         detail::visit_at(sets, type, visit);
     }
 
-    /// @name Failures
-    /// A public call checks its arguments and the protocol first. Code that then sends, enqueues or
-    /// calls back stands in `try { ... } catch (...) { fail(); }`: a failure there leaves the ranks
-    /// in different states.
-    /// @{
+    // Failures: a public call checks its arguments and the protocol first. Code that then sends,
+    // enqueues or calls back stands in `try { ... } catch (...) { fail(); }`: a failure there
+    // leaves the ranks in different states.
 
     /// Throws what an earlier command threw on one of the queues, and breaks the engine.
     void require_healthy();
@@ -556,7 +557,6 @@ private:
     void leave_callers_memory(Event const& done);
     /// Throws if the collectives waited for were aborted. A broken engine may still be read.
     void require_finished_collectives() const;
-    /// @}
 
     void remember(Event const& point);
     /// Whether commands run in threads of this process; `step` waits if they use callers' memory.

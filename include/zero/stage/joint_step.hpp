@@ -335,8 +335,7 @@ private:
     [[nodiscard]] detail::JointFigures* total() noexcept { return _figures.data() + count; }
 
     [[nodiscard]] MemoryResource& memory() const {
-        MemoryResource* const given = first()._options.memory;
-        return given != nullptr ? *given : Backend::default_memory();
+        return detail::memory_for(*first()._communicator, first()._options.memory);
     }
 
     /// Enqueues the sum of the figures of all engines, on the queue of the first.

@@ -39,7 +39,7 @@ struct OffloadStatesOptions {
     /// for page-locked memory of the host.
     std::filesystem::path path{};
     bool blocking = true; ///< false returns before the memory is free; `where` says when it is
-    /// Bytes that move as one request, at least 4096. Up to four requests are in memory while
+    /// Bytes that move as one request, at least 4096. Up to six requests are in memory while
     /// states move.
     std::uint64_t chunk_bytes = std::uint64_t{8} << 20U;
     bool allow_page_cache = false; ///< as in `FileTierOptions`
@@ -154,7 +154,7 @@ public:
         if (options.chunk_bytes < least_chunk_bytes) {
             throw_error<InvalidArgument>({"zero: ", protocol.rank_text(),
                                           ": chunk_bytes of offload_states() is ",
-                                          options.chunk_bytes, "; it must be at least ",
+                                          options.chunk_bytes, " bytes; it must be at least ",
                                           least_chunk_bytes, ", and is usually 8 MiB."});
         }
         file.chunk_bytes = options.chunk_bytes;

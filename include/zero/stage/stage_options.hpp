@@ -217,7 +217,11 @@ struct StageOptions {
         Backend::default_compute_queue(); ///< where the model runs; it must outlive the engine
     std::optional<typename Backend::Queue>
         communication_queue{}; ///< default: a queue that the engine owns, which on the host waits
-                               ///< for room when it is full; a given one must outlive the engine
+                               ///< for room when it is full, and has a thread unless more than 4
+                               ///< ranks of a Loopback share a core (`communicates_inline`); a
+                               ///< given one must outlive the engine.
+                               ///< `HostBackend::default_compute_queue()` has no thread, a
+                               ///< `host::WaitingQueue` has one: the same bits
     MemoryResource* memory = nullptr; ///< default: the backend's
 
     /// @brief Returns whether a group is left out of `gradient_clipping`.

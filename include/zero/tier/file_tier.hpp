@@ -29,9 +29,10 @@ struct FileTierOptions {
     std::filesystem::path path{};
     /// Most bytes that move as one request: 1 MiB or more, so that the disk reaches its speed. An
     /// optimizer of whole parameters needs room for the largest.
-    std::uint64_t chunk_bytes = std::uint64_t{32} << 20U;
-    std::size_t depth = 3; ///< chunks in staging memory: one is read, one updated, one written
-    double ratio = 1;      ///< the part of the bytes that is offloaded, 0 to 1
+    std::uint64_t chunk_bytes = std::uint64_t{12} << 20U;
+    /// Chunks in staging memory: with 8, three are read and three written while one is updated.
+    std::size_t depth = 8;
+    double ratio = 1; ///< the part of the bytes that is offloaded, 0 to 1
     /// Bytes of offloaded parameters of this rank that stay in memory nevertheless: first the
     /// trainable ones that a step uses first, whose gathers could not begin earlier. Rounded up to
     /// whole chunks.
@@ -49,7 +50,8 @@ struct FileTierOptions {
 /// back, by threads of its own, in the order of events. Owns the file, which ends with it, also
 /// when the process is killed.
 ///
-/// Chunk c is read by reading queue c mod 2 and written by writing queue c mod 2. A chunk that was
+/// Chunk c is read by reading queue c mod 3 and written by writing queue c mod 3, so that two
+/// requests each way are under way while the third computes a checksum. A chunk that was
 /// never written is zero. Each chunk has a checksum in memory, computed by those threads when it is
 /// written and compared when it is read.
 ///
@@ -59,7 +61,7 @@ struct FileTierOptions {
 class FileTier {
 public:
     using Options = FileTierOptions;
-    static constexpr std::size_t queues = 2; ///< for each direction
+    static constexpr std::size_t queues = 3; ///< for each direction
 
     /// @brief Adds the options that are equal on all ranks: all but the place of the file.
     static void add_to(Hash& hash, Options const& options) noexcept {

@@ -44,6 +44,37 @@ void check_released() {
     CHECK(emulated::devices_of_memory().empty());
 }
 
+/// Memory whose pages the device does not unmap while a test asks for that. Failures belong to the
+/// thread that makes the call.
+class KeptMemory : public MemoryResource {
+public:
+    [[nodiscard]] void* allocate(std::size_t bytes, BufferKind kind) override {
+        return _pages.allocate(bytes, kind);
+    }
+    void deallocate(void* memory, std::size_t bytes, BufferKind kind) noexcept override {
+        _pages.deallocate(memory, bytes, kind);
+    }
+    [[nodiscard]] bool can_give_back_pages() const noexcept override { return true; }
+    [[nodiscard]] bool give_back_pages(void* memory, std::size_t bytes,
+                                       BufferKind kind) noexcept override {
+        if (is_kept) {
+            emulated::failures["cuMemUnmap"] = cudaErrorUnknown;
+        }
+        return _pages.give_back_pages(memory, bytes, kind);
+    }
+    void take_pages_again(void* memory, std::size_t bytes, BufferKind kind) override {
+        _pages.take_pages_again(memory, bytes, kind);
+    }
+    [[nodiscard]] std::size_t resident_bytes(BufferKind kind) const {
+        return _pages.resident_bytes(kind);
+    }
+
+    std::atomic<bool> is_kept{false};
+
+private:
+    cuda::VirtualMemory _pages{};
+};
+
 /// One rank's engine, with a step done, whose states are moved.
 struct Alone {
     explicit Alone(DeviceLoopback& communicator)
@@ -78,7 +109,7 @@ struct Alone {
     TemporaryFolder folder{};
     DelayedFiles files{1};
     cuda::OwnedStream stream{};
-    cuda::VirtualMemory memory{};
+    KeptMemory memory{};
     Stage engine;
     std::size_t all = bytes();
 };
@@ -212,6 +243,38 @@ TEST_CASE("Without page-locked memory, or with a full disk, the states stay on t
                                       && contains_text("has no room for a file of"));
         CHECK(alone.files.created == alone.files.closed);
         CHECK(alone.bytes() == alone.all);
+    });
+    CHECK(outcome.message.empty());
+}
+
+TEST_CASE("A device that unmaps no page keeps the states, and the error says who knows why") {
+    auto const outcome = with_one_rank([](Alone& alone) {
+        for (bool const is_file : {false, true}) {
+            for (bool const blocking : {false, true}) {
+                INFO(is_file << blocking);
+                auto options = is_file ? alone.to_file() : OffloadStatesOptions{};
+                options.blocking = blocking;
+                alone.memory.is_kept = true;
+                auto found = outcome_of([&] { offload_states(alone.engine, options); });
+                if (!blocking) {
+                    found = outcome_of([&] { reload_states(alone.engine); });
+                }
+                CHECK_THAT(
+                    found.message,
+                    contains_text("zero: rank 0: offload_states(): the memory of ")
+                        && contains_text(" was not given back: the device unmapped no page "
+                                         "(zero::cuda::take_clean_up_error() says why), or "
+                                         "give_back_pages() of the memory resource returned false. "
+                                         "Nothing is lost: these states are in memory"));
+                CHECK(cuda::take_clean_up_error().code == static_cast<int>(cudaErrorUnknown));
+                alone.memory.is_kept = false;
+                CHECK(alone.bytes() == alone.all);
+                CHECK(where(alone.engine, BufferKind::optimizer_state) == StatesPlace::memory);
+                offload_states(alone.engine, alone.to_file()); // once more
+                CHECK(alone.bytes() == 0);
+                reload_states(alone.engine);
+            }
+        }
     });
     CHECK(outcome.message.empty());
 }

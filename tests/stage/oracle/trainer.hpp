@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -250,6 +251,12 @@ private:
         o.gather = gathering();
         o.update_tile_elements = _c.update_tile_elements;
         o.poison = _c.is_poisoned;
+        if constexpr (requires { o.offload.path; }) {
+            o.offload.path = std::filesystem::temp_directory_path();
+            o.offload.chunk_bytes = 4096 * (1 + _c.cap_elements % 5);
+            o.offload.depth = 1 + _c.cap_elements % 4;
+            o.offload.allow_page_cache = true;
+        }
         if constexpr (requires { o.bucketer.bucket_bytes; }) {
             o.bucketer.bucket_bytes = _c.cap_elements * sizeof(T);
         }

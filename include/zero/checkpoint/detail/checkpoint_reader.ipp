@@ -76,9 +76,10 @@ ZERO_COLD_INLINE CheckpointReader::CheckpointReader(std::filesystem::path const&
     : CheckpointReader(checkpoint, Manifest::read(checkpoint)) {}
 
 ZERO_COLD_INLINE CheckpointReader::CheckpointReader(std::filesystem::path checkpoint,
-                                                    Manifest manifest)
+                                                    Manifest manifest,
+                                                    std::function<detail::File(std::size_t)> open)
     : _checkpoint(std::move(checkpoint)), _manifest(std::move(manifest)),
-      _by_name(detail::sorted_by_name(_manifest.parameters)),
+      _open_file(std::move(open)), _by_name(detail::sorted_by_name(_manifest.parameters)),
       _base_by_name(detail::sorted_by_name(_manifest.base)), _files(_manifest.files.size()) {}
 
 ZERO_COLD_INLINE CheckpointReader CheckpointReader::of_file(std::filesystem::path const& file,
@@ -202,7 +203,16 @@ ZERO_COLD_INLINE SafetensorsReader& CheckpointReader::opened(std::size_t number)
     }
     if (!opened) {
         ManifestFile const& file = _manifest.files[number];
-        opened = std::make_unique<SafetensorsReader>(_checkpoint / file.name, file.checksum);
+        auto const path = _checkpoint / file.name;
+        if (std::error_code error;
+            !_open_file && !file.host.empty() && !std::filesystem::exists(path, error)) {
+            detail::throw_error<CheckpointError>(
+                {"zero: '", _checkpoint.string(), "' lacks ", detail::named_with_host(file),
+                 "; LoadOptions::own_disks reads it from the disk of any rank that has it, and "
+                 "otherwise copy it there."});
+        }
+        opened = std::make_unique<SafetensorsReader>(
+            _open_file ? _open_file(number) : detail::File::open(path), file.checksum);
     }
     if (_open.empty() || _open.back() != number) {
         _open.push_back(number);

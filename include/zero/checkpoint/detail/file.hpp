@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +21,12 @@ public:
 
     /// @brief Opens a regular file for reading.
     [[nodiscard]] static File open(std::filesystem::path path, Links links = Links::refused);
+
+    /// Reads all of `into` at an offset.
+    using Read = std::function<void(std::uint64_t offset, std::span<std::byte> into)>;
+
+    /// @brief Returns a file that is read by a function. @param path for messages
+    [[nodiscard]] static File read_by(std::filesystem::path path, std::uint64_t bytes, Read read);
 
     /// @brief Creates a file, which must not exist, for writing.
     [[nodiscard]] static File create(std::filesystem::path path);
@@ -72,6 +79,8 @@ private:
     int _descriptor;
     Links _links = Links::refused;
     bool _is_named_last = false; ///< and is not complete
+    Read _read{};                ///< empty: the system reads it
+    std::uint64_t _bytes = 0;    ///< of a file that `_read` reads
 };
 
 /// @brief Keeps a folder for one save, until it is destroyed or the process ends. A no-op on file
@@ -103,6 +112,9 @@ void sync_folder(std::filesystem::path const& folder);
 
 /// @brief Creates a file with this content and makes it durable. @throws CheckpointError
 void write_text(std::filesystem::path const& path, std::string_view text);
+
+/// @brief Returns the name of this host, or "unknown".
+[[nodiscard]] std::string host_name();
 
 } // namespace ZERO_NAMESPACE::detail
 

@@ -33,7 +33,8 @@ ZERO_COLD_INLINE File::File(std::filesystem::path path, int descriptor) noexcept
 
 ZERO_COLD_INLINE File::File(File&& other) noexcept
     : _path(std::move(other._path)), _descriptor(std::exchange(other._descriptor, -1)),
-      _links(other._links), _is_named_last(std::exchange(other._is_named_last, false)) {}
+      _links(other._links), _is_named_last(std::exchange(other._is_named_last, false)),
+      _read(std::move(other._read)), _bytes(other._bytes) {}
 
 ZERO_COLD_INLINE File::~File() {
     close();
@@ -53,7 +54,7 @@ ZERO_COLD_INLINE void File::close() noexcept {
 }
 
 ZERO_COLD_INLINE void File::reopen() {
-    if (_descriptor < 0) {
+    if (_descriptor < 0 && !_read) {
         File again = open(_path, _links);
         std::swap(_descriptor, again._descriptor);
     }
@@ -87,6 +88,13 @@ ZERO_COLD_INLINE File File::open(std::filesystem::path path, Links links) {
     return file;
 }
 
+ZERO_COLD_INLINE File File::read_by(std::filesystem::path path, std::uint64_t bytes, Read read) {
+    File file(std::move(path), -1);
+    file._read = std::move(read);
+    file._bytes = bytes;
+    return file;
+}
+
 ZERO_COLD_INLINE File File::create(std::filesystem::path path) {
     int const descriptor =
         ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
@@ -107,6 +115,9 @@ ZERO_COLD_INLINE File File::create_named_last(std::filesystem::path path) {
 }
 
 ZERO_COLD_INLINE std::uint64_t File::size() const {
+    if (_read) {
+        return _bytes;
+    }
     struct stat status {};
     if (::fstat(_descriptor, &status) != 0) {
         fail("reading the size of");
@@ -115,6 +126,10 @@ ZERO_COLD_INLINE std::uint64_t File::size() const {
 }
 
 ZERO_COLD_INLINE void File::read_at(std::uint64_t offset, std::span<std::byte> into) const {
+    if (_read && offset + into.size() <= _bytes) {
+        _read(offset, into);
+        return;
+    }
     for (std::size_t done = 0; done < into.size();) {
         ssize_t const count =
             ::pread(_descriptor, into.data() + done, smaller(into.size() - done, largest_transfer),
@@ -122,10 +137,10 @@ ZERO_COLD_INLINE void File::read_at(std::uint64_t offset, std::span<std::byte> i
         if (count < 0 && errno == EINTR) {
             continue;
         }
-        if (count < 0) {
+        if (count < 0 && !_read) {
             fail("reading");
         }
-        if (count == 0) {
+        if (count <= 0) {
             throw_error<CheckpointError>({"zero: '", name(), "' ends at byte ", offset + done,
                                           ", before what its index promises; it was truncated."});
         }
@@ -262,6 +277,11 @@ ZERO_COLD_INLINE void write_text(std::filesystem::path const& path, std::string_
     File file = File::create(path);
     file.write(std::as_bytes(std::span<char const>(text.data(), text.size())));
     file.sync_and_close();
+}
+
+ZERO_COLD_INLINE std::string host_name() {
+    char name[256] = {};
+    return ::gethostname(name, sizeof(name) - 1) == 0 && name[0] != '\0' ? name : "unknown";
 }
 
 } // namespace ZERO_NAMESPACE::detail

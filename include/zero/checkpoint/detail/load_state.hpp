@@ -18,6 +18,7 @@
 #include "loaded_scalars.hpp"
 #include "on_every_rank.hpp"
 #include "plan_manifest.hpp"
+#include "remote_files.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -165,9 +166,10 @@ private:
 /// all ranks, then writes. Collective; waits.
 /// @param open called as `open(KeepIntervals)`, returns the reader
 /// @param source for messages
+/// @param files those that `open` and the reader may read from other disks
 template <class Config, class Open>
 void load_state(StateAccess<Config> const& access, std::string const& source, Open const& open,
-                LoadOptions const& options, LoadReport& report) {
+                LoadOptions const& options, LoadReport& report, RemoteFiles* files = nullptr) {
     using Optimizer = typename Config::Optimizer;
     StateTable const table(access.layout(), access.arrays());
     std::vector<std::string> names;
@@ -186,6 +188,12 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
     auto const places = on_files(
         access, "load the checkpoint",
         [&](OnCaller on_caller) {
+            if (options.own_disks && files == nullptr) {
+                throw_error<InvalidArgument>({"zero: only load_checkpoint() takes "
+                                              "LoadOptions::own_disks; here every rank reads all "
+                                              "that it needs from its own disk (rank ",
+                                              access.rank(), ")."});
+            }
             reader.emplace(open(NeededIntervals(access.layout(), table)));
             if (options.check_extras) {
                 options.check_extras(reader->manifest().extras);
@@ -230,7 +238,7 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
             }
             return reader->places_hash();
         },
-        options.file_time_out);
+        options.file_time_out, files);
     for (std::size_t rank = 0; rank < places.size(); ++rank) {
         if (places[rank] != places[0]) {
             throw_error<CheckpointError>({"zero: ranks 0 and ", rank,
@@ -256,7 +264,7 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
                 }
                 return std::uint64_t{0};
             },
-            options.file_time_out);
+            options.file_time_out, files);
         if (scalars) {
             scalars->set(access);
         }

@@ -282,8 +282,16 @@ ZERO_COLD_INLINE void write_json(Manifest const& manifest, FunctionRef<std::stri
             json.begin('{');
             json.key("checksum");
             json.value(checksum_text(file.checksum));
+            if (!file.host.empty()) {
+                json.key("host");
+                json.value(file.host);
+            }
             json.key("name");
             json.value(file.name);
+            if (!file.host.empty()) {
+                json.key("rank");
+                json.value(file.rank);
+            }
             json.end('}');
         }
         json.end(']');
@@ -319,6 +327,13 @@ ZERO_COLD_INLINE void write_json(Manifest const& manifest, FunctionRef<std::stri
     } catch (nlohmann::json::exception const& error) { // a text that is not UTF-8
         throw_error<CheckpointError>({"zero: the manifest cannot be written: ", error.what(), "."});
     }
+}
+
+ZERO_COLD_INLINE std::string named_with_host(ManifestFile const& file) {
+    std::string name = "'" + file.name + "'";
+    return file.host.empty()
+               ? name
+               : text({name, ", which rank ", file.rank, " saved on host '", file.host, "'"});
 }
 
 ZERO_COLD_INLINE void write_manifest(std::filesystem::path const& checkpoint,

@@ -9,6 +9,7 @@
 #include "../../core/hash.hpp"
 #include "../../stage/detail/common/gather_on_host.hpp"
 #include "../checkpoint_error.hpp"
+#include "remote_files.hpp"
 
 #include <chrono>
 #include <condition_variable>
@@ -242,11 +243,13 @@ std::vector<std::uint64_t> on_every_rank(Access const& access, char const* what,
 /// `run(on_caller)` is called on a thread of its own, so it must not use the communicator, and
 /// calls a device through `on_caller` only. On a single rank it is called here.
 /// @param limit the longest wait; that of rank 0 counts
+/// @param remote files on disks of other ranks that `run` may read: the same on every rank
 /// @throws CheckpointError on every rank when it is over, as soon as the call of this rank has
 /// ended; InvalidArgument if it is not positive
 template <class Access, class Run>
 std::vector<std::uint64_t> on_files(Access const& access, char const* what, Run&& run,
-                                    std::chrono::milliseconds limit) {
+                                    std::chrono::milliseconds limit,
+                                    RemoteFiles* remote = nullptr) {
     auto const here = [](FunctionRef<> call) { call(); };
     auto const checked = [&](OnCaller on_caller) {
         if (limit.count() <= 0) {
@@ -260,7 +263,10 @@ std::vector<std::uint64_t> on_files(Access const& access, char const* what, Run&
     if (access.communicator().size() == 1) {
         return on_every_rank(access, what, [&] { return checked(here); });
     }
-    constexpr std::chrono::milliseconds between_meetings{100};
+    constexpr std::chrono::milliseconds longest{100};
+    bool const has_remote = remote != nullptr && !remote->places.empty();
+    std::chrono::milliseconds between_meetings =
+        has_remote ? std::chrono::milliseconds(1) : longest;
     auto const start = std::chrono::steady_clock::now();
     RankOutcome own; // the thread's until it is done
     std::vector<std::uint64_t> all;
@@ -269,8 +275,19 @@ std::vector<std::uint64_t> on_files(Access const& access, char const* what, Run&
         auto const of_caller = [&] { return checked(is_device ? on_caller : OnCaller(here)); };
         own = RankOutcome::of(of_caller);
     };
+    if (has_remote) {
+        remote->begin();
+    }
     {
         FileThread thread(work);
+        struct End {
+            RemoteFiles* remote;
+            ~End() { // also after an exception, since the thread may wait for a file
+                if (remote != nullptr) {
+                    remote->end();
+                }
+            }
+        } const end{has_remote ? remote : nullptr};
         for (bool is_busy = true; is_busy;) {
             bool const is_done = thread.wait_for(between_meetings);
             bool const is_over =
@@ -292,6 +309,10 @@ std::vector<std::uint64_t> on_files(Access const& access, char const* what, Run&
                      " ms, so the call failed on every rank (rank ", access.rank(),
                      "). Look whether its file system hangs; a larger file_time_out gives it "
                      "more time."});
+            }
+            if (is_busy && has_remote) {
+                between_meetings = remote->meet(access) ? std::chrono::milliseconds(1)
+                                                        : smaller(2 * between_meetings, longest);
             }
         }
     }

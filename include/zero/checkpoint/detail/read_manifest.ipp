@@ -143,7 +143,13 @@ ZERO_COLD_INLINE std::uint64_t checksum_member(Json const& json, char const* nam
 }
 
 ZERO_COLD_INLINE ManifestFile file_from(Json const& json, std::string const& source) {
-    return {json.at("name").get<std::string>(), checksum_member(json, "checksum", source)};
+    ManifestFile file{json.at("name").get<std::string>(),
+                      checksum_member(json, "checksum", source)};
+    if (json.contains("host")) {
+        json.at("host").get_to(file.host);
+        file.rank = natural(json.at("rank"), source);
+    }
+    return file;
 }
 
 ZERO_COLD_INLINE std::vector<ManifestInterval> intervals_from(Json const& json,
@@ -397,7 +403,10 @@ ZERO_COLD_INLINE Manifest read_manifest(ManifestText& json, KeepIntervals keep,
 
 ZERO_COLD_INLINE Manifest read_manifest(std::filesystem::path const& checkpoint,
                                         KeepIntervals keep) {
-    File const file = File::open(checkpoint / Manifest::file);
+    return read_manifest(File::open(checkpoint / Manifest::file), keep);
+}
+
+ZERO_COLD_INLINE Manifest read_manifest(File const& file, KeepIntervals keep) {
     file.require_at_most(largest_manifest);
     ManifestText json(file);
     return read_manifest(json, keep, file.name());

@@ -178,8 +178,13 @@ ModelFiles::require_tensors(std::span<std::unique_ptr<SafetensorsReader> const> 
 
 ZERO_COLD_INLINE SafetensorsReader::SafetensorsReader(std::filesystem::path const& file,
                                                       std::optional<std::uint64_t> index_checksum)
-    : _file(detail::File::open(file, index_checksum ? detail::File::Links::refused
-                                                    : detail::File::Links::followed)) {
+    : SafetensorsReader(detail::File::open(file, index_checksum ? detail::File::Links::refused
+                                                                : detail::File::Links::followed),
+                        index_checksum) {}
+
+ZERO_COLD_INLINE SafetensorsReader::SafetensorsReader(detail::File file,
+                                                      std::optional<std::uint64_t> index_checksum)
+    : _file(std::move(file)) {
     std::uint64_t const size = _file.size();
     std::array<std::byte, 8> length{};
     if (size < length.size()) {

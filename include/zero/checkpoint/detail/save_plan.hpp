@@ -107,6 +107,7 @@ public:
         }
         selection = manifest.arrays.empty() ? selection : hash.add(selection).value();
         add_scalars(access);
+        is_first_on_disk = access.rank() == 0;
         name = options.name.empty() ? checkpoint_name(manifest.scalars.counts.at("step_count"))
                                     : options.name;
     }
@@ -157,13 +158,19 @@ public:
     void set_checksums(std::vector<std::uint64_t> const& checksums) {
         for (std::size_t file = 0; file < _writers.size(); ++file) {
             manifest.files[file].checksum = checksums[_writers[file]];
+            if (!hosts.empty()) {
+                manifest.files[file].host = hosts[_writers[file]];
+                manifest.files[file].rank = _writers[file];
+            }
         }
     }
 
     Manifest manifest;
-    std::string name;            ///< name of the checkpoint
-    std::string problem;         ///< why `SaveOptions::only` fits no checkpoint; empty: it fits
-    std::uint64_t selection = 0; ///< hash of parameters and arrays, which ranks compare
+    std::string name;               ///< name of the checkpoint
+    std::string problem;            ///< why `SaveOptions::only` fits no checkpoint; empty: it fits
+    std::uint64_t selection = 0;    ///< hash of parameters and arrays, which ranks compare
+    std::vector<std::string> hosts; ///< by rank, if their disks are their own
+    bool is_first_on_disk = false;  ///< gives the checkpoint its name there; rank 0 for all
 
 private:
     [[nodiscard]] static std::size_t world_of(StateAccess<Config> const& access) {

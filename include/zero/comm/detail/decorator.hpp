@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
+#include "../../core/memory_resource.hpp"
 #include "../../core/policy_category.hpp"
 #include "../../ops/tree_sum.hpp"
 #include "../collective_tag.hpp"
@@ -59,6 +60,12 @@ public:
         requires requires(C const& inner) { inner.scratch_bytes(largest_bucket_bytes); }
     {
         return _inner->scratch_bytes(largest_bucket_bytes);
+    }
+
+    [[nodiscard]] MemoryResource& shared_memory() const noexcept
+        requires requires(C const& inner) { inner.shared_memory(); }
+    {
+        return _inner->shared_memory();
     }
 
     [[nodiscard]] std::string_view reason_against_tree() const noexcept
@@ -181,6 +188,12 @@ public:
         requires requires(C& inner) { inner.synchronise(); }
     {
         _inner->synchronise();
+    }
+
+    [[nodiscard]] std::size_t ranks_in_process() const noexcept
+        requires requires(C const& inner) { inner.ranks_in_process(); }
+    {
+        return _inner->ranks_in_process();
     }
 
     [[nodiscard]] bool shares_process() const noexcept

@@ -32,14 +32,12 @@ class LoopbackGroup;
 
 /// @brief The state that one rank of a loopback group shows its peers.
 ///
-/// The rank writes its slot before `enter`. The peers read it between `enter` and the next `pass`,
-/// and `has_failed` after the last `pass` until they `enter` again.
+/// The rank writes its slot before `enter`. The peers read it between `enter` and the next `pass`.
 struct LoopbackSlot {
     CollectiveCall call{};
     void const* send = nullptr; ///< the address of `pieces` if the rank sends those
     std::span<SentPiece const> pieces{};
     void* receive = nullptr;
-    bool has_failed = false;
     bool is_in_use = false;                ///< a thread is in a call; only for `LoopbackFrame`
     int color = 0;                         ///< color in a split
     int key = 0;                           ///< key in a split
@@ -72,6 +70,8 @@ private:
 /// finds it in the others, and cannot leave them without it.
 class LoopbackFamily {
 public:
+    explicit LoopbackFamily(std::size_t ranks) noexcept : _ranks(ranks) {}
+
     /// @brief Adds a group, which fails at once if another one has failed. @throws std::bad_alloc
     void add(Rendezvous& member);
 
@@ -94,6 +94,7 @@ public:
 private:
     void abort_all(std::string_view cause, bool is_provisional) noexcept;
 
+    RanksInProcess _ranks;
     std::mutex _mutex; ///< is locked before that of the groups
     std::mutex _of_groups;
     std::vector<Rendezvous*> _members; ///< the older ones first
@@ -158,6 +159,9 @@ public:
     /// @brief Aborts the group because of an exception on a rank.
     void abort_because_of(std::size_t rank, std::exception_ptr const& failure) noexcept;
 
+    /// @brief The same, unless it is null, before the last `pass`: no rank can use the result.
+    void note_failure(std::size_t rank, std::exception_ptr const& failure) noexcept;
+
     /// @brief Aborts this group, and no other, because a rank no longer takes part.
     void leave(std::string_view cause, bool is_provisional = false) noexcept {
         _rendezvous.leave(cause, is_provisional);
@@ -178,7 +182,9 @@ private:
     std::shared_ptr<LoopbackFamily> _family;
     Rendezvous _rendezvous;
     List<LoopbackSlot> _slots;
+    std::size_t _different = 0; ///< what the last rank that entered found
     std::atomic<bool> _expects_pieces{false};
+    std::atomic<bool> _has_failed{false}; ///< all later collectives fail
 };
 
 /// @brief The events that one rank of a loopback group shows its peers. They are written and read
@@ -382,7 +388,7 @@ void LoopbackFrame<B>::collective(CollectiveCall const& call, void const* send, 
     if constexpr (!copies_arguments) {
         B::synchronise(flight().done);
     }
-    own.call = call; // `has_failed` stays: peers may still read its value from the last collective
+    own.call = call;
     own.send = send;
     own.receive = receive;
     events(_rank).ready = B::record(queue);
@@ -406,11 +412,7 @@ void LoopbackFrame<B>::collective(CollectiveCall const& call, void const* send, 
     // This runs even after a failure: some of the commands that read the peers may have been
     // enqueued, and the peers have enqueued theirs.
     record(events(_rank).done, queue, failure);
-    own.has_failed = failure != nullptr;
-    if (failure != nullptr) {
-        // the cause must be known before the peers find the result unusable and ask for it
-        _group->abort_because_of(_rank, failure);
-    }
+    _group->note_failure(_rank, failure);
     _group->pass();
     wait_until_peers_are_done(queue, failure);
     if constexpr (!copies_arguments) {
@@ -435,10 +437,7 @@ LoopbackFrame<B> LoopbackFrame<B>::split(int color, int key) {
             own.part = std::make_shared<Group>(part.world, _group->options(), _group->family());
         });
     }
-    own.has_failed = failure != nullptr;
-    if (failure != nullptr) {
-        _group->abort_because_of(_rank, failure);
-    }
+    _group->note_failure(_rank, failure);
     _group->pass();
     auto const group = std::static_pointer_cast<Group>(slot(part.first).part);
     _group->pass(); // all ranks have taken their new group

@@ -156,7 +156,8 @@ ZERO_COLD_INLINE void LoopbackFamily::abort_all(std::string_view cause,
 ZERO_INLINE LoopbackGroup::LoopbackGroup(int world, LoopbackOptions const& options,
                                          std::shared_ptr<LoopbackFamily> family)
     : _options(options),
-      _family(family != nullptr ? std::move(family) : std::make_shared<LoopbackFamily>()),
+      _family(family != nullptr ? std::move(family)
+                                : std::make_shared<LoopbackFamily>(checked_world(world))),
       _rendezvous(checked_world(world), checked_time_out(options), &_family->of_groups()),
       _slots(static_cast<std::size_t>(world)) {
     _family->add(_rendezvous);
@@ -182,13 +183,15 @@ ZERO_COLD_INLINE LoopbackPart LoopbackGroup::enter_split(std::size_t rank, int c
 
 ZERO_INLINE void LoopbackGroup::enter(std::size_t rank) {
     try {
-        _rendezvous.enter(rank, _slots[rank].call.tag, [this] { _family->end_if_stuck(); });
+        _rendezvous.enter(
+            rank, _slots[rank].call.tag, [this] { _family->end_if_stuck(); },
+            [this] { _different = first_difference(); });
     } catch (CommunicatorError const&) {
         _family->spread(_rendezvous);
         throw;
     }
-    if (std::size_t const other = first_difference(); other != 0) {
-        part_in_disagreement(other);
+    if (_different != 0) {
+        part_in_disagreement(_different);
     }
 }
 
@@ -229,6 +232,14 @@ ZERO_INLINE void LoopbackGroup::abort_because_of(std::size_t rank,
     }
 }
 
+ZERO_INLINE void LoopbackGroup::note_failure(std::size_t rank,
+                                             std::exception_ptr const& failure) noexcept {
+    if (failure != nullptr) {
+        _has_failed.store(true, std::memory_order_relaxed);
+        abort_because_of(rank, failure); // the cause must be known before the peers ask for it
+    }
+}
+
 ZERO_INLINE void LoopbackGroup::leave(std::size_t rank, bool is_unwinding) noexcept {
     try {
         leave(text({"rank ", rank, " left the group (",
@@ -241,10 +252,8 @@ ZERO_INLINE void LoopbackGroup::leave(std::size_t rank, bool is_unwinding) noexc
 }
 
 ZERO_INLINE void LoopbackGroup::throw_if_rank_failed() const {
-    for (LoopbackSlot const& slot : _slots) {
-        if (slot.has_failed) {
-            throw_error<Aborted>({"zero: the group was aborted: ", _rendezvous.cause()});
-        }
+    if (_has_failed.load(std::memory_order_relaxed)) { // `pass` orders it
+        throw_error<Aborted>({"zero: the group was aborted: ", _rendezvous.cause()});
     }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
+#include "../../core/memory_resource.hpp"
 #include "../../ops/tree_sum.hpp"
 #include "../collective_tag.hpp"
 #include "../communicator.hpp"
@@ -58,6 +59,17 @@ template <class Communicator>
     }
 }
 
+/// @brief Returns the number of ranks that are threads of this process; 0 for transports that do
+/// not say so.
+template <class Communicator>
+[[nodiscard]] std::size_t ranks_in_process(Communicator const& communicator) noexcept {
+    if constexpr (requires { communicator.ranks_in_process(); }) {
+        return communicator.ranks_in_process();
+    } else {
+        return 0;
+    }
+}
+
 /// @brief Returns whether a reduce-scatter of `T` into `A` reads pieces where they lie. A
 /// communicator that has the operation may still say that it cannot.
 template <class T, class A, class Communicator>
@@ -79,6 +91,20 @@ template <class Communicator>
         return communicator.scratch_bytes(largest_bucket_bytes);
     } else {
         return 0;
+    }
+}
+
+/// @brief Returns the resource of buffers: the given one, or that whose memory the peers read in
+/// place, or the backend's.
+template <class Communicator>
+[[nodiscard]] MemoryResource& memory_for(Communicator& communicator, MemoryResource* given) {
+    if (given != nullptr) {
+        return *given;
+    }
+    if constexpr (requires { communicator.shared_memory(); }) {
+        return communicator.shared_memory();
+    } else {
+        return Communicator::Backend::default_memory();
     }
 }
 

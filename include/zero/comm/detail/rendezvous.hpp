@@ -17,6 +17,24 @@
 
 namespace ZERO_NAMESPACE::detail {
 
+/// @brief Counts ranks that are threads of this process, as long as it exists.
+class RanksInProcess {
+public:
+    explicit RanksInProcess(std::size_t ranks) noexcept : _ranks(ranks) { count() += ranks; }
+    RanksInProcess(RanksInProcess const&) = delete;
+    RanksInProcess& operator=(RanksInProcess const&) = delete;
+    ~RanksInProcess() { count() -= _ranks; }
+
+    /// @brief The ranks of all such objects.
+    static std::atomic<std::size_t>& count() noexcept {
+        static std::atomic<std::size_t> ranks{0};
+        return ranks;
+    }
+
+private:
+    std::size_t _ranks;
+};
+
 /// @brief A barrier for the threads of W ranks, with time-out and abort. No data passes through it.
 /// Used by the loopback transport.
 ///
@@ -38,9 +56,11 @@ public:
 
     /// @brief Waits until all ranks have entered. The tag names the collective in errors.
     /// @param on_look called without the lock every now and then while the rank waits
+    /// @param on_last called by the last rank, before the others continue
     /// @throws Aborted with the cause; TimedOut naming the missing ranks; CollectiveMismatch if
     /// `end_if_stuck` found that the rank waits in vain
-    void enter(std::size_t rank, CollectiveTag const& tag, FunctionRef<> on_look = {});
+    void enter(std::size_t rank, CollectiveTag const& tag, FunctionRef<> on_look = {},
+               FunctionRef<> on_last = {});
 
     /// @brief Ends the groups whose ranks wait for each other: each absent rank of such a group
     /// waits in another one, on the thread that made its last call or runs its body. All that wait

@@ -40,7 +40,7 @@ ZERO_INLINE bool Rendezvous::spin(std::atomic<std::uint64_t> const& counter,
 }
 
 ZERO_INLINE void Rendezvous::enter(std::size_t rank, CollectiveTag const& tag,
-                                   FunctionRef<> on_look) {
+                                   FunctionRef<> on_look, FunctionRef<> on_last) {
     std::uint64_t const thread = this_thread();
     std::uint64_t meeting = 0;
     {
@@ -52,6 +52,9 @@ ZERO_INLINE void Rendezvous::enter(std::size_t rank, CollectiveTag const& tag,
             _arrived = 0;
             for (Place& place : _places) {
                 place.waits = nullptr;
+            }
+            if (on_last) {
+                on_last();
             }
             _meeting.store(meeting + 1, std::memory_order_release);
         }

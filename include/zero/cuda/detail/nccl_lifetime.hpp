@@ -93,7 +93,7 @@ inline void abort_bounded(NcclInterface interfaces, int device, NcclHandle handl
 [[noreturn]] inline void throw_waited(NcclSystem::Duration time_out, std::string_view what) {
     zero::detail::throw_error<TimedOut>(
         {"zero: waited ", time_out.count(), " ms for ", what,
-         "; every rank must call the same collectives, or raise NcclOptions::time_out."});
+         "; every rank must call the same collectives, or raise cuda::NcclOptions::time_out."});
 }
 
 /// @brief Owns a thread that calls a function at an interval until it is destroyed.
@@ -481,8 +481,9 @@ private:
         }
         if (now - since >= _options.time_out) {
             _call_timed_out = true;
-            give_up("waited longer than NcclOptions::time_out inside a blocking call of NCCL; "
-                    "every rank must call the same collectives");
+            give_up(
+                "waited longer than cuda::NcclOptions::time_out inside a blocking call of NCCL; "
+                "every rank must call the same collectives");
         } else if (now - since >= patience && _cause->ends_waiting(now, since)) {
             release();
         }

@@ -234,7 +234,7 @@ public:
             meet(
                 lock,
                 {"ncclCommWindowRegister (all ranks must make the arena of their "
-                 "NcclMemoryResource)",
+                 "cuda::NcclMemoryResource)",
                  nullptr},
                 slot,
                 [nccl = _nccl, handle = _handle.load(), memory, bytes, slot] {
@@ -471,7 +471,8 @@ private:
         if (!nccl.has_split()) {
             zero::detail::throw_error<InvalidArgument>(
                 {"zero: split on rank ", rank,
-                 ": this NcclLibrary has no split; implement NcclLibrary::has_split and split "
+                 ": this cuda::NcclLibrary has no split; implement cuda::NcclLibrary::has_split "
+                 "and split "
                  "(ncclCommSplit, in NCCL since 2.18), or make each group with from_unique_id."});
         }
         if (color < 0) {

@@ -125,16 +125,17 @@ inline void check_options(NcclOptions const& options) {
     if (options.time_out.count() <= 0) {
         zero::detail::throw_error<InvalidArgument>(
             {"zero: a time-out of ", options.time_out.count(),
-             " ms; NcclOptions::time_out must be positive."});
+             " ms; cuda::NcclOptions::time_out must be positive."});
     }
     if (options.finish_time_out.count() < 0 || options.watch_interval.count() < 0) {
         zero::detail::throw_error<InvalidArgument>(
-            {"zero: NcclOptions::finish_time_out and watch_interval must not be negative (",
+            {"zero: cuda::NcclOptions::finish_time_out and watch_interval must not be negative (",
              options.finish_time_out.count(), " ms, ", options.watch_interval.count(), " ms)."});
     }
     if (options.native_all_reduce && options.order == NcclOrder::rank) {
         zero::detail::throw_error<InvalidArgument>(
-            {"zero: NcclOptions::native_all_reduce adds in NCCL's order, and NcclOptions::order is "
+            {"zero: cuda::NcclOptions::native_all_reduce adds in NCCL's order, and "
+             "cuda::NcclOptions::order is "
              "rank; leave one of them out."});
     }
 }
@@ -146,11 +147,11 @@ inline void check_launches(NcclLibrary& nccl, NcclOptions const& options) {
                               || (options.max_ctas > 0 && options.min_ctas <= options.max_ctas));
     if (!is_range) {
         zero::detail::throw_error<InvalidArgument>(
-            {"zero: NcclOptions::min_ctas is ", options.min_ctas, " and max_ctas ",
+            {"zero: cuda::NcclOptions::min_ctas is ", options.min_ctas, " and max_ctas ",
              options.max_ctas, "; they are at least 1, or 0 for NCCL's choice, and in order."});
     }
     if (options.cluster_size && (*options.cluster_size < 0 || *options.cluster_size > 8)) {
-        zero::detail::throw_error<InvalidArgument>({"zero: NcclOptions::cluster_size is ",
+        zero::detail::throw_error<InvalidArgument>({"zero: cuda::NcclOptions::cluster_size is ",
                                                     *options.cluster_size,
                                                     "; it must be from 0 to 8."});
     }
@@ -159,7 +160,7 @@ inline void check_launches(NcclLibrary& nccl, NcclOptions const& options) {
                                                                    : 22700;
     if (nccl.header_version() < least) {
         zero::detail::throw_error<InvalidArgument>(
-            {"zero: NcclOptions::cta_policy needs NCCL ", nccl_version_text(least),
+            {"zero: cuda::NcclOptions::cta_policy needs NCCL ", nccl_version_text(least),
              ", and the program was compiled with the header of NCCL ",
              nccl_version_text(nccl.header_version()),
              "; leave it as it is, or compile with a newer one."});
@@ -183,7 +184,7 @@ inline void check_making(NcclInterface interfaces, NcclOptions const& options) {
     if (variable != nullptr && std::string_view(variable) == (is_blocking ? "0" : "1")) {
         zero::detail::throw_error<InvalidArgument>(
             {"zero: the environment variable NCCL_COMM_BLOCKING is ", variable,
-             ", which NCCL obeys whatever NcclOptions::mode says, and that is ",
+             ", which NCCL obeys whatever cuda::NcclOptions::mode says, and that is ",
              is_blocking ? "blocking" : "non_blocking", "; unset the variable, or set the mode to ",
              is_blocking ? "non_blocking." : "blocking."});
     }
@@ -207,7 +208,7 @@ inline void await_set_up(NcclInterface interfaces, NcclHandle handle,
             zero::detail::throw_error<TimedOut>(
                 {"zero: waited ", time_out.count(),
                  " ms for NCCL to set up the caller's communicator, which all its ranks must "
-                 "join; raise NcclOptions::time_out, or end it with "
+                 "join; raise cuda::NcclOptions::time_out, or end it with "
                  "ncclCommAbort: the caller still owns it."});
         }
         system->pause(turn);
@@ -220,7 +221,8 @@ inline std::unique_ptr<NcclSession> use_handle(NcclInterface interfaces, NcclHan
     check_start(interfaces, options);
     if (handle == nullptr) {
         zero::detail::throw_error<InvalidArgument>(
-            {"zero: NcclCommunicator got a null ncclComm_t; make one with ncclCommInitRankConfig, "
+            {"zero: cuda::NcclCommunicator got a null ncclComm_t; make one with "
+             "ncclCommInitRankConfig, "
              "or use from_unique_id."});
     }
     int const device = current_device(*interfaces.system);

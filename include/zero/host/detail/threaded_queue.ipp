@@ -2,14 +2,84 @@
 
 #include "../threaded_queue.hpp"
 
+#include "../../core/detail/light_std.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../../core/host_memory_resource.hpp"
 
+#include <cstdio>
 #include <exception>
 #include <new>
+#include <string>
+
+#ifdef __linux__
+#include <sched.h>
+#endif
 
 namespace ZERO_NAMESPACE::host {
+
+namespace detail {
+
+/// Returns a number from a file; 0 if it begins with none, as "max" does, or cannot be read.
+/// @param skipped numbers before it
+ZERO_COLD_INLINE double number_in(std::string const& path, int skipped) {
+    double number = 0;
+    if (std::FILE* const file = std::fopen(path.c_str(), "re"); file != nullptr) {
+        for (int read = 0; read <= skipped; ++read) {
+            number = std::fscanf(file, "%lf", &number) == 1 ? number : 0;
+        }
+        std::fclose(file);
+    }
+    return number;
+}
+
+/// Returns the least number of cores that a control group and those around it grant, at most
+/// `cores`.
+/// @param root folder of all groups
+/// @param line of /proc/self/cgroup: "0::/path" (version 2) or "4:cpu,cpuacct:/path" (version 1)
+ZERO_COLD_INLINE double granted_cores(std::string const& root, std::string const& line,
+                                      double cores) {
+    std::size_t const controllers = line.find(':') + 1; // 0: there is none
+    std::size_t const path = line.find(":/", controllers);
+    if (controllers == 0 || path == std::string::npos) {
+        return cores;
+    }
+    bool const is_new = path == controllers;
+    std::string const listed = "," + line.substr(controllers, path - controllers) + ",";
+    if (!is_new && listed.find(",cpu,") == std::string::npos) {
+        return cores;
+    }
+    for (std::string group = line.substr(path + 1);; group.resize(group.rfind('/'))) {
+        std::string folder = root;
+        folder += is_new ? "" : "/cpu";
+        folder += group;
+        double const quota = number_in(folder + (is_new ? "/cpu.max" : "/cpu.cfs_quota_us"), 0);
+        double const period = is_new ? number_in(folder + "/cpu.max", 1)
+                                     : number_in(folder + "/cpu.cfs_period_us", 0);
+        cores = quota > 0 && period > 0 ? zero::detail::smaller(cores, quota / period) : cores;
+        if (group.empty()) {
+            return cores;
+        }
+    }
+}
+
+} // namespace detail
+
+ZERO_COLD_INLINE std::size_t available_cores() {
+    double cores = std::thread::hardware_concurrency();
+#ifdef __linux__
+    if (cpu_set_t set; sched_getaffinity(0, sizeof set, &set) == 0) {
+        cores = CPU_COUNT(&set);
+    }
+    if (std::FILE* const file = std::fopen("/proc/self/cgroup", "re"); file != nullptr) {
+        for (char line[4096]; std::fscanf(file, " %4095[^\n]", line) == 1;) {
+            cores = detail::granted_cores("/sys/fs/cgroup", line, cores);
+        }
+        std::fclose(file);
+    }
+#endif
+    return zero::detail::larger<std::size_t>(static_cast<std::size_t>(cores), 1);
+}
 
 ZERO_INLINE MemoryResource& ThreadedQueue::default_memory() noexcept {
     static HostMemoryResource memory;
@@ -20,14 +90,20 @@ ZERO_INLINE ThreadedQueue::ThreadedQueue(std::size_t capacity, WhenFull when_ful
     : ThreadedQueue(capacity, when_full, default_memory(), pause) {}
 
 ZERO_INLINE ThreadedQueue::ThreadedQueue(std::size_t capacity, WhenFull when_full,
-                                         MemoryResource& memory, Command pause)
+                                         MemoryResource& memory, Threadless)
     : _storage(memory, capacity, BufferKind::commands),
-      _ring(reinterpret_cast<Entry*>(_storage.data())), _when_full(when_full), _pause(pause),
+      _ring(reinterpret_cast<Entry*>(_storage.data())), _when_full(when_full),
       _progress(std::make_shared<Progress>()) {
     if (capacity == 0) {
         zero::detail::throw_error<InvalidArgument>(
             {"zero: a queue of capacity 0 takes no command."});
     }
+}
+
+ZERO_INLINE ThreadedQueue::ThreadedQueue(std::size_t capacity, WhenFull when_full,
+                                         MemoryResource& memory, Command pause)
+    : ThreadedQueue(capacity, when_full, memory, Threadless()) {
+    _pause = pause;
     for (std::size_t place = 0; place < capacity; ++place) {
         ::new (static_cast<void*>(_ring + place)) Entry;
     }
@@ -35,6 +111,9 @@ ZERO_INLINE ThreadedQueue::ThreadedQueue(std::size_t capacity, WhenFull when_ful
 }
 
 ZERO_INLINE ThreadedQueue::~ThreadedQueue() {
+    if (!has_thread()) {
+        return;
+    }
     {
         std::lock_guard const lock(_mutex);
         _is_stopping = true;

@@ -69,11 +69,20 @@ ZERO_COLD_INLINE void ChunkPlan::add(FlatLayout const& layout, std::size_t bucke
                 is_open = true;
             }
             if (room == 0 || (!cuts_slices && blocks > room)) {
+                std::uint64_t most = cuts_slices ? 1 : blocks; // of all ranks
+                for (ParameterSpec const& spec : layout.parameters()) {
+                    bool const is_whole =
+                        !cuts_slices && spec.trainable && spec.type == layout.bucket(bucket).type;
+                    most = detail::larger(most, is_whole ? detail::blocks_of(spec.elements) : 0);
+                }
                 detail::throw_error<InvalidArgument>(
                     {"zero: offload.chunk_bytes is ", options.chunk_bytes,
-                     ", but a chunk must hold ", (cuts_slices ? 1 : blocks) * block_bytes + gaps,
-                     " bytes, ", cuts_slices ? "64 elements" : "the part that this rank updates",
-                     " of '", layout.parameter(rest.parameter).name, "'; raise it."});
+                     " bytes, but a chunk must hold all that is offloaded of ",
+                     cuts_slices ? "64 elements" : "the part that this rank updates", " of '",
+                     layout.parameter(rest.parameter).name,
+                     "': ", (cuts_slices ? 1 : blocks) * block_bytes + gaps,
+                     " bytes; set it to at least ", most * block_bytes + gaps,
+                     cuts_slices ? "." : ", which is enough for every parameter."});
             }
             std::uint64_t const taken = detail::smaller(blocks, room);
             std::size_t const elements = detail::smaller(

@@ -42,6 +42,13 @@ ZERO_INLINE bool FlatLayout::is_member(std::size_t unit, std::size_t parameter) 
     return unit < units() && detail::contains_ascending(unit_parameters(unit), parameter);
 }
 
+ZERO_COLD_INLINE void FlatLayout::separate_gradients() noexcept {
+    for (ParameterSpec& spec : _parameters) {
+        bool const is_in_block = spec.gradient == GradientMemory::block;
+        spec.gradient = is_in_block ? GradientMemory::caller : spec.gradient;
+    }
+}
+
 ZERO_COLD_INLINE std::uint64_t FlatLayout::hash() const {
     Hash hash;
     hash.add(_world);
@@ -71,7 +78,6 @@ ZERO_COLD_INLINE std::uint64_t FlatLayout::parameter_hash(std::size_t index) con
         .add(spec.trainable)
         .add(spec.type)
         .add(spec.rows)
-        .add(spec.gradient == GradientMemory::block)
         .add(std::string_view(spec.name));
     for (std::size_t const unit : spec.units) {
         hash.add(unit);

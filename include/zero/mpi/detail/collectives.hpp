@@ -3,6 +3,7 @@
 #include "../../comm/detail/collective_call.hpp"
 #include "../../comm/detail/flight.hpp"
 #include "../../comm/detail/group_place.hpp"
+#include "../../comm/detail/shared_memory.hpp"
 #include "../../core/buffer.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
@@ -13,6 +14,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <string_view>
 
 namespace ZERO_NAMESPACE::mpi::detail {
@@ -49,7 +51,15 @@ public:
     [[nodiscard]] Peers& peers() noexcept { return _peers; }
     [[nodiscard]] Peers const& peers() const noexcept { return _peers; }
     [[nodiscard]] Options const& options() const noexcept { return _options; }
-    [[nodiscard]] std::size_t scratch_bytes() const noexcept { return _scratch.size(); }
+    [[nodiscard]] std::size_t scratch_bytes() const noexcept {
+        return _scratch.size() + _slot.size_bytes();
+    }
+
+    /// @brief Returns the resource of memory that the peers read in place; null: there is none.
+    [[nodiscard]] MemoryResource* shared_memory() const noexcept { return _shared.get(); }
+
+    /// @brief Returns why the ranks do not read one another's memory; empty if they do.
+    [[nodiscard]] std::string const& reason_for_messages() const noexcept { return _reason; }
 
     /// @brief Enqueues a collective whose arguments were checked. Waits only while all storage of
     /// pending collectives is in use.
@@ -73,7 +83,10 @@ private:
     void gather_extents(zero::detail::Flight const& flight, void const* own);
     void broadcast(zero::detail::Flight const& flight);
     void reduce_integers(zero::detail::Flight const& flight);
+    [[nodiscard]] bool meets_in_memory(zero::detail::Flight const& flight);
+    void run_in_memory(zero::detail::Flight const& flight);
     void compare_options();
+    void share_memory();
 
     [[nodiscard]] std::size_t rank() const noexcept {
         return static_cast<std::size_t>(_peers.rank());
@@ -104,6 +117,10 @@ private:
     zero::detail::List<void const*> _pieces;
     zero::detail::List<int> _counts; ///< counts of MPI's reduce-scatter, by rank
     zero::detail::Flights _flights;
+    std::shared_ptr<zero::detail::SharedMemory> _shared;
+    Buffer<zero::detail::SharedSlot> _slot; ///< in the shared memory
+    std::size_t _place = 0;                 ///< of this rank among those of the family
+    std::string _reason;
     Peers _peers;
 };
 

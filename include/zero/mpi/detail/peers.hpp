@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../comm/detail/collective_call.hpp"
+#include "../../comm/detail/shared_memory.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/text.hpp"
@@ -16,8 +17,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace ZERO_NAMESPACE::mpi::detail {
+
+using zero::detail::Meeting;
 
 /// @brief The kind of a message without data.
 enum class MessageKind : std::uint8_t { heartbeat, provisional_failure, failure, goodbye };
@@ -56,7 +60,8 @@ struct Round {
     zero::detail::List<int> peers;       ///< by request
     zero::detail::List<char> is_receive; ///< by request; only a receive can be cancelled
     std::size_t used = 0;
-    bool is_reducing = false; ///< whether MPI adds
+    bool is_reducing = false;        ///< whether MPI adds
+    Meeting meeting = Meeting::none; ///< waited for, without requests
 
     explicit Round(std::size_t capacity)
         : requests(capacity), peers(capacity), is_receive(capacity) {
@@ -72,6 +77,12 @@ struct Round {
         is_receive[used] = receives ? 1 : 0;
         return requests[used++];
     }
+};
+
+/// @brief The shared memory of a rank, as this process sees it.
+struct Neighbour {
+    std::byte const* base = nullptr;
+    zero::detail::SharedSlot const* slot = nullptr;
 };
 
 /// @brief The peers of one rank: sends and receives without blocking, polls with the deadline and
@@ -112,7 +123,8 @@ public:
     /// @brief Begins a collective. @throws CommunicatorError if there was a failure
     void begin(zero::detail::CallSignature::Words const& call);
 
-    /// @brief Starts to send to, or to receive from, a peer; at most 2^31 - 1 bytes.
+    /// @brief Starts to send to, or to receive from, a peer; at most 2^31 - 1 bytes, because
+    /// `Collectives` cuts its transfers into rounds.
     void send(Round& round, int peer, void const* data, std::size_t bytes);
     void receive(Round& round, int peer, void* data, std::size_t bytes);
 
@@ -122,6 +134,38 @@ public:
     /// @brief Starts MPI's own sums of floats, of which rank r gets counts[r] elements. `counts`
     /// must stay valid until the round is finished.
     void reduce_scatter(Round& round, float const* data, float* sum, int const* counts);
+
+    /// @brief From now on the ranks may meet in shared memory. @param own the slot of this rank
+    void share(zero::detail::SharedSlot& own, zero::detail::List<Neighbour> all) noexcept {
+        _slot = &own;
+        _neighbours = std::move(all);
+    }
+
+    /// @brief Returns whether the ranks may meet in shared memory.
+    [[nodiscard]] bool is_shared() const noexcept { return _slot != nullptr; }
+
+    /// @brief Begins to show a call to the peers. @return what this rank shows
+    [[nodiscard]] zero::detail::SharedCall& show_call() noexcept { return (*_slot)[++_shown % 2]; }
+
+    /// @brief Returns what a rank shows of the same call, after `meet(Meeting::called)`.
+    [[nodiscard]] zero::detail::SharedCall const& shown(std::size_t rank) const noexcept {
+        return (*_neighbours[rank].slot)[_shown % 2];
+    }
+
+    /// @brief Returns an offset in the shared memory of a rank as an address of this process.
+    [[nodiscard]] std::byte const* address(std::size_t rank, std::size_t offset) const noexcept {
+        return _neighbours[rank].base + offset;
+    }
+
+    /// @brief Waits until all ranks have come to a meeting of the same call. A rank that has called
+    /// something else does not come; the heartbeats of both tell why. @throws CommunicatorError
+    void meet(Meeting meeting) {
+        std::atomic_ref((*_slot)[_shown % 2].reached[static_cast<std::size_t>(meeting)])
+            .store(_hash, std::memory_order_release);
+        zero::detail::wake_readers((*_slot)[_shown % 2].reached[static_cast<std::size_t>(meeting)]);
+        round(0).meeting = meeting;
+        finish(round(0));
+    }
 
     /// @brief Waits for the transfers of a round. @throws CommunicatorError
     void finish(Round& round);
@@ -173,7 +217,13 @@ private:
     [[nodiscard]] Outgoing& outgoing(MessageKind kind) noexcept {
         return _outgoing[static_cast<std::size_t>(kind)];
     }
-    static void pause(Clock::duration waited, bool is_reducing);
+    void pause(Round const& round, Clock::duration waited);
+    [[nodiscard]] bool is_complete(Round& round);
+    [[nodiscard]] bool has_come(std::size_t peer, Meeting meeting) const noexcept {
+        auto& reached = const_cast<std::uint64_t&>( // an atomic constant needs C++26
+            shown(peer).reached[static_cast<std::size_t>(meeting)]);
+        return std::atomic_ref(reached).load(std::memory_order_acquire) == _hash;
+    }
     [[nodiscard]] bool finishes_at_once(Round& round);
     void end(Round& round, Clock::time_point now) noexcept;
     void post_message_receive() noexcept;
@@ -187,8 +237,8 @@ private:
     [[nodiscard]] static bool is_pending(MPI_Request request) noexcept;
     void throw_if_final();
     [[noreturn]] void throw_time_out(Round const& round);
-    [[nodiscard]] int first_gone(int peer) const noexcept;
     void require_present(Round& round, unsigned& turns);
+    [[nodiscard]] bool is_awaited(Round const& round, int peer) const noexcept;
     [[nodiscard]] std::string missing_peers(Round const& round) const;
     [[nodiscard]] std::string current_call() const;
     [[nodiscard]] bool drain(bool needs_goodbyes) noexcept;
@@ -206,6 +256,10 @@ private:
     int _tag = 1;
     std::uint64_t _number = 0;
     zero::detail::CallSignature::Words _call{};
+    std::uint64_t _hash = 0;                   ///< of the call and its number
+    zero::detail::SharedSlot* _slot = nullptr; ///< of this rank
+    std::size_t _shown = 0;                    ///< number of calls that were shown
+    zero::detail::List<Neighbour> _neighbours;
     std::array<Round, 2> _rounds;
     zero::detail::List<Peer> _peers;
     std::unique_ptr<Buffers> _buffers;

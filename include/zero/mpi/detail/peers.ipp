@@ -98,6 +98,7 @@ ZERO_INLINE void Peers::begin(zero::detail::CallSignature::Words const& call) {
     for (std::size_t word = 0; word < zero::detail::CallSignature::parameter_begin; ++word) {
         hash = (hash ^ call[word]) * 1099511628211U;
     }
+    _hash = hash;
     hash ^= hash >> 32U;
     // Ranks that call different collectives do not receive one another's data.
     _tag = 1 + static_cast<int>(hash % static_cast<std::uint64_t>(_largest_tag));
@@ -139,19 +140,30 @@ ZERO_INLINE void Peers::reduce_scatter(Round& round, float const* data, float* s
                     "MPI_Ireduce_scatter");
 }
 
-/// Polls a few times under one lock and without the clock, which a small transfer would notice.
-ZERO_INLINE bool Peers::finishes_at_once(Round& round) {
-    Lock const lock = _family->lock();
-    int is_done = 0;
-    for (unsigned turn = 0; is_done == 0 && turn < turns_at_once; ++turn) {
+ZERO_INLINE bool Peers::is_complete(Round& round) {
+    int is_done = 1;
+    if (round.meeting == Meeting::none) {
         require_success(MPI_Testall(static_cast<int>(round.used), round.requests.data(), &is_done,
                                     MPI_STATUSES_IGNORE),
                         "MPI_Testall");
     }
-    if (is_done != 0) {
-        end(round, before_next_wait);
+    for (std::size_t peer = 0; round.meeting != Meeting::none && peer < _peers.size(); ++peer) {
+        is_done = has_come(peer, round.meeting) ? is_done : 0;
     }
     return is_done != 0;
+}
+
+/// Polls a few times under one lock and without the clock, which a small transfer would notice.
+ZERO_INLINE bool Peers::finishes_at_once(Round& round) {
+    Lock const lock = _family->lock();
+    bool is_done = false;
+    for (unsigned turn = 0; !is_done && turn < turns_at_once; ++turn) {
+        is_done = is_complete(round);
+    }
+    if (is_done) {
+        end(round, before_next_wait);
+    }
+    return is_done;
 }
 
 ZERO_INLINE void Peers::finish(Round& round) {
@@ -170,11 +182,7 @@ ZERO_INLINE void Peers::finish(Round& round) {
     for (unsigned turn = 1;; ++turn) {
         {
             Lock const lock = _family->lock();
-            int is_done = 0;
-            require_success(MPI_Testall(static_cast<int>(round.used), round.requests.data(),
-                                        &is_done, MPI_STATUSES_IGNORE),
-                            "MPI_Testall");
-            if (is_done != 0) {
+            if (is_complete(round)) {
                 end(round, now);
                 return;
             }
@@ -192,7 +200,7 @@ ZERO_INLINE void Peers::finish(Round& round) {
             }
         }
         if (turn > turns_before_pause) {
-            pause(now - start, round.is_reducing);
+            pause(round, now - start);
             now = Clock::now();
             is_over = time.poll(now);
         }
@@ -208,15 +216,26 @@ ZERO_INLINE void Peers::end(Round& round, Clock::time_point now) noexcept {
             peer.number = zero::detail::larger(peer.number, _number);
         }
     }
+    for (std::size_t peer = 0; round.meeting != Meeting::none && peer < _peers.size(); ++peer) {
+        _peers[peer].heard = now;
+        _peers[peer].number = _number;
+    }
     round.used = 0;
     round.is_reducing = false;
+    round.meeting = Meeting::none;
 }
 
-/// Yields the core to other threads. A rank that has waited for a while sleeps between two polls of
-/// the network, because its peers may need the core to compute. MPI's own sums take many steps,
-/// each in a poll, so a rank does not sleep in them.
-ZERO_INLINE void Peers::pause(Clock::duration waited, bool is_reducing) {
-    if (is_reducing || waited < std::chrono::milliseconds(2)) {
+/// Yields the core to other threads, or sleeps until a peer in memory comes. A rank that has waited
+/// for a while sleeps between two polls of the network: its peers may need the core. MPI's own sums
+/// take many steps, each in a poll, so a rank does not sleep in them.
+ZERO_INLINE void Peers::pause(Round const& round, Clock::duration waited) {
+    for (std::size_t peer = 0; round.meeting != Meeting::none && peer < _peers.size(); ++peer) {
+        if (!has_come(peer, round.meeting)) {
+            return zero::detail::sleep_until_written(
+                shown(peer).reached[static_cast<std::size_t>(round.meeting)], _hash);
+        }
+    }
+    if (round.is_reducing || waited < std::chrono::milliseconds(2)) {
         std::this_thread::yield();
     } else {
         std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -265,26 +284,16 @@ ZERO_COLD_INLINE void Peers::throw_time_out(Round const& round) {
          "mpi::Options::time_out."});
 }
 
-/// Returns `peer`, or the first of all if it is `Round::every_peer`, if it has left; otherwise -1.
-ZERO_COLD_INLINE int Peers::first_gone(int peer) const noexcept {
-    for (int other = 0; other < _world; ++other) {
-        if ((peer == other || peer == Round::every_peer)
-            && _peers[static_cast<std::size_t>(other)].is_gone) {
-            return other;
-        }
-    }
-    return -1;
-}
-
 /// Fails the family if the round waits for a peer that has left, after some turns in which the last
 /// data of that peer may arrive.
 ZERO_COLD_INLINE void Peers::require_present(Round& round, unsigned& turns) {
     if (_family->has_failed()) {
         return;
     }
-    for (std::size_t request = 0; request < round.used; ++request) {
-        int const peer = first_gone(round.peers[request]);
-        if (peer >= 0 && is_pending(round.requests[request])) {
+    for (int peer = 0; peer < _world; ++peer) {
+        if (_peers[static_cast<std::size_t>(peer)].is_gone
+            && (is_awaited(round, peer)
+                || (round.is_reducing && is_awaited(round, Round::every_peer)))) {
             if (++turns > turns_after_goodbye) {
                 _family->fail(FailureKind::aborted,
                               zero::detail::text({"rank ", peer,
@@ -345,7 +354,7 @@ ZERO_COLD_INLINE bool Peers::drain(bool needs_goodbyes) noexcept {
         if (_finish_left == Clock::duration{}) {
             return false;
         }
-        pause(time.waited(), false);
+        pause(Round{}, time.waited());
     }
 }
 
@@ -541,19 +550,26 @@ ZERO_INLINE bool Peers::is_pending(MPI_Request request) noexcept {
            && is_complete == 0;
 }
 
-/// Names the peers with a pending transfer of the round: only the silent ones, if there are any. A
-/// peer that sends heartbeats waits as well.
+/// Returns whether a peer has not come to the meeting, or a transfer with it is pending.
+ZERO_COLD_INLINE bool Peers::is_awaited(Round const& round, int peer) const noexcept {
+    if (round.meeting != Meeting::none) {
+        return !has_come(static_cast<std::size_t>(peer), round.meeting);
+    }
+    bool is_one = false;
+    for (std::size_t request = 0; request < round.used; ++request) {
+        is_one = is_one || (round.peers[request] == peer && is_pending(round.requests[request]));
+    }
+    return is_one;
+}
+
+/// Names the peers that a round waits for: only the silent ones, if there are any. A peer that
+/// sends heartbeats waits as well.
 ZERO_COLD_INLINE std::string Peers::missing_peers(Round const& round) const {
     Clock::time_point const now = Clock::now();
     std::string silent;
     std::string waiting;
     for (int peer = 0; peer < _world; ++peer) {
-        bool is_missing = false;
-        for (std::size_t request = 0; request < round.used; ++request) {
-            is_missing =
-                is_missing || (round.peers[request] == peer && is_pending(round.requests[request]));
-        }
-        if (is_missing) {
+        if (is_awaited(round, peer)) {
             auto const& known = _peers[static_cast<std::size_t>(peer)];
             bool const is_silent = now - known.heard > 2 * _beat;
             std::string& result = is_silent ? silent : waiting;

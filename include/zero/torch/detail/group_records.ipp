@@ -175,7 +175,7 @@ ZERO_COLD_INLINE std::string GroupRecords::missing() noexcept {
         return result;
     }
     return _store == nullptr ? "its peers (unknown which, because "
-                               "ProcessGroupOptions::store is null)"
+                               "torch::ProcessGroupOptions::store is null)"
                              : "its peers";
 }
 

@@ -255,19 +255,19 @@ std::string const& name_of(Backend const& group) {
 ZERO_COLD_INLINE c10::intrusive_ptr<c10d::Backend>
 checked_group(c10::intrusive_ptr<c10d::Backend> group, ProcessGroupOptions const& options) {
     if (group == nullptr) {
-        zero::detail::throw_error<InvalidArgument>(
-            {"zero: ProcessGroupCommunicator got no backend; a rank outside a process group makes "
-             "no communicator."});
+        zero::detail::throw_error<InvalidArgument>({"zero: torch::ProcessGroupCommunicator got no "
+                                                    "backend; a rank outside a process group makes "
+                                                    "no communicator."});
     }
     if (options.time_out.count() <= 0) {
-        zero::detail::throw_error<InvalidArgument>({"zero: ProcessGroupOptions::time_out is ",
-                                                    options.time_out.count(),
-                                                    " ms; it must be positive."});
+        zero::detail::throw_error<InvalidArgument>(
+            {"zero: torch::ProcessGroupOptions::time_out is ", options.time_out.count(),
+             " ms; it must be positive."});
     }
     if (options.scratch_bytes > most_process_group_scratch_bytes) {
-        zero::detail::throw_error<InvalidArgument>({"zero: ProcessGroupOptions::scratch_bytes is ",
-                                                    options.scratch_bytes, "; it must be at most ",
-                                                    most_process_group_scratch_bytes, '.'});
+        zero::detail::throw_error<InvalidArgument>(
+            {"zero: torch::ProcessGroupOptions::scratch_bytes is ", options.scratch_bytes,
+             "; it must be at most ", most_process_group_scratch_bytes, '.'});
     }
     return group;
 }
@@ -311,8 +311,9 @@ ZERO_COLD_INLINE void ProcessGroupCollectives::compare_options() {
     hash.add(_quarter_bytes).add(_options.compares_calls);
     if (!zero::detail::is_equal_on_all_ranks(*this, hash.value())) {
         zero::detail::throw_error<LayoutMismatch>(
-            {"zero: the ranks made their ProcessGroupCommunicator with different options; "
-             "ProcessGroupOptions::scratch_bytes and compares_calls must be equal on all ranks, "
+            {"zero: the ranks made their torch::ProcessGroupCommunicator with different options; "
+             "torch::ProcessGroupOptions::scratch_bytes and compares_calls must be equal on all "
+             "ranks, "
              "and rank ",
              _place.rank, " has ", scratch_bytes(), " bytes and ",
              _options.compares_calls ? "true" : "false", '.'});
@@ -378,7 +379,7 @@ ZERO_COLD_INLINE void ProcessGroupCollectives::throw_time_out() {
     zero::detail::throw_error<TimedOut>(
         {"zero: ", cause,
          "; every rank must call the same collectives. If a rank needs longer, raise "
-         "ProcessGroupOptions::time_out."});
+         "torch::ProcessGroupOptions::time_out."});
 }
 
 /// The backend fails when a peer has ended. A peer that ended because of a failure wrote its cause

@@ -97,7 +97,7 @@ consteval bool diagnose_stage() {
                       "use zero::LoopbackCommunicator, zero::mpi::Communicator, "
                       "zero::torch::ProcessGroupCommunicator, "
                       "zero::Loopback<zero::cuda::Backend>, zero::cuda::NcclCommunicator with "
-                      "NcclOrder::rank or zero::Hierarchical over these, or "
+                      "cuda::NcclOrder::rank or zero::Hierarchical over these, or "
                       "zero::GradientReduction.");
         static_assert(conflict != Conflict::groups_without_shards,
                       "zero::ZeroStage: zero::Groups shards the states over a group, and stage 0 "

@@ -5,6 +5,7 @@
 #include "../../../comm/detail/optional_operations.hpp"
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/detail/throw_error.hpp"
+#include "../../../layout/gradient_source.hpp"
 #include "../../engine.hpp"
 #include "../common/gather_on_host.hpp"
 #include "../common/named_rows.hpp"
@@ -426,6 +427,15 @@ template <class Config>
 auto Engine<Config>::loss_scale() const -> LossScale<Engine> {
     _protocol.require_step("loss_scale()");
     return LossScale<Engine>(*this);
+}
+
+template <class Config>
+[[gnu::cold]] bool Engine<Config>::communicates_inline() const {
+    if constexpr (requires { _own_queue->has_thread(); }) {
+        return _own_queue ? !_own_queue->has_thread() : _queue == Backend::default_compute_queue();
+    } else {
+        return false;
+    }
 }
 
 } // namespace ZERO_NAMESPACE

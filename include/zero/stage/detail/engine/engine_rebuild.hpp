@@ -77,7 +77,7 @@ public:
     }
 
     /// @throws LayoutMismatch on every rank
-    void require_agreement_on(FlatLayout const& next) const {
+    void require_agreement_on(FlatLayout& next) const {
         auto& communicator = *_engine->_communicator;
         require_agreement(next, Config::parameter_dtypes,
                           compared_options(_engine->_number, _engine->_schedule,

@@ -9,6 +9,7 @@
 #include "../../../core/detail/throw_error.hpp"
 #include "../../../core/dtype.hpp"
 #include "../../../core/error.hpp"
+#include "../../../host/threaded_queue.hpp"
 #include "../../../layout/gradient_source.hpp"
 #include "../../../layout/lease_plan.hpp"
 #include "../../../layout/lease_share.hpp"
@@ -18,7 +19,6 @@
 #include "../gradients/gradient_sum_store.hpp"
 #include "../optimizer/optimizer_store.hpp"
 #include "../parameters/parameter_store.hpp"
-#include "../registration/compared_options.hpp"
 #include "../registration/make_stage_layout.hpp"
 #include "../registration/model_ranks.hpp"
 #include "../registration/validate_arguments.hpp"
@@ -35,21 +35,35 @@ namespace ZERO_NAMESPACE {
 
 namespace detail {
 
+/// Returns whether an engine gets queues with threads. It gets none if many ranks of this process
+/// share few cores, the model runs on the calling thread, and the ranks meet there in any case: the
+/// threads of two ranks would take the core in turns. A caller who gives a queue decides himself.
+template <class Config>
+[[gnu::cold]] bool has_cores_for_queues(typename Config::Communicator const& communicator,
+                                        StageOptions<Config> const& options) {
+    constexpr std::size_t most_ranks_of_core = 4; // with threads
+    std::size_t const ranks = ranks_in_process(communicator);
+    return ranks <= most_ranks_of_core || options.communication_queue
+           || options.compute_queue != Config::Backend::default_compute_queue()
+           || ranks <= most_ranks_of_core * host::available_cores();
+}
+
 /// Returns a queue for communication. On a host it has room for the commands of 2 micro-steps of
 /// the model, or `default_capacity`: a loopback enqueues up to about 5 for each rank and bucket; in
 /// groups also for each replica, and for all ranks when it decides. A small model has room for 240,
 /// so that many of its micro-steps may run ahead. A full queue waits (docs/design/queues.md); with
 /// room for 16 micro-steps no step was faster.
-template <class Owned, class Communicator>
-[[gnu::cold]] std::unique_ptr<Owned> own_queue(FlatLayout const& layout, Communicator& communicator,
-                                               MemoryResource& memory) {
+template <class Config, class Owned = typename Config::Backend::OwnedQueue>
+[[gnu::cold]] std::unique_ptr<Owned>
+own_queue(FlatLayout const& layout, typename Config::Communicator& communicator,
+          MemoryResource& memory, StageOptions<Config> const& options) {
     if constexpr (std::is_constructible_v<Owned, std::size_t, MemoryResource&>) {
         constexpr std::size_t micro_steps = 2;
         constexpr std::size_t least = 240;
         constexpr std::size_t most = Owned::default_capacity;
         auto const of_collective = [](std::size_t members) { return 5 * members + 4; };
         std::size_t of_bucket = of_collective(layout.world());
-        if constexpr (GroupedCommunicator<Communicator>) {
+        if constexpr (GroupedCommunicator<typename Config::Communicator>) {
             auto const replicas = static_cast<std::size_t>(communicator.replicas().size());
             of_bucket += replicas == 1 ? 0 : of_collective(replicas);
         }
@@ -58,7 +72,13 @@ template <class Owned, class Communicator>
         bool const is_small = layout.buckets() < most / micro_steps / of_bucket;
         std::size_t const commands =
             is_small ? (layout.buckets() * of_bucket + of_decision) * micro_steps : most;
-        return std::make_unique<Owned>(larger(least, smaller(commands, most)), memory);
+        std::size_t const capacity = larger(least, smaller(commands, most));
+        if constexpr (std::is_same_v<Owned, host::WaitingQueue> && !Config::Offload::is_any) {
+            if (!has_cores_for_queues<Config>(communicator, options)) { // offloads wait for files
+                return std::make_unique<host::ThreadlessQueue>(capacity, memory);
+            }
+        }
+        return std::make_unique<Owned>(capacity, memory);
     } else {
         return std::make_unique<Owned>();
     }
@@ -83,7 +103,8 @@ Communicator* checked_communicator(int number, Communicator& communicator,
                  ? "gathers of parameters that Offload keeps elsewhere need the order of one "
                    "queue; leave BufferKind::parameters out of Offload, or leave the option out."
                  : "this communicator has no 'split'; use one that has (Loopback, "
-                   "mpi::Communicator, NcclCommunicator, Timed around one of them), or leave the "
+                   "mpi::Communicator, cuda::NcclCommunicator, Timed around one of them), or leave "
+                   "the "
                    "option out."});
     }
     if constexpr (Config::adds_in_tree) {
@@ -109,10 +130,9 @@ template <class Config>
     if constexpr (gathers_apart<Config>) {
         if (all.options->gather.own_communicator && all.row.shards_parameters()
             && all.layout->world() != 1) {
-            using Owned = typename Config::Backend::OwnedQueue;
             return std::make_unique<OwnGathers<Config>>(
                 shard_of(*all.communicator),
-                own_queue<Owned>(*all.layout, *all.communicator, *all.memory));
+                own_queue<Config>(*all.layout, *all.communicator, *all.memory, *all.options));
         }
     }
     return nullptr;
@@ -129,8 +149,8 @@ template <class Config>
     : _number(number),
       _communicator(detail::checked_communicator<Config>(number, communicator, options)),
       _rank(static_cast<std::size_t>(communicator.rank())), _options(options),
-      _blocks(options.memory != nullptr ? *options.memory : Backend::default_memory()),
-      _memory(&_blocks), _make_layout(make_layout),
+      _blocks(detail::memory_for(communicator, options.memory)), _memory(&_blocks),
+      _make_layout(make_layout),
       _layout(make_layout(number, detail::shard_size_of(communicator), parameters, options, {})),
       _ready_order(_layout.units(), options.rebuild_buckets != nullptr), _protocol(_layout, _rank),
       _schedule(Config::adds_in_tree
@@ -138,14 +158,15 @@ template <class Config>
                     : options.reduction.schedule.value_or(default_schedule(number))),
       _offload(detail::make_offload<Config>(_layout, communicator, stage_row(number, _schedule),
                                             _options, *_memory)),
-      _own_queue(options.communication_queue ? nullptr
-                                             : detail::own_queue<typename Backend::OwnedQueue>(
-                                                 _layout, communicator, *_memory)),
+      _own_queue(options.communication_queue
+                     ? nullptr
+                     : detail::own_queue<Config>(_layout, communicator, *_memory, options)),
       _queue(options.communication_queue ? usable(*options.communication_queue)
                                          : Backend::handle(*_own_queue)),
       _compute(usable(options.compute_queue)),
       _control(_layout, communicator, _queue, _options, *_memory),
-      _counted(detail::agree_over_model(_number, context(parameters), _control.group_count())),
+      _counted(
+          detail::agree_over_ranks(_number, context(parameters), _layout, _control.group_count())),
       _parameters(context(parameters)), _gradients(context(parameters)),
       _update_scratch(detail::make_update_scratch(context(parameters))),
       _optimizer(detail::make_optimizer_stores(context(parameters), _parameters, _gradients,
@@ -159,11 +180,6 @@ template <class Config>
     }
     require_healthy();
     try {
-        detail::require_agreement(
-            _layout, Config::parameter_dtypes,
-            detail::compared_options(_number, _schedule, predivide(), _options, communicator,
-                                     detail::hash_of_initialisation(parameters)),
-            communicator, _queue, *_memory);
         _parameters.set_initial(parameters);
         _optimizer.each([](auto& store) { store.set_initial(); });
         _parameters.gather_apart(detail::own_gathers(context(parameters)));

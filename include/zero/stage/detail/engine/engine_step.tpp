@@ -41,6 +41,11 @@ void Engine<Config>::begin_step() {
     try {
         _control.skips().answer(_control.serial());
         _control.capture(_compute);
+        if constexpr (Config::Offload::is_any) { // the first reads run beside the passes
+            if (!_protocol.is_update_pending()) {
+                _offload->begin();
+            }
+        }
         if constexpr (detail::keeps_errors<Config>) {
             _gradients.each_errors(
                 [&](auto& errors) { errors.begin_step(_control.captured_scale()); });
@@ -417,6 +422,9 @@ void Engine<Config>::cancel_step() {
         _gradients.cancel(_compute);
         _parameters.schedule().end_micro_step(false);
         _parameters.drop_prefetched();
+        if constexpr (Config::Offload::is_any) {
+            _offload->settle();
+        }
     } catch (...) {
         fail();
     }

@@ -30,7 +30,8 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @brief Owns the states of a rank that are offloaded: the tier, the staging memory, and the
 /// memory of the chunks that stay. Moves chunks through staging memory in the order of the update,
-/// and parameters in the order of their gathers.
+/// and parameters in the order of their gathers. The tier's options say how large a chunk is and
+/// how many of them the staging memory holds (`FileTierOptions::chunk_bytes` and `depth`).
 ///
 /// A chunk that is offloaded has a number n, and staging slot n mod depth for ever, so the tables
 /// of slices point there (`ChunkPlaces`). A step reads chunk n, updates it, and writes it; reads of

@@ -32,7 +32,8 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Marks all gradients as `GradientMemory::block` if each is as far from one address as
-/// its parameter from the start of the adopted block; otherwise changes nothing.
+/// its parameter from the start of the adopted block; otherwise changes nothing. This rank may be
+/// the only one, and by chance: see `require_agreement`.
 /// @param offsets offset of each parameter in the adopted block, in elements
 /// @param element_bytes bytes of a gradient element
 [[gnu::cold]] void find_gradient_block(std::vector<ParameterSpec>& specs,

@@ -2,6 +2,7 @@
 
 #include "../../../comm/grouped_communicator.hpp"
 #include "../../../core/detail/namespace.hpp"
+#include "../../../core/detail/text.hpp"
 #include "../../../core/memory_resource.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../../policy/master_weights_policy.hpp"
@@ -101,6 +102,28 @@ agree_over_model([[maybe_unused]] int number, EngineContext<Config> const& conte
         require_no_replicas(layout, context.rank());
         return {};
     }
+}
+
+/// @brief Agrees with all ranks, and returns what this rank counts. Collective; waits. An engine
+/// calls it before it makes what depends on the layout.
+/// @param layout of `context`
+template <class Config>
+[[gnu::cold]] [[nodiscard]] CountedParameters<Config>
+agree_over_ranks(int number, EngineContext<Config> const& context, FlatLayout& layout,
+                 std::size_t group_count) {
+    auto& communicator = *context.communicator;
+    auto counted = agree_over_model(number, context, group_count);
+    try {
+        require_agreement(layout, Config::parameter_dtypes,
+                          compared_options(number, context.schedule, context.predivide,
+                                           *context.options, communicator,
+                                           hash_of_initialisation(context.parameters)),
+                          communicator, context.queue, *context.memory);
+    } catch (std::exception const& error) { // perhaps on this rank alone
+        communicator.abort(text({"rank ", context.rank(), ": ", first_line(error.what())}));
+        throw;
+    }
+    return counted;
 }
 
 } // namespace ZERO_NAMESPACE::detail

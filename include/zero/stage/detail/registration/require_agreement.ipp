@@ -4,11 +4,14 @@
 #include "../../../core/detail/throw_error.hpp"
 #include "../../../core/error.hpp"
 #include "../../../layout/detail/shape.hpp"
+#include "../../../layout/gradient_source.hpp"
 #include "compared_options.hpp"
 
 #include <cstddef>
 #include <cstring>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -29,18 +32,21 @@ namespace ZERO_NAMESPACE::detail {
     return text({"'", spec.name.substr(0, 80), "' (", spec.elements, " elements of ",
                  name_of(types[spec.type]), rows, shape, ", units ", units.substr(0, 40),
                  ", group ", spec.group,
-                 spec.gradient == GradientMemory::block ? ", gradient in one block" : "",
                  spec.counts_on == CountsOn::every_model_rank ? "" : ", counts on the first",
                  (spec.trainable ? ", trainable)" : ", frozen)")});
 }
 
 /// @brief Names the options that differ: "'optimizer', 'groups'", with their values if they are
-/// numbers. If none differ, the bucketer or the partitioner does.
+/// numbers. If none differ, the geometry does.
 [[gnu::cold]] inline std::string name_differences(List<ComparedOption> const& options,
                                                   std::span<std::uint64_t const> first,
                                                   std::span<std::uint64_t const> other) {
     std::string names;
+    bool is_adopted = false;
     for (std::size_t option = 0; option < options.size(); ++option) {
+        is_adopted = is_adopted
+                     || (options[option].name == std::string_view("storage")
+                         && first[option] == Hash().add(Storage::adopted).value());
         if (first[option] != other[option]) {
             names += text({(names.empty() ? "'" : ", '"), options[option].name, "'"});
             if (options[option].is_value) {
@@ -48,27 +54,37 @@ namespace ZERO_NAMESPACE::detail {
             }
         }
     }
-    return names.empty() ? "'bucketer' or the partitioner" : names;
+    if (!names.empty()) {
+        return names;
+    }
+    return is_adopted ? "'bucketer' or where parameters lie in 'adopted_block'"
+                      : "'bucketer' or the partitioner";
 }
 
-ZERO_COLD_INLINE void require_agreement(FlatLayout const& layout, std::span<DType const> types,
+ZERO_COLD_INLINE void require_agreement(FlatLayout& layout, std::span<DType const> types,
                                         List<ComparedOption> const& options, GatherValues gather) {
     std::vector<std::uint64_t> own{layout.parameters().size(), layout.hash()};
     for (ComparedOption const& option : options) {
         own.push_back(option.hash);
     }
+    own.push_back(has_gradient_block(layout) ? 1 : 0);
     std::vector<std::uint64_t> heads;
     gather(own, "layout hash", heads);
     std::size_t other = 0;
     std::size_t most = 0;
+    std::uint64_t is_block = 1; // on every rank: an allocator may place gradients so by chance
     auto const head = [&](std::size_t rank) {
         return std::span(heads).subspan(rank * own.size(), own.size());
     };
     for (std::size_t rank = 0; rank < heads.size() / own.size(); ++rank) {
+        is_block = smaller(is_block, std::exchange(head(rank).back(), 0));
         bool const differs =
             std::memcmp(head(rank).data(), heads.data(), head(rank).size_bytes()) != 0;
         other = other == 0 && differs ? rank : other;
         most = larger(most, static_cast<std::size_t>(head(rank)[0]));
+    }
+    if (is_block == 0) {
+        layout.separate_gradients();
     }
     if (other == 0) {
         return;

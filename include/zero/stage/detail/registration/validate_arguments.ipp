@@ -232,10 +232,10 @@ ZERO_COLD_INLINE void check_gradients_on_host(bool is_reduced_at_boundary) {
 ZERO_COLD_INLINE void check_update_on_host(std::size_t chunk_bytes, std::size_t threads) {
     constexpr std::size_t least = std::size_t{64} * 2 * sizeof(float);
     if (chunk_bytes < least) {
-        throw_error<InvalidArgument>({"zero: offload.chunk_bytes is ", chunk_bytes,
-                                      ", but a chunk must hold ", least,
-                                      " bytes, gradients and parameters of 64 elements; raise "
-                                      "it."});
+        throw_error<InvalidArgument>(
+            {"zero: offload.chunk_bytes is ", chunk_bytes,
+             " bytes, but a chunk must hold gradients and parameters of 64 elements, ", least,
+             " bytes; set it to at least that."});
     }
     constexpr std::size_t most = 1024;
     if (threads > most) {

@@ -1,0 +1,296 @@
+#include "fixture.hpp"
+#include "support/ranks.hpp"
+#include "support/toy_model.hpp"
+
+#include <zero/comm/checked.hpp>
+#include <zero/comm/detail/decorator.hpp>
+#include <zero/comm/groups.hpp>
+#include <zero/comm/hierarchical.hpp>
+#include <zero/zero.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <sys/resource.h>
+
+// Ranks of one host that read one another's memory in place: the suite of communicators on such
+// memory, engines, and what happens where the system refuses.
+
+namespace zero::test::mpi_shared_memory_ranks_test {
+
+namespace {
+
+std::atomic<std::size_t> sent_bytes = 0; ///< of all messages of this process
+
+/// Passes collectives on with memory that the peers can read: copies of what the caller gives.
+/// @tparam is_mixed whether each rank leaves some of it where it is
+template <class C, bool is_mixed>
+class InShared : public zero::detail::CommunicatorDecorator<InShared<C, is_mixed>, C> {
+    using Base = zero::detail::CommunicatorDecorator<InShared, C>;
+    using Queue = typename Base::Queue;
+    using Cuts = std::span<std::size_t const>;
+    friend Base;
+
+public:
+    explicit InShared(C& inner)
+        : Base(inner),
+          _memory(inner.shared_memory(), std::size_t{4} << 20U, BufferKind::gradient_leases) {}
+    ~InShared() { settle(); }
+
+    using Base::all_reduce_integers;
+
+    template <class T>
+    void reduce_scatter(T const* send, T* receive, Cuts cuts, Queue queue, CollectiveTag tag = {}) {
+        T* const lent = lend(send, cuts.back(), queue);
+        bool const is_in_place = receive == send + cuts[own()];
+        T* const out = is_in_place ? lent + cuts[own()] : receive;
+        this->inner().reduce_scatter(static_cast<T const*>(lent), out, cuts, queue, tag);
+        give_back(receive, out, cuts[own() + 1] - cuts[own()], queue);
+    }
+
+    template <class T, class A>
+    void reduce_scatter(T const* send, A* sum, Cuts cuts, Queue queue, CollectiveTag tag,
+                        bool is_added) {
+        T const* const lent = lend(send, cuts.back(), queue);
+        this->inner().reduce_scatter(lent, sum, cuts, queue, tag, is_added);
+        give_back(sum, sum, 0, queue);
+    }
+
+    template <class T, class A>
+    void reduce_scatter(T const* send, ops::TreeSum<A> const& sum, Cuts cuts, Queue queue,
+                        CollectiveTag tag = {}) {
+        T const* const lent = lend(send, cuts.back(), queue);
+        this->inner().reduce_scatter(lent, sum, cuts, queue, tag);
+        give_back(sum.out, sum.out, 0, queue);
+    }
+
+    template <class T>
+    void all_gather(T const* send, T* receive, Cuts cuts, Queue queue, CollectiveTag tag = {}) {
+        bool const is_in_place = send == receive + cuts[own()];
+        T* const out = is_in_place ? lend(receive, cuts.back(), queue) : receive;
+        T const* const from =
+            is_in_place ? out + cuts[own()] : lend(send, cuts[own() + 1] - cuts[own()], queue);
+        this->inner().all_gather(from, out, cuts, queue, tag);
+        give_back(receive, out, cuts.back(), queue);
+    }
+
+    template <class T>
+    void exchange(T const* send, T* receive, Cuts cuts, Queue queue, CollectiveTag tag = {}) {
+        T const* const lent = lend(send, cuts.back(), queue);
+        this->inner().exchange(lent, receive, cuts, queue, tag);
+        give_back(receive, receive, 0, queue);
+    }
+
+    template <class T>
+    void all_reduce(T const* send, T* receive, Cuts cuts, Queue queue, CollectiveTag tag = {}) {
+        T* const lent = lend(send, cuts.back(), queue);
+        T* const out = receive == send ? lent : lend(receive, cuts.back(), queue);
+        this->inner().all_reduce(static_cast<T const*>(lent), out, cuts, queue, tag);
+        give_back(receive, out, cuts.back(), queue);
+    }
+
+    template <class T>
+    void broadcast(T* buffer, std::size_t elements, int root, Queue queue, CollectiveTag tag = {}) {
+        T* const lent = lend(buffer, elements, queue);
+        this->inner().broadcast(lent, elements, root, queue, tag);
+        give_back(buffer, lent, elements, queue);
+    }
+
+private:
+    [[nodiscard]] std::size_t own() const { return static_cast<std::size_t>(this->rank()); }
+
+    template <class T, class Forward>
+    void around(zero::detail::DecoratedCall const& /*call*/, Queue /*queue*/,
+                Forward const& forward) {
+        forward();
+    }
+
+    /// Returns a copy in memory that the peers read, at any alignment of `T`.
+    template <class T>
+    T* lend(T const* from, std::size_t elements, Queue queue) {
+        std::uint64_t const random = mix(++_serial * 64 + own());
+        if (is_mixed && random % 3 == 0) {
+            return const_cast<T*>(from);
+        }
+        std::size_t const bytes = (elements + 64) * sizeof(T);
+        if (_used + bytes > _memory.size()) {
+            settle();
+        }
+        auto* const to = reinterpret_cast<T*>(_memory.data() + _used) + random / 3 % 16;
+        _used += (bytes + 63) / 64 * 64;
+        queue->enqueue([=] { std::copy_n(from, elements, to); });
+        return to;
+    }
+
+    template <class T>
+    void give_back(T* to, T const* from, std::size_t elements, Queue queue) {
+        if (to != from) {
+            queue->enqueue([=] { std::copy_n(from, elements, to); });
+        }
+        _done.push_back(queue->record());
+    }
+
+    void settle() {
+        for (auto const& event : _done) {
+            event.synchronise();
+        }
+        _done.clear();
+        _used = 0;
+    }
+
+    Buffer<std::byte> _memory;
+    std::size_t _used = 0;
+    std::uint64_t _serial = 0;
+    std::vector<host::Event> _done;
+};
+
+struct DefaultOptions {
+    static mpi::Options get() { return mpi_options(); }
+};
+
+template <bool is_mixed>
+struct Fixture {
+    static void meet(int world) { MpiFixture<DefaultOptions>::meet(world); }
+
+    template <class Body>
+    static bool run(int world, Body const& body) {
+        return MpiFixture<DefaultOptions>::run(world, [&](mpi::Communicator& inner) {
+            InShared<mpi::Communicator, is_mixed> communicator(inner);
+            body(communicator);
+        });
+    }
+};
+
+using Shared = Fixture<false>;
+using Mixed = Fixture<true>;
+
+using Values = std::vector<std::vector<float>>;
+
+/// Trains a model. Returns its parameters.
+template <int N, class C>
+Values train(C& ranks) {
+    ZeroStage<N, Parameters<bfloat16>, C> engine(ranks, registration<bfloat16>(toy_specs()),
+                                                 {.gradient_clipping = 1.0F});
+    auto const rank = static_cast<std::uint64_t>(ranks.rank());
+    for (std::uint64_t step = 0; step < 4; ++step) {
+        (void)run_step(engine, rank, step, 2);
+    }
+    return full_parameters(engine);
+}
+
+} // namespace
+
+TEST_CASE("Ranks that read one another's memory sum in rank order") {
+    check_sums_of<Shared, float>();
+    check_sums_of<Shared, bfloat16>();
+    check_sums_of<Shared, float16>();
+}
+
+TEST_CASE("Ranks that read one another's memory gather, exchange and broadcast every type") {
+    check_gathers_of<Shared, float, bfloat16, std::int64_t, unsigned char>();
+    check_exchanges_of<Shared, float, bfloat16, std::int64_t, unsigned char>();
+    check_broadcasts_of<Shared, float, std::int64_t, unsigned char>();
+    check_number_sums<Shared>();
+}
+
+TEST_CASE("Ranks send messages whenever one of them has other memory, with the same bits") {
+    check_sums_of<Mixed, float>();
+    check_sums_of<Mixed, bfloat16>();
+    check_gathers_of<Mixed, float, unsigned char>();
+    check_exchanges_of<Mixed, float, std::int64_t>();
+    check_broadcasts_of<Mixed, float, unsigned char>();
+}
+
+TEST_CASE("Ranks that read one another's memory are released when one aborts") {
+    CHECK(mpi_session().size() > 0); // one process has no peer to release
+    check_abort<Shared>();
+}
+
+TEST_CASE("Engines on one host send no bucket, and have the bits of threads and of messages") {
+    int const world = mpi_session().size();
+    auto const expected = on_ranks<std::vector<Values>>(world, [](LoopbackCommunicator& ranks) {
+        return std::vector<Values>{train<0>(ranks), train<1>(ranks), train<2>(ranks),
+                                   train<3>(ranks)};
+    });
+    std::array<std::size_t, 2> sent{};
+    for (bool const shares : {false, true}) {
+        mpi::Options options = mpi_options();
+        options.shares_memory = shares;
+        mpi::Communicator ranks(mpi_session().world(), options);
+        std::size_t const before = sent_bytes;
+        std::vector<Values> const found{train<0>(ranks), train<1>(ranks), train<2>(ranks),
+                                        train<3>(ranks)};
+        sent[shares ? 1 : 0] = sent_bytes - before;
+        CHECK(found == expected[static_cast<std::size_t>(ranks.rank())]);
+        std::string const reason = shares ? "" : "mpi::Options::shares_memory is false";
+        CHECK(ranks.reason_for_messages() == (world == 1 ? "it is the only rank" : reason));
+    }
+    INFO(sent[0] << " and " << sent[1] << " bytes");
+    CHECK((world == 1 || sent[1] < sent[0] / 5)); // what ranks compare, and decide, is sent
+}
+
+TEST_CASE("The parts of a group on one host read one another's memory") {
+    int const world = mpi_session().size();
+    if (world < 4) {
+        skip_without_ranks(4);
+        return;
+    }
+    mpi::Communicator everyone(mpi_session().world(), mpi_options());
+    CHECK(everyone.reason_for_messages().empty());
+    bool const is_here = everyone.rank() < 4;
+    auto ranks = everyone.split(is_here ? 0 : 1, everyone.rank());
+    if (is_here) {
+        auto intra = ranks.split(ranks.rank() / 2, ranks.rank());
+        auto inter = ranks.split(ranks.rank() % 2, ranks.rank());
+        CHECK(intra.reason_for_messages().empty());
+        CHECK(inter.reason_for_messages().empty());
+        Hierarchical<mpi::Communicator, mpi::Communicator> levels(intra, inter);
+        CHECK(&levels.shared_memory() == &everyone.shared_memory());
+        Checked<mpi::Communicator> checked(ranks);
+        CHECK(&checked.shared_memory() == &everyone.shared_memory());
+    }
+}
+
+TEST_CASE("Ranks send messages if the system refuses one of them a file in memory") {
+    mpi::Communicator shared(mpi_session().world(), mpi_options());
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+    rlimit less = before;
+    less.rlim_cur = rlim_t{1} << 30U;
+    int const world = shared.size();
+    int const last = world - 1;
+    if (shared.rank() == last) {
+        REQUIRE(::setrlimit(RLIMIT_FSIZE, &less) == 0);
+    }
+    mpi::Communicator ranks(mpi_session().world(), mpi_options());
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+    std::string const own = "the system refuses a file of that size (File too large)";
+    std::string const other = "the system refuses rank " + std::to_string(last) + " such memory";
+    if (world > 1) {
+        CHECK(ranks.reason_for_messages() == (shared.rank() == last ? own : other));
+    }
+    auto const expected =
+        on_ranks<Values>(world, [](LoopbackCommunicator& threads) { return train<3>(threads); });
+    CHECK(train<3>(ranks) == expected[static_cast<std::size_t>(ranks.rank())]);
+}
+
+TEST_CASE("Ranks that differ in whether they share memory are told so") {
+    mpi::Options options = mpi_options();
+    options.shares_memory = mpi_session().rank() != 0;
+    std::string const text = message_of<LayoutMismatch>(
+        [&] { mpi::Communicator const ranks(mpi_session().world(), options); });
+    CHECK((mpi_session().size() == 1 || contains(text, "shares_memory must be equal")));
+}
+
+} // namespace zero::test::mpi_shared_memory_ranks_test
+
+/// Stands before the function of the library and counts what is sent.
+extern "C" int MPI_Isend(void const* data, int count, MPI_Datatype type, int peer, int tag,
+                         MPI_Comm communicator, MPI_Request* request) {
+    zero::test::mpi_shared_memory_ranks_test::sent_bytes += static_cast<std::size_t>(count);
+    return PMPI_Isend(data, count, type, peer, tag, communicator, request);
+}
