@@ -26,10 +26,6 @@ namespace ZERO_NAMESPACE {
 /// properties that a choice lacks have their defaults.
 template <class First, class... Others>
 class AnyCommunicator {
-    static_assert(!detail::HasGroups<First> && (!detail::HasGroups<Others> && ...),
-                  "zero: an AnyCommunicator hides the parts of zero::Groups, so an engine on it "
-                  "would run flat; give it the parts, or AnyCommunicators to zero::Groups.");
-
 public:
     using policy_category = CommunicatorCategory;
     using Backend = typename First::Backend;
@@ -47,6 +43,10 @@ public:
         detail::compares_calls<First> && (detail::compares_calls<Others> && ...);
 
 private:
+    static_assert(!detail::HasGroups<First> && (!detail::HasGroups<Others> && ...),
+                  "zero: an AnyCommunicator hides the parts of zero::Groups, so an engine on it "
+                  "would run flat; give it the parts, or AnyCommunicators to zero::Groups.");
+
     Inner _inner;
 
     template <class Body>
