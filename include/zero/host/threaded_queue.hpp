@@ -11,9 +11,20 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 
 namespace ZERO_NAMESPACE::host {
+
+namespace detail {
+
+/// @brief Returns the least number of cores that a control group and those around it grant, at most
+/// `cores`.
+/// @param root folder of all groups
+/// @param line of /proc/self/cgroup: "0::/path" (version 2) or "4:cpu,cpuacct:/path" (version 1)
+[[nodiscard]] double granted_cores(std::string const& root, std::string const& line, double cores);
+
+} // namespace detail
 
 /// @brief Returns the number of cores that the calling thread may use: those of its affinity, and
 /// not more than the processor time that its control groups grant, rounded down. Reads files.

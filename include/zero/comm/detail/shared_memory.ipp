@@ -12,6 +12,7 @@
 #include <cstring>
 #include <new>
 #include <string_view>
+#include <system_error>
 
 #if defined(__linux__)
 #include <climits>
@@ -45,7 +46,7 @@ constexpr bool is_read_by_peers(BufferKind kind) noexcept {
 }
 
 ZERO_COLD_INLINE void SharedMemory::refuse(char const* what, int error) {
-    _reason = text({"the system refuses ", what, " (", std::strerror(error), ')'});
+    _reason = text({"the system refuses ", what, " (", std::generic_category().message(error), ')'});
 }
 
 #if defined(__linux__)

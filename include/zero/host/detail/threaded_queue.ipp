@@ -33,10 +33,6 @@ ZERO_COLD_INLINE double number_in(std::string const& path, int skipped) {
     return number;
 }
 
-/// Returns the least number of cores that a control group and those around it grant, at most
-/// `cores`.
-/// @param root folder of all groups
-/// @param line of /proc/self/cgroup: "0::/path" (version 2) or "4:cpu,cpuacct:/path" (version 1)
 ZERO_COLD_INLINE double granted_cores(std::string const& root, std::string const& line,
                                       double cores) {
     std::size_t const controllers = line.find(':') + 1; // 0: there is none
