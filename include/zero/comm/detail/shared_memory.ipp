@@ -46,7 +46,8 @@ constexpr bool is_read_by_peers(BufferKind kind) noexcept {
 }
 
 ZERO_COLD_INLINE void SharedMemory::refuse(char const* what, int error) {
-    _reason = text({"the system refuses ", what, " (", std::generic_category().message(error), ')'});
+    _reason =
+        text({"the system refuses ", what, " (", std::generic_category().message(error), ')'});
 }
 
 #if defined(__linux__)
