@@ -86,6 +86,7 @@ public:
 protected:
     /// Starts no worker. The derived class runs the commands.
     struct Threadless {};
+    /// @copydoc Threadless
     ThreadedQueue(std::size_t capacity, WhenFull when_full, MemoryResource& memory, Threadless);
 
 private:
@@ -137,6 +138,7 @@ public:
         : ThreadedQueue(capacity, WhenFull::wait, memory) {}
 
 protected:
+    /// @copydoc Threadless
     WaitingQueue(std::size_t capacity, MemoryResource& memory, Threadless threadless)
         : ThreadedQueue(capacity, WhenFull::wait, memory, threadless) {}
 };
