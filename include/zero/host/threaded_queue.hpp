@@ -86,7 +86,7 @@ public:
 protected:
     /// Starts no worker. The derived class runs the commands.
     struct Threadless {};
-    /// @copydoc Threadless
+    /// @brief Starts no worker.
     ThreadedQueue(std::size_t capacity, WhenFull when_full, MemoryResource& memory, Threadless);
 
 private:
@@ -138,7 +138,7 @@ public:
         : ThreadedQueue(capacity, WhenFull::wait, memory) {}
 
 protected:
-    /// @copydoc Threadless
+    /// @brief Starts no worker.
     WaitingQueue(std::size_t capacity, MemoryResource& memory, Threadless threadless)
         : ThreadedQueue(capacity, WhenFull::wait, memory, threadless) {}
 };
