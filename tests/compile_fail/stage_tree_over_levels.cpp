@@ -1,4 +1,4 @@
-// expect: zero::ZeroStage: TreeReduction needs a communicator that adds in a tree (reduce_scatter with zero::ops::TreeSum, and position()), and this one has its own order; use zero::LoopbackCommunicator, zero::mpi::Communicator, zero::torch::ProcessGroupCommunicator, zero::Loopback<zero::cuda::Backend>, zero::cuda::NcclCommunicator with NcclOrder::rank or zero::Hierarchical over these, or zero::GradientReduction.
+// expect: zero::ZeroStage: TreeReduction needs a communicator that adds in a tree (reduce_scatter with zero::ops::TreeSum, and position()), and this one has its own order; use zero::LoopbackCommunicator, zero::mpi::Communicator, zero::torch::ProcessGroupCommunicator, zero::Loopback<zero::cuda::Backend>, zero::cuda::NcclCommunicator with cuda::NcclOrder::rank or zero::Hierarchical over these, or zero::GradientReduction.
 #include "stage.hpp"
 
 #include <zero/comm/hierarchical.hpp>

@@ -34,11 +34,12 @@ for host in "$a" "$b"; do
     ip -n "$host" link set cable up
 done
 
-# What mpirun calls instead of ssh: the arguments are a host, which is always the second one, and a command line.
+# What mpirun calls instead of ssh: the arguments are a host, which is always the second one, and a command line. Its processes are in a namespace of their own, as on
+# another host, so that ranks cannot read the memory of the first one. The daemon of mpirun must not leave its session (--leave-session-attached): the namespace ends with it.
 cat >"$work/agent" <<EOF
 #!/bin/sh
 shift
-exec ip netns exec $b unshare --uts sh -c 'hostname $b; exec sh -c "\$*"' sh "\$@"
+exec ip netns exec $b unshare --uts --pid --fork --mount-proc sh -c 'hostname $b; exec sh -c "\$*"' sh "\$@"
 EOF
 # A rank writes its errors to a file of its host, because a cut cable would keep them from mpirun.
 cat >"$work/rank" <<EOF
@@ -49,7 +50,7 @@ chmod +x "$work/agent" "$work/rank"
 
 # launch ARGUMENT...: two ranks on each host.
 launch() {
-    ip netns exec "$a" unshare --uts sh -c "hostname $a; exec \"\$@\"" sh mpirun --allow-run-as-root --mca plm_rsh_agent "$work/agent" \
+    ip netns exec "$a" unshare --uts sh -c "hostname $a; exec \"\$@\"" sh mpirun --allow-run-as-root --leave-session-attached --mca plm_rsh_agent "$work/agent" \
         --mca btl tcp,self --mca btl_tcp_if_include 10.87.0.0/24 --mca oob_tcp_if_include 10.87.0.0/24 -host 10.87.0.1:2,10.87.0.2:2 -n 4 \
         "$work/rank" --communicator mpi --width 16 --context 16 --batch 2 --bucket-bytes 4096 --stage 3 "$@"
 }
