@@ -5,7 +5,9 @@
 #include <zero/cuda/backend.cuh>
 #include <zero/ops/adagrad.hpp>
 #include <zero/ops/adam.hpp>
+#include <zero/ops/lamb.hpp>
 #include <zero/ops/lion.hpp>
+#include <zero/ops/muon.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/policy/detail/policy_list.hpp>
 #include <zero/policy/static_loss_scaler.hpp>
@@ -75,6 +77,12 @@ public:
                                    detail::GroupState<Optimizer>>);
     }
 
+    template <class Optimizer, class A, class Weights, class States>
+    void add_tensors() {
+        add(kernels::tensor_kernel<Optimizer, UpdateSlice<A, Weights, States>,
+                                   detail::GroupState<Optimizer>>);
+    }
+
     template <class Stage>
     void add_commands() {
         using Step = detail::StepOf<typename detail::StageConfig<2, Stage>::EngineConfig>;
@@ -141,6 +149,10 @@ inline std::vector<void const*> all_kernels() {
                     StatePointers<Lion::states, float>>();
     list.add_update<Adagrad, float, MasterPointers<float, bfloat16>,
                     StatePointers<Adagrad::states, float>>();
+    list.add_tensors<Lamb, float, MasterPointers<float, bfloat16>, Moments>();
+    list.add_tensors<Lamb, float, SplitPointers, StochasticStates<StatePointers<2, bfloat16>>>();
+    list.add_tensors<Muon, float, MasterPointers<float, bfloat16>, Moments>();
+    list.add_tensors<Muon, bfloat16, MasterPointers<bfloat16, bfloat16>, Moments>();
     list.add(kernels::run_kernel<detail::Assign<std::int64_t>>);
     list.add(kernels::run_kernel<detail::Assign<float>>);
     list.add(kernels::run_kernel<detail::Assign<double>>);

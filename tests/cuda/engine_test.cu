@@ -4,6 +4,10 @@
 
 #include <zero/comm/experts.hpp>
 #include <zero/comm/model_parallel.hpp>
+#include <zero/layout/balanced_partitioner.hpp>
+#include <zero/layout/whole_matrix_partitioner.hpp>
+#include <zero/ops/lamb.hpp>
+#include <zero/ops/muon.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/policy/averaged.hpp>
 #include <zero/stage/averaged_weights.hpp>
@@ -14,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <random>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -32,16 +37,20 @@ template <int N, class... Policies>
 using DeviceStage = ZeroStage<N, Policies..., SizeCappedBucketer, DeviceLoopback>;
 
 template <class... Policies, class Configure>
-void compare_all_stages(Configure const& configure) {
-    for (int const world : {1, 2, 3, 4, 8}) {
+void compare_all_stages(Configure const& configure,
+                        std::vector<ParameterSpec> const& specs = toy_specs(),
+                        std::vector<int> const& worlds = {1, 2, 3, 4, 8}) {
+    for (int const world : worlds) {
         INFO("world " << world);
         typename HostStage<0, Policies...>::Options host_options;
         configure(host_options);
-        Trained const expected = trained<HostStage<0, Policies...>>(world, host_options);
+        Trained const expected =
+            trained<HostStage<0, Policies...>>(world, host_options, {.specs = specs});
         in_every_stage([&]<int N>() {
-            typename DeviceStage<N, Policies...>::Options options;
+            using Stage = DeviceStage<N, Policies...>;
+            typename Stage::Options options;
             configure(options);
-            CHECK(trained_on_device<DeviceStage<N, Policies...>>(world, options) == expected);
+            CHECK(trained_on_device<Stage>(world, options, 4, 0.01, 24, specs) == expected);
         });
     }
 }
@@ -69,6 +78,30 @@ TEST_CASE("Every stage on a device gives the bits of the host for bfloat16 param
     }
     compare_all_stages<Parameters<bfloat16>>(
         [](auto& options) { options.gradient_clipping = 0.5F; });
+}
+
+TEST_CASE("Every stage on a device gives the bits of the host for optimizers of whole parameters",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    auto const configure = [](auto& options) {
+        options.gradient_clipping = 0.5F;
+        options.bucketer.bucket_bytes = 1024;
+        options.poison = true;
+    };
+    compare_all_stages<Parameters<bfloat16>, Lamb, BalancedPartitioner>(configure, toy_specs(),
+                                                                        {1, 2, 3});
+    std::mt19937 random(1);
+    for (int const world : {1, 2, 4}) {
+        auto specs = toy_specs();
+        for (std::size_t const index : {1U, 3U, 5U}) {
+            specs[index].rows = 1 + random() % 40;
+            specs[index].elements = specs[index].rows * (1 + random() % 40);
+            UNSCOPED_INFO(specs[index].elements << " elements in " << specs[index].rows << " rows");
+        }
+        compare_all_stages<Muon, WholeMatrixPartitioner>(configure, specs, {world});
+    }
 }
 
 TEST_CASE("A comparison of runs on device and host detects another learning rate", "[cuda]") {
@@ -154,11 +187,12 @@ TEST_CASE("The memory plan equals what an engine allocates on a device", "[cuda]
     if (skips_without_device()) {
         return;
     }
-    in_every_stage([&]<int N>() {
-        using Stage = DeviceStage<N, Parameters<bfloat16>>;
+    auto specs = toy_specs();
+    specs[1].rows = 20; // of 25 columns
+    auto const compare = [&]<class Stage>(Stage*) {
         auto const differences =
             on_ranks<int, DeviceLoopback>(2, [&](DeviceLoopback& communicator) {
-                auto const parameters = registration<bfloat16>(toy_specs());
+                auto const parameters = registration<bfloat16>(specs);
                 cuda::OwnedStream const stream;
                 CountingMemory memory;
                 typename Stage::Options options;
@@ -175,6 +209,11 @@ TEST_CASE("The memory plan equals what an engine allocates on a device", "[cuda]
                 return wrong;
             });
         CHECK(differences == std::vector<int>{0, 0});
+    };
+    in_every_stage([&]<int N>() {
+        compare(static_cast<DeviceStage<N, Parameters<bfloat16>>*>(nullptr));
+        using Whole = DeviceStage<N, Parameters<bfloat16>, BalancedPartitioner>;
+        compare(static_cast<typename Whole::template with<Muon>*>(nullptr));
     });
 }
 

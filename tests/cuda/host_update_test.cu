@@ -198,10 +198,7 @@ TEST_CASE("The device updates states in memory of the host with the bits of stat
         with_small_buckets);
 }
 
-TEST_CASE(
-    "The host updates whole parameters, which no kernel does, with the bits of engines on the "
-    "host",
-    "[cuda]") {
+TEST_CASE("The host updates whole parameters with the bits of engines on the host", "[cuda]") {
     if (skips_without_device()) {
         return;
     }

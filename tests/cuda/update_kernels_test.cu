@@ -5,11 +5,15 @@
 #include <zero/ops/adagrad.hpp>
 #include <zero/ops/adam.hpp>
 #include <zero/ops/adamw.hpp>
+#include <zero/ops/lamb.hpp>
 #include <zero/ops/lion.hpp>
+#include <zero/ops/muon.hpp>
 #include <zero/ops/sgd.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 // The update with every form of weights and states: the device gives the bits of the host's loops
@@ -34,6 +38,7 @@ struct Place {
     std::size_t begin;
     std::size_t block; ///< block of 64 elements, counted from the start of each slice
     std::size_t length;
+    std::size_t rows = 0; ///< 0: not a matrix
 };
 
 struct Places {
@@ -43,8 +48,8 @@ struct Places {
     std::size_t gradient_begin = 0; ///< elements before the gradients
 
     /// @param begin must not be before the end of the last place
-    void add(std::size_t begin, std::size_t length) {
-        list.push_back({begin, blocks, length});
+    void add(std::size_t begin, std::size_t length, std::size_t rows = 0) {
+        list.push_back({begin, blocks, length, rows});
         elements = begin + length;
         blocks += blocks_of(length);
     }
@@ -79,6 +84,23 @@ Places places_of_odd_gradients() {
         all.add((all.elements + 63) / 64 * 64, length);
     }
     all.gradient_begin = 1;
+    return all;
+}
+
+/// Matrices of few and of several tiles between parameters that are none.
+Places places_of_matrices() {
+    Places all;
+    all.add(0, 13);
+    all.add(13, 8192 + 2048 + 24);
+    for (auto const& [rows, columns] : {std::pair(1U, 1U), {1U, 70U}, {70U, 1U}, {64U, 64U}}) {
+        all.add(all.elements, std::size_t{rows} * columns, rows);
+    }
+    all.add((all.elements + 63) / 64 * 64, 777);
+    all.add(all.elements, 0);
+    for (auto const& [rows, columns] : {std::pair(66U, 133U), {133U, 66U}, {3U, 5000U}}) {
+        all.add((all.elements + 63) / 64 * 64, std::size_t{rows} * columns, rows);
+    }
+    all.add(all.elements, 100);
     return all;
 }
 
@@ -222,6 +244,21 @@ struct Rounded : Plain {
 
 /// @}
 
+/// Floats of the scratch memory that the updates of all parameters need, on either side.
+template <class Optimizer>
+std::size_t scratch_of(Places const& all) {
+    std::size_t most = 0;
+    if constexpr (Optimizer::whole_tensor) {
+        for (Place const& at : all.list) {
+            std::size_t const columns = at.rows == 0 ? at.length : at.length / at.rows;
+            most =
+                std::max(most, all.list.size() * Device::norm_floats<Optimizer>(at.length, at.rows)
+                                   + Optimizer::scratch_floats(at.rows, columns));
+        }
+    }
+    return most;
+}
+
 /// Runs three steps on both sides.
 template <class Optimizer, class A, class W, class S>
 void compare_updates(Places const& all) {
@@ -230,9 +267,12 @@ void compare_updates(Places const& all) {
     S states(all);
     cuda::OwnedStream const stream;
     host::InlineQueue queue;
+    std::vector<float> host_scratch(scratch_of<Optimizer>(all));
+    DeviceArray<float> const scratch(host_scratch.size());
     for (std::uint64_t step = 1; step <= 3; ++step) {
         std::size_t const gradients = all.gradient_begin + all.elements;
-        Mirror<A> gradient(step == 2
+        // A number that is not finite spoils a whole parameter.
+        Mirror<A> gradient(step == (Optimizer::whole_tensor ? 3 : 2)
                                ? kernel_inputs<A>(gradients, 5)
                                : finite_inputs<A>(gradients, static_cast<std::uint32_t>(step)));
         std::vector<Slice> on_host_side;
@@ -241,6 +281,8 @@ void compare_updates(Places const& all) {
             Slice slice;
             slice.elements = at.length;
             slice.group = on_host_side.size() % 2;
+            slice.rows = at.rows;
+            slice.scratch = host_scratch.data();
             static_cast<typename W::Pointers&>(slice) = weights.host(at);
             static_cast<typename S::Pointers&>(slice) = states.host(at);
             slice.gradient = gradient.host(all.gradient_begin + at.begin);
@@ -248,6 +290,7 @@ void compare_updates(Places const& all) {
             static_cast<typename W::Pointers&>(slice) = weights.device(at);
             static_cast<typename S::Pointers&>(slice) = states.device(at);
             slice.gradient = gradient.device(all.gradient_begin + at.begin);
+            slice.scratch = scratch.data();
             on_device_side.push_back(slice);
         }
         typename Optimizer::Options options{};
@@ -314,6 +357,18 @@ TEST_CASE("A device runs every per-element optimizer to the bits of the host", "
     compare_updates<Sgd, float, Masters<float, bfloat16>, States<Sgd::states, float>>();
     compare_updates<Lion, float, Masters<float, bfloat16>, States<Lion::states, float>>();
     compare_updates<Adagrad, float, Masters<float, bfloat16>, States<Adagrad::states, float>>();
+}
+
+TEST_CASE("A device runs every optimizer of whole parameters to the bits of the host", "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    compare_updates<Lamb, float, Masters<float, bfloat16>, States<2, float>>();
+    compare_updates<Lamb, float, Split, Rounded<States<2, bfloat16>>>();
+    compare_updates<Muon, float, Masters<float, float>, States<2, float>>(places_of_matrices());
+    compare_updates<Muon, bfloat16, Split, Rounded<States<2, bfloat16>>>(places_of_matrices());
+    compare_updates<Lamb, bfloat16, Masters<bfloat16, bfloat16>, States<2, bfloat16>>(
+        places_of_matrices());
 }
 
 TEST_CASE("A skipped step changes nothing on a device", "[cuda]") {

@@ -49,9 +49,6 @@ TEST_CASE("Policies that do not fit together have one named conflict") {
           == zero::detail::Conflict::none);
     CHECK(zero::detail::conflict_of({.stage = 0, .optimizer_is_whole_tensor = true})
           == zero::detail::Conflict::none);
-    CHECK(zero::detail::conflict_of(
-              {.stage = 1, .optimizer_is_whole_tensor = true, .is_on_device = true})
-          == zero::detail::Conflict::whole_tensor_on_device);
     CHECK(zero::detail::conflict_of({.stage = 1, .is_on_device = true})
           == zero::detail::Conflict::none);
     CHECK(zero::detail::conflict_of({.optimizer_is_whole_tensor = true, .is_stored_by_block = true})

@@ -13,7 +13,9 @@ namespace ZERO_NAMESPACE {
 /// A `Functor` is element-wise, like an `ElementOptimizer`: `template <class F> void operator()(F
 /// gradient, F& parameter, F (&state)[states], Hyper const&) const` with a type `Hyper` and a
 /// constant `states`. It receives the first `states` states of the optimizer. Calls run
-/// synchronously, in call order.
+/// synchronously, in call order. On a device each call is a kernel, and `update_tensor` runs on
+/// both sides, marked `ZERO_HOST_DEVICE`: which calls it makes may depend on elements, rows and
+/// columns, but not on the constants of the step or on a norm.
 struct TensorArchetype {
     /// @brief Number of elements, at least 1.
     [[nodiscard]] std::size_t elements() const noexcept;
@@ -54,6 +56,10 @@ struct TensorArchetype {
 
     /// @brief Scales n numbers: values[i] = mul(values[i], factor).
     void scale(float* values, std::size_t n, float factor) const noexcept;
+
+    /// @brief Transposes a rows x columns matrix: out[j][i] = in[i][j]. They must not overlap.
+    void transpose(float* out, float const* in, std::size_t rows,
+                   std::size_t columns) const noexcept;
 
     /// @brief Computes a matrix product in the order of additions that `MatrixProduct` defines, so
     /// the bits are the same on every backend.

@@ -20,6 +20,7 @@
 #include "detail/element_kernels.cuh"
 #include "detail/launch.cuh"
 #include "detail/sum_kernels.cuh"
+#include "detail/tensor_kernels.cuh"
 #include "detail/update_kernels.cuh"
 #include "runtime_backend.hpp"
 #include "table_range.hpp"
@@ -170,16 +171,27 @@ struct Backend : RuntimeBackend {
     ZERO_CUDA_HIDDEN static void count_zeros(Queue queue, TableRange<InspectSlice<A>> const& table,
                                              std::int64_t* count);
 
-    /// @brief Enqueues one optimizer step over the slices; the kernel does nothing if the decision
-    /// is to skip.
+    /// @brief Enqueues one optimizer step over the slices; the kernels do nothing if the decision
+    /// is to skip. An optimizer of whole parameters takes one kernel for each call of
+    /// `update_tensor`, with the slices that need no scratch memory together.
     /// @throws CudaError
     template <class Optimizer, class Slice, class Group>
     ZERO_CUDA_HIDDEN static void update(Queue queue, TableRange<Slice> const& table,
                                         Group const* groups, UpdateDecision const* decision) {
-        if constexpr (!Optimizer::whole_tensor) { // stages reject optimizers of whole tensors
+        if constexpr (Optimizer::whole_tensor) {
+            detail::update_tensors<Optimizer>(queue, table, groups, decision);
+        } else {
             detail::launch(queue, table.count, detail::block_threads,
                            detail::update_kernel<Optimizer, Slice, Group>, table, groups, decision);
         }
+    }
+
+    /// @brief Floats before the scratch memory of an optimizer of whole parameters, for the sums of
+    /// a parameter's norms.
+    template <class Optimizer>
+    [[nodiscard]] static std::size_t norm_floats(std::size_t elements, std::size_t rows) noexcept {
+        return detail::TensorCalls::of<Optimizer>(elements, rows).norms() * sizeof(ops::Inspection)
+               / sizeof(float);
     }
 
     /// @brief Enqueues one kernel that copies a bucket to its tensors, and converts where the types

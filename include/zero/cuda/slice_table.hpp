@@ -75,8 +75,12 @@ public:
             return {};
         }
         std::size_t const begin = _first_chunk[first];
-        return {_device_slices.data(), _device_chunks.data() + begin,
-                _first_chunk[first + count] - begin, _multiprocessors};
+        return {_device_slices.data(),
+                _device_chunks.data() + begin,
+                _first_chunk[first + count] - begin,
+                _multiprocessors,
+                _slices.data() + first,
+                count};
     }
 
     /// @brief Returns the size of the table in device memory.

@@ -15,6 +15,8 @@ struct TableRange {
     detail::Chunk const* chunks = nullptr; ///< chunks of these slices, in device memory
     std::size_t count = 0;                 ///< number of chunks
     int multiprocessors = 1;               ///< number in the device
+    Slice const* host_slices = nullptr;    ///< these slices, in host memory
+    std::size_t host_count = 0;            ///< number of these slices
 };
 
 } // namespace ZERO_NAMESPACE::cuda

@@ -15,7 +15,6 @@
 #include "update.hpp"
 
 #include <cstddef>
-#include <limits>
 #include <tuple>
 #include <type_traits>
 
@@ -67,17 +66,22 @@ public:
             write_part<Functor>(values, begin, count, hyper);
             inspect(values, count, 0, sum);
         }
-        return norm_of(sum);
+        return ops::l2_norm(sum);
     }
 
     [[nodiscard]] double norm(float const* values, std::size_t n) const noexcept {
         ops::Inspection sum;
         inspect(values, n, 0, sum);
-        return norm_of(sum);
+        return ops::l2_norm(sum);
     }
 
     void scale(float* values, std::size_t n, float factor) const noexcept {
         convert(values, values, n, factor);
+    }
+
+    void transpose(float* out, float const* in, std::size_t rows,
+                   std::size_t columns) const noexcept {
+        zero::detail::transpose(out, in, rows, columns);
     }
 
     void multiply(zero::detail::MatrixProduct const& product) const noexcept {
@@ -123,11 +127,6 @@ private:
     static detail::SplitAccess readable(SplitPointers const& weights, std::size_t begin) noexcept {
         return {
             {weights.parameter + begin, weights.remainder + begin, weights.rounded_up + begin / 8}};
-    }
-
-    static double norm_of(ops::Inspection const& sum) noexcept {
-        return sum.non_finite_count() == 0 ? ops::root(sum.sum_of_squares())
-                                           : std::numeric_limits<double>::quiet_NaN();
     }
 
     Slice const* _slice;

@@ -147,6 +147,12 @@ struct Inspection {
     }
 };
 
+/// @brief The l2 norm of the inspected elements, or NaN if one is not finite.
+[[nodiscard]] ZERO_HOST_DEVICE inline double l2_norm(Inspection const& inspection) noexcept {
+    return inspection.non_finite_count() == 0 ? ops::root(inspection.sum_of_squares())
+                                              : std::numeric_limits<double>::quiet_NaN();
+}
+
 static_assert(std::is_trivially_copyable_v<Inspection> && std::is_standard_layout_v<Inspection>);
 
 } // namespace ZERO_NAMESPACE::ops

@@ -67,8 +67,9 @@ struct Lamb : detail::AdamFamily {
     static constexpr std::size_t scratch_floats(std::size_t, std::size_t) noexcept { return 0; }
 
     /// @brief One step of one parameter. @param tensor models `TensorArchetype`
+    ZERO_NO_SIDE_CHECK
     template <class Tensor>
-    static void update_tensor(Tensor const& tensor, Hyper const& hyper) noexcept {
+    ZERO_HOST_DEVICE static void update_tensor(Tensor const& tensor, Hyper const& hyper) noexcept {
         double const weights = tensor.template norm<detail::LambWeight>({});
         double const update = tensor.template norm<detail::LambUpdate>(hyper.constants);
         double const ratio = weights == 0.0 || update == 0.0 ? 1.0 : weights / update;

@@ -124,8 +124,9 @@ struct Muon {
     }
 
     /// @brief One step of one parameter. @param tensor models `TensorArchetype`
+    ZERO_NO_SIDE_CHECK
     template <class Tensor>
-    static void update_tensor(Tensor const& tensor, Hyper const& hyper) noexcept {
+    ZERO_HOST_DEVICE static void update_tensor(Tensor const& tensor, Hyper const& hyper) noexcept {
         if (tensor.rows() == 0) {
             tensor.template update<AdamW>(hyper.adamw);
             return;
@@ -134,9 +135,7 @@ struct Muon {
         tensor.template write<detail::MuonDirection>(direction, hyper.momentum);
         double const norm = tensor.norm(direction, tensor.elements());
         tensor.scale(direction, tensor.elements(), static_cast<float>(1.0 / (norm + 1e-7)));
-        float const* const orthogonal = detail::NewtonSchulz::run(
-            direction, tensor.rows(), tensor.columns(),
-            [&](detail::MatrixProduct const& product) { tensor.multiply(product); });
+        float const* const orthogonal = detail::NewtonSchulz::run(direction, tensor);
         double const length = length_of(hyper.length, static_cast<double>(tensor.rows()),
                                         static_cast<double>(tensor.columns()));
         tensor.template update<detail::MuonStep>(
@@ -144,7 +143,8 @@ struct Muon {
     }
 
 private:
-    static double length_of(MuonLength length, double rows, double columns) noexcept {
+    ZERO_HOST_DEVICE static double length_of(MuonLength length, double rows,
+                                             double columns) noexcept {
         if (length == MuonLength::adamw_rms) {
             return ops::mul(0.2, ops::root(rows > columns ? rows : columns));
         }

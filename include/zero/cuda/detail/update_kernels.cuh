@@ -24,6 +24,8 @@ inline namespace ZERO_CUDA_NAMESPACE {
 /// types of weights and states.
 template <class Optimizer, class A, class Weights, class States>
 struct UpdatePack {
+    static constexpr std::size_t states_kept = Optimizer::states == 0 ? 1 : Optimizer::states;
+
     A const* gradient;
     Weights weights;
     States states;
@@ -36,20 +38,20 @@ struct UpdatePack {
         std::size_t const at = begin + index;
         float gradients[pack_elements];
         float values[pack_elements];
-        float state[Optimizer::states][pack_elements];
+        float state[states_kept][pack_elements];
         load_operands<whole>(gradient + at, count, gradients);
         weights.template load_weights<whole>(at, count, values);
         states.template load_states<whole>(at, count, state);
 #pragma unroll
         for (std::size_t i = 0; i < pack_elements; ++i) {
-            float own[Optimizer::states];
+            float own[states_kept];
 #pragma unroll
-            for (std::size_t s = 0; s < Optimizer::states; ++s) {
+            for (std::size_t s = 0; s != Optimizer::states; ++s) {
                 own[s] = state[s][i];
             }
             Optimizer{}(ops::mul(gradients[i], factor), values[i], own, hyper);
 #pragma unroll
-            for (std::size_t s = 0; s < Optimizer::states; ++s) {
+            for (std::size_t s = 0; s != Optimizer::states; ++s) {
                 state[s][i] = own[s];
             }
         }

@@ -49,12 +49,14 @@ struct StateRounding<StochasticStates<Pointers>> {
     template <class F, std::size_t n, StateStorageType S>
     [[gnu::always_inline]] void store(F const (&values)[n], std::array<S*, states> const& to,
                                       std::size_t begin) const noexcept {
-        for (std::size_t s = 0; s < states; s += 2) {
-            typename F::RandomBits random(keys[s / 2], first_index + begin);
-            values[s].with_canonical_nan().store_stochastic(to[s], random);
-            if (s + 1 < states) {
-                random.swap_halves();
-                values[s + 1].with_canonical_nan().store_stochastic(to[s + 1], random);
+        if constexpr (states != 0) { // nvcc warns of a comparison with 0
+            for (std::size_t s = 0; s < states; s += 2) {
+                typename F::RandomBits random(keys[s / 2], first_index + begin);
+                values[s].with_canonical_nan().store_stochastic(to[s], random);
+                if (s + 1 < states) {
+                    random.swap_halves();
+                    values[s + 1].with_canonical_nan().store_stochastic(to[s + 1], random);
+                }
             }
         }
     }

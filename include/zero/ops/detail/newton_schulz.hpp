@@ -3,6 +3,7 @@
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../arithmetic.hpp"
+#include "../host_device.hpp"
 
 #include <concepts>
 #include <cstddef>
@@ -59,11 +60,13 @@ struct NewtonSchulz {
     /// @brief Runs the iteration in `scratch`.
     /// @param scratch `scratch_floats` elements; the first rows * columns are the matrix, whose
     /// norm is at most 1
-    /// @param multiply runs a `MatrixProduct`
+    /// @param tensor transposes and multiplies, as `TensorArchetype`; the matrix has its shape
     /// @return the result, inside `scratch`
-    template <class Multiply>
-    static float const* run(float* scratch, std::size_t rows, std::size_t columns,
-                            Multiply const& multiply) noexcept {
+    ZERO_NO_SIDE_CHECK
+    template <class Tensor>
+    ZERO_HOST_DEVICE static float const* run(float* scratch, Tensor const& tensor) noexcept {
+        std::size_t const rows = tensor.rows();
+        std::size_t const columns = tensor.columns();
         std::size_t const n = rows * columns;
         bool const is_tall = rows > columns;
         std::size_t const shorter = smaller(rows, columns);
@@ -73,40 +76,40 @@ struct NewtonSchulz {
         float* const square = scratch + 2 * n;
         float* const polynomial = square + shorter * shorter;
         if (is_tall) {
-            transpose(next, x, rows, columns);
+            tensor.transpose(next, x, rows, columns);
             std::swap(x, next);
         }
         for (int iteration = 0; iteration < iterations; ++iteration) {
-            multiply({.out = square,
-                      .left = x,
-                      .right = x,
-                      .rows = shorter,
-                      .columns = shorter,
-                      .depth = longer,
-                      .is_right_transposed = true,
-                      .is_symmetric = true});
-            multiply({.out = polynomial,
-                      .left = square,
-                      .right = square,
-                      .rows = shorter,
-                      .columns = shorter,
-                      .depth = shorter,
-                      .is_symmetric = true,
-                      .scale = c,
-                      .addend = square,
-                      .addend_scale = b});
-            multiply({.out = next,
-                      .left = polynomial,
-                      .right = x,
-                      .rows = shorter,
-                      .columns = longer,
-                      .depth = shorter,
-                      .addend = x,
-                      .addend_scale = a});
+            tensor.multiply({.out = square,
+                             .left = x,
+                             .right = x,
+                             .rows = shorter,
+                             .columns = shorter,
+                             .depth = longer,
+                             .is_right_transposed = true,
+                             .is_symmetric = true});
+            tensor.multiply({.out = polynomial,
+                             .left = square,
+                             .right = square,
+                             .rows = shorter,
+                             .columns = shorter,
+                             .depth = shorter,
+                             .is_symmetric = true,
+                             .scale = c,
+                             .addend = square,
+                             .addend_scale = b});
+            tensor.multiply({.out = next,
+                             .left = polynomial,
+                             .right = x,
+                             .rows = shorter,
+                             .columns = longer,
+                             .depth = shorter,
+                             .addend = x,
+                             .addend_scale = a});
             std::swap(x, next);
         }
         if (is_tall) {
-            transpose(next, x, columns, rows);
+            tensor.transpose(next, x, columns, rows);
             return next;
         }
         return x;

@@ -22,8 +22,6 @@ enum class Conflict {
     units_on_few_ranks,
     /// The partitioner requires its own bucketer, and another one is given.
     bucketer_not_the_partitioners,
-    /// Optimizers of whole parameters have no kernels, and the host does not update.
-    whole_tensor_on_device,
     /// The partitioner cuts parameters, and the optimizer needs whole ones.
     optimizer_needs_whole_tensor,
     /// Only the element-wise update supports a scale per block of states, or stochastic rounding.
@@ -156,10 +154,6 @@ constexpr Conflict conflict_of(Composition const& composition) noexcept {
     }
     if (composition.partitioner_brings_other_bucketer) {
         return Conflict::bucketer_not_the_partitioners;
-    }
-    if (composition.optimizer_is_whole_tensor && composition.is_on_device
-        && !composition.updates_on_host) {
-        return Conflict::whole_tensor_on_device;
     }
     if (composition.stage != 0 && composition.optimizer_is_whole_tensor
         && composition.partitioner_cuts_parameters) {

@@ -55,11 +55,6 @@ consteval bool diagnose_stage() {
             "zero::ZeroStage: the partitioner requires its own bucketer, and with another one it "
             "would not cut as it says; leave the bucketer out (zero::PerTensorPartitioner requires "
             "zero::ParameterBucketer).");
-        static_assert(conflict != Conflict::whole_tensor_on_device,
-                      "zero::ZeroStage: optimizers of whole parameters (Lamb, Muon) run on the "
-                      "host only; for a device add zero::Offload<zero::To<zero::HostMemory, "
-                      "zero::BufferKind::optimizer_state, zero::BufferKind::master_weights>>, or "
-                      "use AdamW, Adam, Sgd, Lion, Adagrad or a functor of one element.");
         static_assert(conflict != Conflict::optimizer_needs_whole_tensor,
                       "zero::ZeroStage: the optimizer needs whole parameters, but the partitioner "
                       "cuts them; use zero::BalancedPartitioner or "

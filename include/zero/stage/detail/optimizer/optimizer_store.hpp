@@ -524,13 +524,16 @@ private:
 };
 
 /// @brief Allocates the scratch memory that the updates of this rank share: the maximum over its
-/// parameters, because an optimizer of whole parameters updates them one by one. Empty for other
-/// optimizers, and where the host of a device updates, whose threads have scratch of their own.
+/// parameters, because an optimizer of whole parameters updates them one by one, except for those
+/// that a device updates together, which need norms alone. Empty for other optimizers, and where
+/// the host of a device updates, whose threads have scratch of their own.
 template <class Config>
 [[gnu::cold]] Buffer<float> make_update_scratch(EngineContext<Config> const& context) {
     using Optimizer = typename Config::Optimizer;
     using Backend = typename Config::Backend;
     std::size_t most = 0;
+    [[maybe_unused]] std::size_t together = 0; // parameters without scratch memory of their own
+    [[maybe_unused]] std::size_t most_norms = 0;
     if constexpr (Optimizer::whole_tensor && !updates_on_host<Config>) {
         FlatLayout const& layout = *context.layout;
         for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
@@ -538,9 +541,15 @@ template <class Config>
                 bucket, updated_range(layout, bucket, context.shard_rank(), context.row),
                 [&](Piece const& piece) {
                     auto const& spec = layout.parameter(piece.parameter);
-                    most = larger(most, Optimizer::scratch_floats(
-                                            spec.rows, spec.rows == 0 ? spec.elements
-                                                                      : spec.elements / spec.rows));
+                    std::size_t const floats = Optimizer::scratch_floats(
+                        spec.rows, spec.rows == 0 ? spec.elements : spec.elements / spec.rows);
+                    std::size_t norms = 0;
+                    if constexpr (requires { Backend::is_device; }) {
+                        norms = Backend::template norm_floats<Optimizer>(spec.elements, spec.rows);
+                    }
+                    together += floats == 0 ? 1 : 0;
+                    most_norms = larger(most_norms, norms);
+                    most = larger(most, larger(floats + norms, together * most_norms));
                 });
         }
     }
