@@ -173,7 +173,9 @@ void cub_norm(benchmark::State& state) {
     bench::add("norm/cuda_float32/cub", cub_norm<float>);
     bench::add("norm/cuda_bfloat16/zero", pass<NormPass<bfloat16>>);
     bench::add("norm/cuda_bfloat16/cub", cub_norm<bfloat16>);
-    bench::add("update/cuda_two_states/adamw", pass<UpdatePass>);
+    bench::add("update/cuda_two_states/adamw", pass<UpdatePass<>>);
+    bench::add("update/cuda_whole_parameters/lamb", pass<UpdatePass<Lamb>>);
+    bench::add("update/cuda_whole_parameters/muon", pass<UpdatePass<Muon>>);
     bench::add("encode/cuda_bfloat16_int8/zero", pass<CodesPass<Int8Blocks, bfloat16, true>>);
     bench::add("encode/cuda_bfloat16_int4/zero", pass<CodesPass<Int4Blocks, bfloat16, true>>);
     bench::add("encode/cuda_float32_int8/zero", pass<CodesPass<Int8Blocks, float, true>>);
@@ -187,7 +189,7 @@ void cub_norm(benchmark::State& state) {
     bench::add("flatten/cuda_bfloat16_odd/zero", pass<FlattenPass<bfloat16, bfloat16, true>, 1>);
     bench::add("norm/cuda_float32_odd/zero", pass<NormPass<float>, 1>);
     bench::add("norm/cuda_bfloat16_odd/zero", pass<NormPass<bfloat16>, 1>);
-    bench::add("update/cuda_odd_gradients/adamw", pass<UpdatePass, 1>);
+    bench::add("update/cuda_odd_gradients/adamw", pass<UpdatePass<>, 1>);
     return true;
 }();
 

@@ -6,9 +6,13 @@
 #include <zero/cuda/backend.cuh>
 #include <zero/ops/adamw.hpp>
 #include <zero/ops/block_codecs.hpp>
+#include <zero/ops/lamb.hpp>
+#include <zero/ops/muon.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -271,13 +275,15 @@ private:
     cuda::Backend::SliceTable<InspectSlice<A>> _table;
 };
 
-/// Unscales, clips, runs AdamW and casts. The moments are those of a training whose gradients stay
-/// the same: the gradient and its square. It moves 30 bytes per element: it reads the gradient,
-/// reads and writes the master weight and two moments, and writes the bfloat16 parameter.
+/// Unscales, clips, runs the optimizer and casts. The moments are those of a training whose
+/// gradients stay the same: the gradient and its square. AdamW moves 30 bytes per element: it reads
+/// the gradient, reads and writes the master weight and two moments, and writes the bfloat16
+/// parameter.
+template <class Optimizer = AdamW>
 class UpdatePass {
 public:
     struct Group { // nvcc requires types of kernels to be public
-        AdamW::Hyper hyper;
+        typename Optimizer::Hyper hyper;
     };
     using Slice = UpdateSlice<float, MasterPointers<float, bfloat16>, StatePointers<2, float>>;
 
@@ -285,7 +291,7 @@ public:
     explicit UpdatePass(std::vector<std::size_t> const& sizes, std::size_t begin = 0)
         : _gradients(begin + elements_of(sizes)), _masters(elements_of(sizes)),
           _first(elements_of(sizes)), _second(elements_of(sizes)), _parameters(elements_of(sizes)),
-          _moved_bytes(30 * elements_of(sizes)),
+          _scratch(scratch_floats(sizes)), _moved_bytes(bytes_of_element * elements_of(sizes)),
           _table(cudaStreamPerThread, cuda::Backend::default_memory(), slices(sizes, begin)) {
         std::size_t const elements = elements_of(sizes);
         fill_normal(_gradients.data() + begin, elements, gradient_deviation);
@@ -299,7 +305,7 @@ public:
     }
 
     void enqueue(cudaStream_t stream) const {
-        cuda::Backend::update<AdamW>(stream, _table.all(), _groups.data(), _decisions.data());
+        cuda::Backend::update<Optimizer>(stream, _table.all(), _groups.data(), _decisions.data());
     }
 
     [[nodiscard]] float* gradients() const { return _gradients.data(); }
@@ -311,6 +317,29 @@ public:
     [[nodiscard]] std::size_t moved_bytes() const { return _moved_bytes; }
 
 private:
+    /// Reads and writes of one element: norms of whole parameters take passes of their own. The
+    /// products of `Muon` are not counted.
+    static constexpr std::size_t bytes_of_element = std::is_same_v<Optimizer, Lamb> ? 58 : 30;
+
+    /// The matrices of the model, among tensors that are no embeddings.
+    static std::size_t rows_of(std::size_t size) {
+        constexpr std::size_t rows = 768;
+        return size % rows == 0 && size > rows && size <= 4 * rows * rows ? rows : 0;
+    }
+
+    static std::size_t scratch_floats([[maybe_unused]] std::vector<std::size_t> const& sizes) {
+        std::size_t most = 0;
+        if constexpr (Optimizer::whole_tensor) {
+            for (std::size_t const size : sizes) {
+                std::size_t const rows = rows_of(size);
+                most = std::max(
+                    most, Optimizer::scratch_floats(rows, rows == 0 ? size : size / rows)
+                              + sizes.size() * cuda::Backend::norm_floats<Optimizer>(size, rows));
+            }
+        }
+        return most;
+    }
+
     [[nodiscard]] detail::List<Slice> slices(std::vector<std::size_t> const& sizes,
                                              std::size_t begin) const {
         detail::List<Slice> result;
@@ -322,6 +351,8 @@ private:
             slice.parameter = _parameters.data() + at;
             slice.states = {_first.data() + at, _second.data() + at};
             slice.elements = size;
+            slice.rows = Optimizer::whole_tensor ? rows_of(size) : 0;
+            slice.scratch = _scratch.data();
             result.push_back(slice);
             at += size;
         }
@@ -333,7 +364,8 @@ private:
     DeviceArray<float> _first;
     DeviceArray<float> _second;
     DeviceArray<bfloat16> _parameters;
-    DeviceArray<Group> _groups{std::vector<Group>{{AdamW::hyper({}, 0.001, 1)}}};
+    DeviceArray<float> _scratch;
+    DeviceArray<Group> _groups{std::vector<Group>{{Optimizer::hyper({}, 0.001, 1)}}};
     DeviceArray<UpdateDecision> _decisions{std::vector<UpdateDecision>(1)};
     std::vector<TimedInput> _inputs;
     std::size_t _moved_bytes;
