@@ -2,6 +2,8 @@
 
 #include "support/stages.hpp"
 
+#include <zero/layout/balanced_partitioner.hpp>
+#include <zero/ops/lamb.hpp>
 #include <zero/stage/detail/common/drain.hpp>
 
 #include <atomic>
@@ -194,6 +196,21 @@ TEST_CASE("A replayed step whose sums lie where the gradients are written gives 
         for (int const world : {1, 2}) {
             CAPTURE(N, world);
             CHECK(run<Stage>(world, true, false, true) == run<Stage>(world, false, false, true));
+        }
+    });
+}
+
+TEST_CASE("A replayed step of an optimizer of whole parameters gives the bits of eager steps",
+          "[cuda]") {
+    if (skips_without_device()) {
+        return;
+    }
+    in_every_stage([&]<int N>() {
+        using Stage = ZeroStage<N, Parameters<float16>, SizeCappedBucketer, Lamb,
+                                BalancedPartitioner, Loopback<cuda::Backend>>;
+        for (int const world : {1, 2}) {
+            CAPTURE(N, world);
+            CHECK(run<Stage>(world, true) == run<Stage>(world, false));
         }
     });
 }

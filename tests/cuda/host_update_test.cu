@@ -194,6 +194,7 @@ TEST_CASE("The device updates states in memory of the host with the bits of stat
     using States = OnDevice<BufferKind::optimizer_state, BufferKind::master_weights>;
     compare_all_stages<States, Parameters<bfloat16>>(with_small_buckets);
     compare_all_stages<OnDevice<BufferKind::optimizer_state>>(with_small_buckets);
+    compare_all_stages<States, Parameters<bfloat16>, Lamb, BalancedPartitioner>(with_small_buckets);
     compare_all_stages<States, Parameters<bfloat16>, SplitMasterWeights, BlockScaledState<float16>>(
         with_small_buckets);
 }
