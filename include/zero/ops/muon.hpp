@@ -134,7 +134,7 @@ struct Muon {
         float* const direction = tensor.scratch();
         tensor.template write<detail::MuonDirection>(direction, hyper.momentum);
         double const norm = tensor.norm(direction, tensor.elements());
-        tensor.scale(direction, tensor.elements(), static_cast<float>(1.0 / (norm + 1e-7)));
+        tensor.scale(direction, tensor.elements(), static_cast<float>(1.0 / ops::add(norm, 1e-7)));
         float const* const orthogonal = detail::NewtonSchulz::run(direction, tensor);
         double const length = length_of(hyper.length, static_cast<double>(tensor.rows()),
                                         static_cast<double>(tensor.columns()));
