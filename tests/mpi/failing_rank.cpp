@@ -2,19 +2,22 @@
 //
 //     failing_rank <rank> <phase> <kind> <stage>
 //
-// phase: construct, gather, backward, reduce, step, publish, none; kind: kill, throw, hang, leave,
-// disagree, pause (of all ranks). Each rank prints its end on a line of its own.
-// ZERO_TEST_TIME_OUT_MS sets the time-out. With ZERO_TEST_SPLIT the training owns its communicator,
-// which was split from the one of `run_rank`; with ZERO_TEST_GROUPS it runs on groups of two ranks,
-// which are sharded ("hybrid"), keep copies ("secondary") or hold parts of a model ("model"); with
-// ZERO_TEST_OWN_GATHERS gathers have a communicator of their own.
+// phase: construct, gather, backward, reduce, step, publish, none; kind: kill, kill1 (at the second
+// time) and so on, throw, hang, leave, disagree, pause (of all ranks). Each rank prints its end on
+// a line of its own. ZERO_TEST_TIME_OUT_MS sets the time-out. With ZERO_TEST_SPLIT the training
+// owns its communicator, which was split from the one of `run_rank`; with ZERO_TEST_GROUPS it runs
+// on groups of two ranks, which are sharded ("hybrid"), keep copies ("secondary"), hold parts of a
+// model ("model") or other experts beside a dense part ("experts"); with ZERO_TEST_OWN_GATHERS
+// gathers have a communicator of their own.
 
+#include <zero/comm/experts.hpp>
 #include <zero/comm/groups.hpp>
 #include <zero/comm/model_parallel.hpp>
 #include <zero/comm/run_ranks.hpp>
 #include <zero/comm/secondary.hpp>
 #include <zero/mpi/communicator.hpp>
 #include <zero/mpi/session.hpp>
+#include <zero/stage/joint_step.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <atomic>
@@ -106,7 +109,8 @@ struct Failure {
         if (own != rank || phase != now) {
             return;
         }
-        if (kind == "kill") {
+        static int calls = 0;
+        if (kind.rfind("kill", 0) == 0 && calls++ == std::atoi(kind.c_str() + 4)) {
             std::raise(SIGKILL);
         }
         if (kind == "throw") {
@@ -118,12 +122,13 @@ struct Failure {
     }
 };
 
-template <int N, class Communicator>
-void train(Communicator& communicator, Failure const& failure) {
-    using Zero = zero::ZeroStage<N, zero::AdamW, Communicator>;
+/// @param name of the parameters
+template <class Zero>
+std::vector<typename Zero::Registration> parameters_of(std::string const& name,
+                                                       Failure const& failure) {
     std::vector<typename Zero::Registration> parameters;
     for (std::size_t unit = 0; unit < units; ++unit) {
-        parameters.push_back({.name = "weights of unit " + std::to_string(unit),
+        parameters.push_back({.name = name + " of unit " + std::to_string(unit),
                               .elements = width,
                               .units = {unit},
                               .initialise = [&](std::size_t, auto values) {
@@ -134,9 +139,29 @@ void train(Communicator& communicator, Failure const& failure) {
                               }});
     }
     failure.at("construct");
-    bool const is_apart = std::getenv("ZERO_TEST_OWN_GATHERS") != nullptr;
-    Zero engine(communicator, parameters,
-                {.gradient_clipping = 1.0F, .gather = {.own_communicator = is_apart}});
+    return parameters;
+}
+
+template <class Engine, class FailAt>
+void pass(Engine& engine, FailAt const& fail_at) {
+    for (std::size_t unit = 0; unit < units; ++unit) {
+        auto const weights = engine.acquire(unit);
+        fail_at("gather");
+    }
+    for (std::size_t unit = units; unit-- > 0;) {
+        auto const gradients = engine.gradients(unit);
+        fail_at("backward");
+        for (std::size_t i = 0; i < width; ++i) {
+            gradients[unit][i] += 1.0F;
+        }
+        engine.gradients_ready(unit);
+        fail_at("reduce");
+    }
+}
+
+/// @param stepping the engine, or the `JointStep` of all
+template <class Stepping, class... Engines>
+void take_steps(Failure const& failure, Stepping& stepping, Engines&... engines) {
     for (std::size_t step = 0; step < steps; ++step) {
         auto const fail_at = [&](char const* phase) {
             if (step == failing_step) {
@@ -146,31 +171,40 @@ void train(Communicator& communicator, Failure const& failure) {
         if (step == failing_step && failure.own == failure.rank && failure.kind == "leave") {
             return;
         }
-        engine.begin_step();
-        for ([[maybe_unused]] auto const micro_step : engine.micro_steps(2)) {
-            for (std::size_t unit = 0; unit < units; ++unit) {
-                auto const weights = engine.acquire(unit);
-                fail_at("gather");
-            }
-            for (std::size_t unit = units; unit-- > 0;) {
-                auto const gradients = engine.gradients(unit);
-                fail_at("backward");
-                for (std::size_t i = 0; i < width; ++i) {
-                    gradients[unit][i] += 1.0F;
-                }
-                engine.gradients_ready(unit);
-                fail_at("reduce");
-            }
+        stepping.begin_step();
+        for (auto const micro_step : {zero::MicroStep::more, zero::MicroStep::last}) {
+            (engines.begin_micro_step(micro_step), ...);
+            (pass(engines, fail_at), ...);
+            (engines.end_micro_step(), ...);
         }
         fail_at("step");
         bool const disagrees =
             step == failing_step && failure.own == failure.rank && failure.kind == "disagree";
-        auto const ticket = engine.step(disagrees ? 0.02 : 0.01);
+        (void)stepping.step(disagrees ? 0.02 : 0.01);
         fail_at("publish");
-        if (step + 1 == steps) {
-            (void)ticket.report();
-        }
     }
+    ((void)engines.last_report(), ...);
+}
+
+template <int N, class Communicator>
+void train(Communicator& communicator, Failure const& failure) {
+    using Zero = zero::ZeroStage<N, zero::AdamW, Communicator>;
+    bool const is_apart = std::getenv("ZERO_TEST_OWN_GATHERS") != nullptr;
+    Zero engine(communicator, parameters_of<Zero>("weights", failure),
+                {.gradient_clipping = 1.0F, .gather = {.own_communicator = is_apart}});
+    take_steps(failure, engine, engine);
+}
+
+/// Trains experts on groups of ranks, and a dense part on all of them.
+template <int N, class Ranks>
+void train_experts(zero::mpi::Communicator& everyone, Ranks& ranks, Failure const& failure) {
+    using Dense = zero::ZeroStage<3, zero::AdamW, zero::mpi::Communicator>;
+    using Sparse = zero::ZeroStage<N, zero::AdamW, Ranks>;
+    std::string const name = "expert " + std::to_string(ranks.model().rank());
+    Dense dense(everyone, parameters_of<Dense>("weights", failure), {.gradient_clipping = 1.0F});
+    Sparse sparse(ranks, parameters_of<Sparse>(name, failure), {.gradient_clipping = 1.0F});
+    zero::JointStep joint(dense, sparse);
+    take_steps(failure, joint, dense, sparse);
 }
 
 /// Trains on groups of two of the four ranks.
@@ -178,19 +212,22 @@ template <class Role>
 void train_in_groups(zero::mpi::Communicator& everyone, Failure const& failure, int stage) {
     using Ranks = zero::Groups<zero::mpi::Communicator, Role>;
     auto const train_on = [&](Ranks& ranks) {
-        if constexpr (!zero::SecondaryCommunicator<Ranks>) {
-            if (stage == 2) {
-                train<2>(ranks, failure);
-                return;
-            }
+        if constexpr (zero::ExpertCommunicator<Ranks>) {
+            stage == 2 ? train_experts<2>(everyone, ranks, failure)
+                       : train_experts<3>(everyone, ranks, failure);
+        } else if constexpr (zero::SecondaryCommunicator<Ranks>) {
+            train<3>(ranks, failure);
+        } else {
+            stage == 2 ? train<2>(ranks, failure) : train<3>(ranks, failure);
         }
-        train<3>(ranks, failure);
     };
     typename Ranks::Options options;
     if constexpr (requires { options.shard; }) {
         options.shard = 2;
     } else if constexpr (requires { options.secondary; }) {
         options.secondary = 2;
+    } else if constexpr (requires { options.experts; }) {
+        options.experts = 2;
     } else {
         options.model = 2;
     }
@@ -222,6 +259,7 @@ bool run(zero::mpi::Session& session, Failure const& failure, int stage) {
             if (char const* const role = std::getenv("ZERO_TEST_GROUPS"); role != nullptr) {
                 role[0] == 'h'   ? train_in_groups<zero::Hybrid>(whole, failure, stage)
                 : role[0] == 's' ? train_in_groups<zero::Secondary>(whole, failure, stage)
+                : role[0] == 'e' ? train_in_groups<zero::Experts>(whole, failure, stage)
                                  : train_in_groups<zero::ModelParallel>(whole, failure, stage);
                 return;
             }

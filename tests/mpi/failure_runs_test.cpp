@@ -38,12 +38,15 @@ std::size_t processes_with(std::string const& text) {
     return count;
 }
 
-/// Returns the number of files in the memory of this machine that have a name of the library.
+/// Returns the number of files in the memory of this machine that have a name of the library. The
+/// fuzz tests of checkpoints, which may run at the same time, have files of their own there.
 std::size_t files_in_memory() {
     std::size_t count = 0;
     std::error_code error;
     for (auto const& entry : std::filesystem::directory_iterator("/dev/shm", error)) {
-        count += entry.path().filename().string().find("zero") != std::string::npos ? 1U : 0U;
+        std::string const name = entry.path().filename().string();
+        bool const is_fuzz = name.find("zero-fuzz-") != std::string::npos;
+        count += !is_fuzz && name.find("zero") != std::string::npos ? 1U : 0U;
     }
     return count;
 }
@@ -174,7 +177,7 @@ TEST_CASE(
     "all, whichever group they are in") {
     auto const all = phases();
     int number = 0;
-    for (std::string const role : {"hybrid", "secondary", "model"}) {
+    for (std::string const role : {"hybrid", "secondary", "model", "experts"}) {
         std::string const groups = "ZERO_TEST_GROUPS=" + role + ' ';
         Run const good = run(0, "none", "throw", 3, groups);
         INFO(role << ": " << good.outcome.output);
@@ -192,7 +195,7 @@ TEST_CASE(
                 CHECK(run_.count("success") == 0);
                 CHECK(run_.left == 0);
                 if (kind == "throw") { // as the rank among those that share its part of the model
-                    int const named = role == "model" ? failing / 2 : failing;
+                    int const named = role == "model" || role == "experts" ? failing / 2 : failing;
                     CHECK(run_.count("Aborted: zero: the group was aborted: rank "
                                      + std::to_string(named) + ": the cause in phase " + phase)
                           == ranks - 1);
@@ -264,18 +267,35 @@ TEST_CASE("Where the launcher lets the others run, they name the rank that was k
         SUCCEED();
         return;
     }
-    Run const run_ =
-        run(2, "reduce", "kill", 3, "OMPI_MCA_orte_enable_recovery=1 ZERO_TEST_TIME_OUT_MS=3000 ");
-    INFO(run_.outcome.output);
-    CHECK(run_.outcome.status != 124);
-    CHECK(run_.count("success") == 0);
-    CHECK(run_.count("TimedOut: zero: rank ") + run_.count("Aborted: zero: ") >= 1);
-    CHECK(run_.count("waited 3000 ms for rank ") >= 1);
-    CHECK(run_.count("rank 2 (last heard of ") >= 1);
-    CHECK(run_.left == 0);
+    std::string const recovery =
+        "OMPI_MCA_orte_enable_recovery=1 OMPI_MCA_orte_abort_on_non_zero_status=0 "
+        "ZERO_TEST_TIME_OUT_MS=3000 ";
+    for (std::string const groups : {"", "ZERO_TEST_GROUPS=model ", "ZERO_TEST_GROUPS=experts "}) {
+        Run const run_ = run(2, "reduce", "kill3", 3, groups + recovery);
+        INFO(groups << run_.outcome.output);
+        CHECK(run_.outcome.status != 124);
+        CHECK(run_.count("success") == 0);
+        for (int const rank : {0, 1, 3}) {
+            CHECK(run_.count(of_rank(rank) + "TimedOut: zero: rank ")
+                      + run_.count(of_rank(rank) + "Aborted: zero: ")
+                  == 1);
+        }
+        CHECK(run_.count("waited 3000 ms for rank ") >= ranks - 1);
+        // A group names it by its number there: 1 of the ranks with the same part, 0 of its copy.
+        std::size_t const named = run_.count("rank 2 (last heard of ");
+        CHECK((named != 0 || !groups.empty()));
+        CHECK(named + run_.count("rank 1 (last heard of ") + run_.count("rank 0 (last heard of ")
+              >= ranks - 1);
+        CHECK(run_.left == 0);
+        CHECK(files_in_memory() == 0);
+    }
 }
 
-TEST_CASE("A rank that is killed at any moment ends all ranks, and none of them reports success") {
+namespace {
+
+/// Kills a random rank in each phase in turn, at any unit of any micro-step.
+/// @param groups whether training runs on groups of parts of a model or of experts
+void check_kills(bool const groups) {
     char const* const wanted = std::getenv("ZERO_MPI_KILLS");
     int const kills = wanted == nullptr ? 12 : std::atoi(wanted);
     auto const all = phases();
@@ -283,16 +303,33 @@ TEST_CASE("A rank that is killed at any moment ends all ranks, and none of them 
         std::uint64_t const random = mix(static_cast<std::uint64_t>(number));
         int const failing = static_cast<int>(random % ranks);
         std::string const& phase = all[static_cast<std::size_t>(number) % all.size()];
-        int const stage = std::vector<int>{0, 2, 3}[(random >> 8U) % 3];
-        Run const run_ = run(failing, phase, "kill", stage);
-        INFO("rank " << failing << " in phase " << phase << " of stage " << stage << ", "
-                     << run_.seconds << " s: " << run_.outcome.output);
+        int const stage = groups ? static_cast<int>(2 + (random >> 8U) % 2)
+                                 : std::vector<int>{0, 2, 3}[(random >> 8U) % 3];
+        std::string const variables = !groups                    ? ""
+                                      : (random >> 16U) % 3 == 0 ? "ZERO_TEST_GROUPS=model "
+                                                                 : "ZERO_TEST_GROUPS=experts ";
+        bool const comes_often = phase == "gather" || phase == "backward" || phase == "reduce";
+        std::string const kind = "kill" + std::to_string(comes_often ? (random >> 24U) % 6 : 0);
+        Run const run_ = run(failing, phase, kind, stage, variables);
+        INFO(variables << kind << ", rank " << failing << " in phase " << phase << " of stage "
+                       << stage << ", " << run_.seconds << " s: " << run_.outcome.output);
         CHECK(run_.outcome.status != 0);
         CHECK(run_.outcome.status != 124); // no rank hangs
         CHECK(run_.count("success") == 0);
         CHECK(run_.left == 0);
         CHECK(files_in_memory() == 0); // what ranks share has no name
     }
+}
+
+} // namespace
+
+TEST_CASE("A rank that is killed at any moment ends all ranks, and none of them reports success") {
+    check_kills(false);
+}
+
+TEST_CASE("A rank with a part of a model or with experts that is killed at any moment ends the "
+          "ranks of all groups, and none of them reports success") {
+    check_kills(true);
 }
 
 } // namespace zero::test::mpi_failure_runs_test

@@ -168,6 +168,13 @@ struct Shape {
     std::size_t tiles = 1;   ///< number of tiles of that parameter
 };
 
+/// Where a parameter of a part begins in the whole model.
+struct Place {
+    std::size_t parameter = 0; ///< its number there
+    std::size_t begin = 0;     ///< its first element
+    bool is_replica = false;   ///< whether other parts hold it as well
+};
+
 /// The hyper-parameters of one parameter group, for any optimizer.
 struct Hyper {
     double beta1 = 0.9;
@@ -216,6 +223,10 @@ struct Configuration {
     std::size_t shard = 0;            ///< ranks of a shard group of `Groups`; 0: no groups
     bool sends_float_between = false; ///< `HybridInFloat`
     std::size_t secondary = 0;        ///< ranks that share a secondary copy; 0: there are none
+    std::size_t parts = 0;            ///< ranks that hold one copy of the model; 0: it is not cut
+    bool has_experts = false;         ///< parts hold experts, and have data of their own
+    std::vector<Place> places;        ///< of the parameters of a part; empty: a whole model
+    std::optional<std::size_t> used;  ///< of a part: `always_used_unit` of the whole model
     std::size_t cap_elements = 64;    ///< capacity of a bucket
     std::vector<Shape> shapes;        ///< in registration order
     std::size_t units = 1;
@@ -227,7 +238,9 @@ struct Configuration {
     Combine combine = Combine::mean;
     std::optional<float> predivide;
     Code code = Code::plain;
+    Code between = Code::plain; ///< of the sums of groups
     Code weights = Code::plain; ///< of trainable parameters
+    Code frozen = Code::plain;  ///< of the others
     Errors errors = Errors::none;
     float beta = 0.0F;
     std::size_t reset_every = 1;
@@ -307,6 +320,11 @@ struct Configuration {
                    : Numbers{r.parameter, r.gradient, r.communication, r.accumulation, r.master};
     }
     [[nodiscard]] std::size_t all_steps() const { return steps + free_steps; }
+    /// Returns the number of ranks with data of their own.
+    [[nodiscard]] std::size_t data_ranks() const { return has_experts ? world * parts : world; }
+    [[nodiscard]] Place place(std::size_t parameter) const {
+        return places.empty() ? Place{parameter} : places[parameter];
+    }
 };
 
 /// Mixes 64 bits: the output function of SplitMix64.
@@ -338,7 +356,8 @@ enum class Stream : std::uint64_t {
     unused,
     order,
     writes_all,
-    memory
+    memory,
+    parts
 };
 
 // --- The behaviour of the model, as pure functions of the configuration. ---
@@ -354,6 +373,9 @@ inline double learning_rate_of(Configuration const& c, std::size_t step) {
 /// Returns a unit with a gradient, which rank 0 gives in the first micro-step of every step: a step
 /// without any gradient throws. The number of units if there is none.
 inline std::size_t always_used_unit(Configuration const& c) {
+    if (c.used) {
+        return *c.used;
+    }
     for (Shape const& shape : c.shapes) {
         if (shape.trainable && shape.elements != 0) {
             return shape.units.front();
@@ -426,6 +448,7 @@ inline std::string describe(Configuration const& c) {
                        + "] W=" + std::to_string(c.world)
                        + (c.shard == 0 ? "" : " G=" + std::to_string(c.shard))
                        + (c.secondary == 0 ? "" : " k=" + std::to_string(c.secondary))
+                       + (c.parts == 0 ? "" : " parts=" + std::to_string(c.parts))
                        + " cap=" + std::to_string(c.cap_elements) + " parameters=";
     for (auto const& shape : c.shapes) {
         text += std::to_string(shape.elements) + (shape.trainable ? "" : "f")

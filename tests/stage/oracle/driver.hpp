@@ -6,12 +6,14 @@
 #include "support/catch.hpp"
 
 #include "generator.hpp"
+#include "parts.hpp"
 #include "trainer.hpp"
 
 #include <zero/comm/grouped_communicator.hpp>
 #include <zero/comm/groups.hpp>
 #include <zero/comm/run_ranks.hpp>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -20,6 +22,7 @@
 #include <exception>
 #include <iostream>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace zero::test::oracle {
@@ -86,11 +89,27 @@ inline void check_ownership(Run const& run,
 template <class Engine>
 void run_engine(Run const& run, typename Trainer<Engine>::Make make) {
     using Communicator = typename Engine::Communicator;
-    std::vector<std::vector<std::vector<unsigned>>> owned(run.configuration->world);
+    using Owned = std::vector<std::vector<unsigned>>;
+    std::vector<Run> runs; // of the parts of the model
+    std::vector<Part> const parts = parts_of(*run.configuration, *run.history);
+    for (Part const& part : parts) {
+        runs.push_back(run);
+        runs.back().configuration = &part.configuration;
+        runs.back().history = &part.history;
+    }
+    if (runs.empty()) {
+        runs.push_back(run);
+    }
+    std::vector<std::vector<Owned>> owned(runs.size(),
+                                          std::vector<Owned>(run.configuration->world));
     auto const body = [&](Communicator& communicator) {
-        Trainer<Engine> trainer(communicator, run, make);
+        std::size_t part = 0;
+        if constexpr (ModelParallelCommunicator<Communicator>) {
+            part = static_cast<std::size_t>(communicator.model().rank());
+        }
+        Trainer<Engine> trainer(communicator, runs[part], make);
         trainer.train();
-        owned[static_cast<std::size_t>(communicator.rank())] = trainer.owned();
+        owned[part][static_cast<std::size_t>(communicator.rank())] = trainer.owned();
     };
     try {
         auto const world = static_cast<int>(run.configuration->world);
@@ -102,8 +121,24 @@ void run_engine(Run const& run, typename Trainer<Engine>::Make make) {
                                                         body(communicator);
                                                     });
         } else {
-            if constexpr (GroupedCommunicator<Communicator>
-                          && SecondaryCommunicator<Communicator>) {
+            if constexpr (ModelParallelCommunicator<Communicator>) {
+                auto const of_copy = static_cast<int>(parts.size());
+                run_ranks(world * of_copy, options, [&](LoopbackCommunicator& everyone) {
+                    int const rank = everyone.rank();
+                    auto data = everyone.split(rank % of_copy, rank);
+                    auto model = everyone.split(rank / of_copy, rank);
+                    if constexpr (GroupedCommunicator<Communicator>) {
+                        Groups<LoopbackCommunicator, Hybrid> shards(
+                            data, {.shard = run.configuration->shard});
+                        Communicator ranks(shards, model);
+                        run_rank(ranks, body);
+                    } else {
+                        Communicator ranks(data, model);
+                        run_rank(ranks, body);
+                    }
+                });
+            } else if constexpr (GroupedCommunicator<Communicator>
+                                 && SecondaryCommunicator<Communicator>) {
                 using Shards = Groups<LoopbackCommunicator, Hybrid>;
                 run_ranks<Shards>(
                     world, options, {.shard = run.configuration->shard}, [&](Shards& shards) {
@@ -119,7 +154,9 @@ void run_engine(Run const& run, typename Trainer<Engine>::Make make) {
                 run_ranks<Communicator>(world, options, body);
             }
         }
-        check_ownership(run, owned);
+        for (std::size_t part = 0; part < runs.size(); ++part) {
+            check_ownership(runs[part], owned[part]);
+        }
     } catch (std::exception const& error) {
         run.failures->add("stage " + std::to_string(run.stage) + " threw: " + error.what());
     }
@@ -137,14 +174,22 @@ void run_stage(Run const& run) {
                        });
 }
 
+/// The runs of a stage, and those that differed from a mistaken oracle.
+struct Tally {
+    std::size_t runs = 0;
+    std::size_t differed = 0;
+};
+
 template <int N, std::size_t R, class Communicator, class... More>
-void run_if_legal(Configuration const& c, History const& history, std::size_t& runs) {
+void run_if_legal(Configuration const& c, History const& history, bool is_mistaken,
+                  std::array<Tally, 4>& tallies) {
     if constexpr (is_stage<N, R>) {
         if (is_legal(N, c)) {
             Failures failures;
             run_stage<stage_t<N, R, Communicator, More...>>({&c, &history, N, &failures});
-            ++runs;
-            if (failures.count() != 0) {
+            ++tallies[N].runs;
+            tallies[N].differed += failures.count() != 0 ? 1 : 0;
+            if (!is_mistaken && failures.count() != 0) {
                 FAIL_CHECK(describe(c)
                            << "\nstage " << N << ": " << failures.text()
                            << "\nrun it alone: ZERO_ORACLE_SEED=" << c.seed
@@ -154,10 +199,19 @@ void run_if_legal(Configuration const& c, History const& history, std::size_t& r
     }
 }
 
-/// Returns a configuration with groups of one of the possible sizes, on at least 4 ranks; the same
-/// one for a communicator without groups.
+/// Returns a configuration with groups of one of the possible sizes, on at least 4 ranks, and with
+/// up to 3 parts of the model; the same one for a communicator without groups.
 template <class Communicator>
 Configuration in_groups(Configuration c) {
+    if constexpr (ModelParallelCommunicator<Communicator>) {
+        c.world = std::min<std::size_t>(c.world, 4);
+        c.parts = 1 + keyed(c.seed, c.index, 83) % 3;
+        c.has_experts = ExpertCommunicator<Communicator>;
+        if (c.memory == Memory::adopted) { // an adopted block is that of a whole model
+            c.memory = Memory::scattered;
+            c.has_gradient_block = false;
+        }
+    }
     if constexpr (GroupedCommunicator<Communicator>) {
         c.sends_float_between = Communicator::sends_float_between;
         std::uint64_t const choice = keyed(c.seed, c.index, 77);
@@ -191,15 +245,19 @@ Configuration in_groups(Configuration c) {
 /// @tparam More policies beside those of the row, or in their place
 /// @param part percentage of the planned configurations to run
 /// @param change changes a configuration; false leaves it out
+/// @param mistake changes what the oracle computes; then most runs of each stage must differ
 template <std::size_t R, class Communicator = LoopbackCommunicator, class... More>
-void run_row(std::size_t part = 100, bool (*change)(Configuration&) = nullptr) {
-    // Groups and codes begin with stage 1.
+void run_row(std::size_t part = 100, bool (*change)(Configuration&) = nullptr,
+             void (*mistake)(Configuration&) = nullptr) {
+    // Groups and codes begin with stage 1, secondary copies and codes of frozen parameters with 3.
     constexpr bool has_stage_0 =
         !GroupedCommunicator<Communicator> && !(CodesGradients<More> || ...);
+    constexpr bool has_stage_1 =
+        !SecondaryCommunicator<Communicator> && !(CodesFrozen<More> || ...);
     Plan plan = Plan::from_environment();
     plan.configurations = plan.configurations * part / 100;
     std::size_t configurations = 0;
-    std::size_t runs = 0;
+    std::array<Tally, 4> tallies;
     std::size_t expected = 0;
     auto const begin = std::chrono::steady_clock::now();
     for (std::size_t index = R; index < plan.end(); index += generated_rows) {
@@ -208,20 +266,32 @@ void run_row(std::size_t part = 100, bool (*change)(Configuration&) = nullptr) {
             if (change != nullptr && !change(c)) {
                 continue;
             }
-            History const history = compute_history(c);
-            if constexpr (!SecondaryCommunicator<Communicator>) { // it is for stage 3
+            Configuration computed = c;
+            if (mistake != nullptr) {
+                mistake(computed);
+            }
+            History const history = compute_history(computed);
+            auto const run_in = [&]<int N>(std::integral_constant<int, N>) {
+                run_if_legal<N, R, Communicator, More...>(c, history, mistake != nullptr, tallies);
+            };
+            if constexpr (has_stage_1) {
                 if constexpr (has_stage_0) {
-                    run_if_legal<0, R, Communicator, More...>(c, history, runs);
+                    run_in(std::integral_constant<int, 0>());
                     ++expected;
                 }
-                run_if_legal<1, R, Communicator, More...>(c, history, runs);
-                run_if_legal<2, R, Communicator, More...>(c, history, runs);
+                run_in(std::integral_constant<int, 1>());
+                run_in(std::integral_constant<int, 2>());
                 expected += 2;
             }
-            run_if_legal<3, R, Communicator, More...>(c, history, runs);
+            run_in(std::integral_constant<int, 3>());
             expected += is_legal(3, c) ? 1 : 0;
             ++configurations;
         }
+    }
+    std::size_t runs = 0;
+    for (Tally const& tally : tallies) {
+        runs += tally.runs;
+        CHECK((mistake == nullptr || 2 * tally.differed > tally.runs || tally.runs == 0));
     }
     CHECK(runs == expected);
     std::chrono::duration<double> const seconds = std::chrono::steady_clock::now() - begin;

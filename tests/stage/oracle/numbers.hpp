@@ -122,8 +122,12 @@ void through(float (&block)[64]) {
     C::decode(bytes.data(), block);
 }
 
-/// Returns the weights of a parameter that a pass reads.
+/// Returns what ranks read of values that travel in codes, or without one in a number type, to
+/// which what is decoded is rounded as well.
 inline Values read_of(Code code, Number type, Values values) {
+    for (float& value : values) {
+        value = code == Code::plain ? rounded(type, value) : value;
+    }
     for (std::size_t begin = 0; code != Code::plain && begin < values.size(); begin += 64) {
         std::size_t const end = std::min(begin + 64, values.size());
         float block[64] = {};
@@ -169,8 +173,9 @@ inline Values in_codes(Configuration const& c, Values values, Values& errors) {
 }
 
 /// Returns the sum over ranks of gradients in codes, in float in rank order.
+/// @param errors of these ranks
 inline Values sum_in_codes(Configuration const& c, std::vector<Values> const& of_rank,
-                           std::vector<Values>& errors) {
+                           Values* errors) {
     Values sums;
     for (std::size_t rank = 0; rank < of_rank.size(); ++rank) {
         Values const decoded = in_codes(c, of_rank[rank], errors[rank]);

@@ -26,7 +26,9 @@ namespace zero::test::oracle {
 
 inline float initial_value(Configuration const& c, std::size_t rank, std::size_t parameter,
                            std::size_t element) {
-    std::uint64_t const bits = keyed(c.seed, c.index, Stream::initial, rank, parameter, element);
+    Place const whole = c.place(parameter);
+    std::uint64_t const bits =
+        keyed(c.seed, c.index, Stream::initial, rank, whole.parameter, whole.begin + element);
     float const unit =
         static_cast<float>(static_cast<std::int64_t>(bits >> 40U) - (std::int64_t{1} << 23U))
         * 0x1.0p-23F; // in [-1, 1)
@@ -38,7 +40,12 @@ inline float initial_value(Configuration const& c, std::size_t rank, std::size_t
 inline float contribution(Configuration const& c, std::size_t step, std::size_t micro_step,
                           std::size_t rank, std::size_t parameter, std::size_t unit,
                           std::size_t element, float loss_scale) {
-    if (unit == c.shapes[parameter].units.back()) {
+    Number const type = c.numbers(parameter).gradient;
+    bool const is_last = unit == c.shapes[parameter].units.back();
+    Place const whole = c.place(parameter);
+    parameter = whole.parameter;
+    element += whole.begin;
+    if (is_last) {
         for (auto const& injection : c.injections) {
             if (injection.step == step && injection.micro_step == micro_step
                 && injection.rank == rank && injection.parameter == parameter
@@ -59,8 +66,7 @@ inline float contribution(Configuration const& c, std::size_t step, std::size_t 
     }
     float const mantissa = 1.0F + static_cast<float>((bits >> 8U) & 0x7fffffU) * 0x1.0p-23F;
     int const exponent = c.gradient_exponent + static_cast<int>((bits >> 40U) % 6);
-    float const magnitude =
-        rounded(c.numbers(parameter).gradient, times(std::ldexp(mantissa, exponent), loss_scale));
+    float const magnitude = rounded(type, times(std::ldexp(mantissa, exponent), loss_scale));
     return (bits >> 60U) % 2 == 0 || magnitude == 0.0F ? magnitude : -magnitude;
 }
 
@@ -85,7 +91,8 @@ struct Report {
     std::int64_t non_finite_count = 0;
     std::int64_t first_non_finite = -1;
     std::int64_t zeros = 0;
-    std::vector<double> groups; ///< norm of each group
+    std::vector<double> groups;    ///< norm of each group
+    std::vector<Place> non_finite; ///< elements of the gradients
     float loss_scale = 1.0F;
     float next_loss_scale = 1.0F;
 };
@@ -154,7 +161,7 @@ inline float predivide_of(Configuration const& c) {
     }
     std::size_t divisor = 1;
     while (c.code == Code::plain && c.types().communication == Number::float16
-           && 2 * divisor * divisor < c.world) {
+           && 2 * divisor * divisor < c.data_ranks()) {
         divisor *= 2;
     }
     return static_cast<float>(divisor);
@@ -212,7 +219,7 @@ inline Values reduced_gradient(Configuration const& c, std::size_t step, std::si
     Numbers const numbers = c.numbers(parameter);
     auto const sum = [&](std::vector<Values> const& of_rank) {
         return c.code == Code::plain ? sum_over_ranks(c, numbers.communication, of_rank)
-                                     : sum_in_codes(c, of_rank, errors);
+                                     : sum_in_codes(c, of_rank, errors.data() + first);
     };
     Values result;
     if (c.schedule == Schedule::every_micro_step) {
@@ -247,21 +254,22 @@ inline Values reduced_gradient(Configuration const& c, std::size_t step, std::si
         return total;
     }
     Numbers const numbers = c.numbers(parameter);
-    Number const sent = c.sends_float_between ? Number::float32 : numbers.communication;
-    for (float& value : total) {
-        value = rounded(sent, value);
-    }
+    bool const sends_float = c.sends_float_between || c.between != Code::plain;
+    auto const sent = [&](Values const& values) {
+        return read_of(c.between, sends_float ? Number::float32 : numbers.communication, values);
+    };
+    total = sent(total);
     for (std::size_t first = of_group; first < c.world; first += of_group) {
         Values const group =
-            reduced_gradient(c, step, parameter, loss_scale, first, first + of_group, errors);
+            sent(reduced_gradient(c, step, parameter, loss_scale, first, first + of_group, errors));
         for (std::size_t i = 0; i < total.size(); ++i) {
-            total[i] = plus(total[i], rounded(sent, group[i]));
+            total[i] = plus(total[i], group[i]);
         }
     }
-    for (float& value : total) {
-        value = rounded(numbers.accumulation, rounded(sent, value));
+    if (c.between != Code::plain) { // what is encoded again is the sum as it is kept
+        total = read_of(Code::plain, numbers.accumulation, total);
     }
-    return total;
+    return read_of(Code::plain, numbers.accumulation, sent(total));
 }
 
 /// Returns the learning-rate factor of a group in a step.
@@ -325,7 +333,7 @@ inline Snapshot first_snapshot(Configuration const& c) {
         for (std::size_t i = 0; i < c.shapes[parameter].elements; ++i) {
             values.push_back(initial_value(c, 0, parameter, i));
         }
-        Code const code = c.shapes[parameter].trainable ? c.weights : Code::plain;
+        Code const code = c.shapes[parameter].trainable ? c.weights : c.frozen;
         snapshot.parameters.push_back(read_of(code, c.numbers(parameter).parameter, values));
         snapshot.shards.push_back(values);
         snapshot.masters.push_back(values);
@@ -377,6 +385,7 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
                                                   ? first_element + static_cast<std::int64_t>(i)
                                                   : report.first_non_finite;
                     report.non_finite_count += 1;
+                    report.non_finite.push_back({parameter, i});
                 }
             }
         }
@@ -388,10 +397,10 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
     bool const limits_norm = c.norm_limit || c.norm_factor;
     report.has_norm =
         skips_overflow || c.clip.has_value() || limits_norm || c.reports_zeros || c.reports_groups;
-    double const divisor = c.combine == Combine::mean
-                               ? static_cast<double>(c.world * micro_steps_of(c, step))
-                           : c.combine == Combine::mean_over_ranks ? static_cast<double>(c.world)
-                                                                   : 1.0;
+    double const divisor =
+        c.combine == Combine::mean ? static_cast<double>(c.data_ranks() * micro_steps_of(c, step))
+        : c.combine == Combine::mean_over_ranks ? static_cast<double>(c.data_ranks())
+                                                : 1.0;
     double const base =
         static_cast<double>(predivide_of(c)) / times(divisor, static_cast<double>(loss_scale));
     for (std::size_t group = 0; c.reports_groups && group < c.groups.size(); ++group) {
@@ -431,6 +440,7 @@ inline Snapshot next_snapshot(Configuration const& c, Snapshot snapshot, std::si
     } else {
         report.non_finite_count = 0;
         report.first_non_finite = -1;
+        report.non_finite.clear();
     }
     report.coefficient = static_cast<float>(coefficient);
     report.next_loss_scale = snapshot.scaler.scale;

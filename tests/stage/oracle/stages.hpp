@@ -14,6 +14,7 @@
 #include <zero/ops/adamw.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/policy/static_loss_scaler.hpp>
+#include <zero/policy/wire_policy.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>
@@ -103,6 +104,10 @@ inline constexpr bool is_stage = is_composition(N, rows[R]);
 
 template <class Policy>
 concept CodesGradients = requires { typename Policy::GradientCodec; };
+
+template <class Policy>
+concept CodesFrozen =
+    CodesGradients<Policy> && !std::is_same_v<typename Policy::FrozenCodec, Plain>;
 
 /// Returns whether a configuration is valid: its policies must form a valid stage, and in stage 3
 /// the engine must own the memory.

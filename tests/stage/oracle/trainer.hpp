@@ -4,18 +4,17 @@
 // compares everything the engine holds after each step with the oracle.
 
 #include "model.hpp"
+#include "options.hpp"
 #include "stages.hpp"
 
 #include <zero/host/delaying_queue.hpp>
 #include <zero/host/inline_queue.hpp>
 #include <zero/stage/tiles.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
-#include <filesystem>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -208,11 +207,14 @@ private:
     template <class V, class W>
     Parameter<V, W> whole(std::size_t index) const {
         Shape const& shape = _c.shapes[index];
-        return {.name = "p" + std::to_string(index),
+        Place const place = _c.place(index);
+        return {.name = "p" + std::to_string(place.parameter),
                 .elements = shape.elements,
                 .units = shape.units,
                 .group = shape.group,
-                .trainable = shape.trainable};
+                .trainable = shape.trainable,
+                .counts_on =
+                    place.is_replica ? CountsOn::first_model_rank : CountsOn::every_model_rank};
     }
 
     /// Returns the tile as the library cuts it out of the whole parameter.
@@ -229,80 +231,8 @@ private:
     }
 
     typename Engine::Options options() {
-        typename Engine::Options o;
-        o.gradient_clipping = _c.clip;
-        o.skip_above_norm.limit = _c.norm_limit;
-        o.skip_above_norm.factor = _c.norm_factor;
-        o.skip_above_norm.window = _c.norm_factor ? _c.norm_window : NormLimit{}.window;
-        if (_c.types().scaler == Scaler::none) {
-            o.non_finite =
-                _c.on_non_finite == OnNonFinite::skip ? NonFinite::skip : NonFinite::step;
-        }
-        o.report =
-            ReportOptions{.zero_gradients = _c.reports_zeros, .group_norms = _c.reports_groups};
-        o.storage = _c.memory == Memory::owned     ? Storage::owned
-                    : _c.memory == Memory::adopted ? Storage::adopted
-                                                   : Storage::scattered;
+        auto o = options_of<Engine>(_c);
         o.adopted_block = _model.block();
-        o.asynchronous = true; // a wait would hide a missing fence
-        o.extra_leases = _c.extra_leases;
-        o.rebuild_buckets = _c.rebuilds ? Engine::in_ready_order : nullptr;
-        o.leases_until_rebuild = _c.leases_until_rebuild;
-        o.gather = gathering();
-        o.update_tile_elements = _c.update_tile_elements;
-        o.poison = _c.is_poisoned;
-        if constexpr (requires { o.offload.path; }) {
-            o.offload.path = std::filesystem::temp_directory_path();
-            o.offload.chunk_bytes = 4096 * (1 + _c.cap_elements % 5);
-            o.offload.depth = 1 + _c.cap_elements % 4;
-            o.offload.allow_page_cache = true;
-        }
-        if constexpr (requires { o.bucketer.bucket_bytes; }) {
-            o.bucketer.bucket_bytes = _c.cap_elements * sizeof(T);
-        }
-        if constexpr (requires { o.bucketer.largest_bytes; }) {
-            o.bucketer.smallest_bytes = (_c.cap_elements * sizeof(T) + 1) / 2;
-            o.bucketer.largest_bytes = _c.cap_elements * sizeof(T);
-        }
-        if constexpr (requires { o.loss_scaler.scale; }) {
-            o.loss_scaler.scale = _c.fixed_scale;
-        }
-        if constexpr (requires { o.loss_scaler.growth_interval; }) {
-            o.loss_scaler.initial_scale = _c.scaler.initial;
-            o.loss_scaler.growth_factor = _c.scaler.growth;
-            o.loss_scaler.backoff_factor = _c.scaler.backoff;
-            o.loss_scaler.growth_interval = _c.scaler.interval;
-            o.loss_scaler.hysteresis = _c.scaler.hysteresis;
-            o.loss_scaler.consecutive_hysteresis = _c.scaler.is_consecutive;
-            o.loss_scaler.minimum = _c.scaler.minimum;
-            o.loss_scaler.maximum = _c.scaler.maximum;
-        }
-        if (!_c.lists_groups) {
-            set(o.optimizer, _c.groups.front());
-        }
-        for (std::size_t group = 0; _c.lists_groups && group < _c.groups.size(); ++group) {
-            auto& listed = o.groups.emplace_back();
-            set(listed.optimizer, _c.groups[group]);
-            listed.learning_rate_factor = _c.groups[group].learning_rate_factor;
-        }
-        if constexpr (requires { o.master_weights.seed; }) {
-            o.master_weights.seed = rounding_seed(_c);
-        }
-        o.reduction.kind = _c.combine == Combine::mean  ? ReductionKind::mean
-                           : _c.combine == Combine::sum ? ReductionKind::sum
-                                                        : ReductionKind::mean_over_ranks;
-        o.reduction.wire_bytes = _c.wire_elements * sizeof(float);
-        o.reduction.schedule = _c.schedule == Schedule::boundary
-                                   ? ReductionSchedule::boundary
-                                   : ReductionSchedule::every_micro_step;
-        o.reduction.predivide = _c.predivide;
-        o.reduction.one_micro_step = _c.promises_one;
-        if constexpr (requires { o.feedback.beta; }) {
-            o.feedback = {.beta = _c.beta, .reset_every = _c.reset_every};
-        }
-        if constexpr (requires { o.partitioner.shares; }) {
-            o.partitioner.shares = _c.shares;
-        }
         o.compute_queue = Here::handle(_compute);
         if (_communication != nullptr) {
             o.communication_queue = Here::handle(_communication);
@@ -311,49 +241,6 @@ private:
             o.memory = memory;
         }
         return o;
-    }
-
-    [[nodiscard]] GatherOptions gathering() const {
-        GatherOptions gather;
-        gather.prefetch_elements = _c.prefetch_elements;
-        if (!_c.prefetches) {
-            gather.prefetch_elements = 0;
-        }
-        gather.persistence_threshold = _c.persistence_threshold;
-        gather.max_persistent_elements = _c.max_persistent_elements;
-        gather.max_reuse_distance = _c.max_reuse_distance;
-        gather.keep_after_forward = _c.kept_units > _c.units ? GatherOptions::all : _c.kept_units;
-        gather.keep_until_update = _c.keep_until_update;
-        gather.own_communicator =
-            _c.gathers_apart && SplittableCommunicator<zero::detail::ShardOf<Communicator>>;
-        if (_c.limits_live) { // room for any unit, with the most padding of any partitioner
-            std::size_t persistent = 0;
-            std::vector<std::size_t> units(_c.units, 0);
-            for (Shape const& shape : _c.shapes) {
-                std::size_t const padded = shape.elements + 64 * (_c.world + 1);
-                bool const stays =
-                    shape.elements <= _c.persistence_threshold || _c.keep_until_update != 0;
-                persistent += stays ? padded : 0;
-                persistent += shape.units.size() > 1 ? padded : 0;
-                for (std::size_t const unit : shape.units) {
-                    units[unit] += padded;
-                }
-            }
-            gather.max_live_elements = *std::max_element(units.begin(), units.end()) + persistent;
-        }
-        return gather;
-    }
-
-    static void set(AdamWOptions& options, Hyper const& hyper) {
-        options = {.beta1 = hyper.beta1,
-                   .beta2 = hyper.beta2,
-                   .epsilon = hyper.epsilon,
-                   .weight_decay = hyper.weight_decay};
-    }
-    static void set(SgdOptions& options, Hyper const& hyper) {
-        options = {.momentum = hyper.momentum,
-                   .weight_decay = hyper.weight_decay,
-                   .nesterov = hyper.nesterov};
     }
 
     // --- A step, as a user's trainer writes it. ---
