@@ -38,16 +38,6 @@ std::size_t processes_with(std::string const& text) {
     return count;
 }
 
-/// Returns the number of files in the memory of this machine that have a name of the library.
-std::size_t files_in_memory() {
-    std::size_t count = 0;
-    std::error_code error;
-    for (auto const& entry : std::filesystem::directory_iterator("/dev/shm", error)) {
-        count += entry.path().filename().string().find("zero") != std::string::npos ? 1U : 0U;
-    }
-    return count;
-}
-
 struct Run {
     ProgramOutcome outcome;
     double seconds = 0.0;
