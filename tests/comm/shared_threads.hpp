@@ -6,7 +6,7 @@
 #include <zero/core/error.hpp>
 #include <zero/host/inline_queue.hpp>
 
-#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +21,8 @@ namespace zero::test {
 class SharedThreadsCollectives {
 public:
     static constexpr bool reduces_integers_together = true;
+
+    inline static std::atomic<std::size_t> in_memory = 0; ///< collectives that were not sent
 
     explicit SharedThreadsCollectives(LoopbackCommunicator& inner)
         : _inner(&inner), _flights(place().world) {
@@ -42,8 +44,10 @@ public:
     void enqueue(zero::detail::CollectiveCall const& call,
                  zero::detail::CollectiveMemory const& memory, host::Queue* queue) {
         _flights.enqueue(call, memory, queue, [this](zero::detail::Flight const& flight) {
-            if (!_shared.is_shared()
-                || !_shared.run(flight, [&](zero::detail::Meeting meeting) { meet(meeting); })) {
+            if (_shared.is_shared()
+                && _shared.run(flight, [&](zero::detail::Meeting meeting) { meet(meeting); })) {
+                ++in_memory;
+            } else {
                 send(flight);
             }
         });

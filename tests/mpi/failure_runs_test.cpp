@@ -269,6 +269,7 @@ TEST_CASE("A rank that is killed at any moment ends all ranks, and none of them 
     char const* const wanted = std::getenv("ZERO_MPI_KILLS");
     int const kills = wanted == nullptr ? 12 : std::atoi(wanted);
     auto const all = phases();
+    std::size_t const before = files_in_memory();
     for (int number = 0; number < kills; ++number) {
         std::uint64_t const random = mix(static_cast<std::uint64_t>(number));
         int const failing = static_cast<int>(random % ranks);
@@ -281,7 +282,7 @@ TEST_CASE("A rank that is killed at any moment ends all ranks, and none of them 
         CHECK(run_.outcome.status != 124); // no rank hangs
         CHECK(run_.count("success") == 0);
         CHECK(run_.left == 0);
-        CHECK(files_in_memory() == 0); // what ranks share has no name
+        CHECK(files_in_memory() <= before); // what ranks share has no name
     }
 }
 

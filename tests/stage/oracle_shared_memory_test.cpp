@@ -11,4 +11,5 @@ TEST_CASE("Buckets in shared memory: random configurations give the bits of the 
           "stage",
           "[oracle]") {
     run_row<3, zero::test::SharedThreads>(50);
+    CHECK(zero::test::SharedThreadsCollectives::in_memory > 0);
 }

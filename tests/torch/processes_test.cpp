@@ -4,6 +4,7 @@
 #include "support/catch.hpp"
 #include "support/program.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -68,6 +69,7 @@ TEST_CASE("A process that is killed ends the other at once, with a sentence") {
 TEST_CASE("A process that is killed at any moment ends the other, and leaves no memory behind") {
     char const* const wanted = std::getenv("ZERO_TORCH_KILLS");
     int const kills = wanted == nullptr ? 4 : std::atoi(wanted);
+    std::size_t const before = files_in_memory();
     for (int number = 0; number < kills; ++number) {
         std::uint64_t const microseconds = mix(static_cast<std::uint64_t>(number)) % 100'000;
         auto const processes = outcomes(2, "kill_after_" + std::to_string(microseconds));
@@ -75,7 +77,7 @@ TEST_CASE("A process that is killed at any moment ends the other, and leaves no 
         CHECK(processes[1].status == -1);
         CHECK(processes[0].status == 1);
         CHECK(processes[0].contains("start all ranks again, from a checkpoint"));
-        CHECK(files_in_memory() == 0); // what ranks share has no name
+        CHECK(files_in_memory() <= before); // what ranks share has no name
     }
 }
 
