@@ -22,3 +22,10 @@ add_library(zero::mpi_compiled ALIAS zero_mpi_compiled)
 target_link_libraries(zero_mpi_compiled PUBLIC zero_compiled MPI::MPI_CXX PRIVATE $<BUILD_INTERFACE:zero_own_flags>)
 set_target_properties(zero_mpi_compiled PROPERTIES OUTPUT_NAME zero_mpi EXPORT_NAME mpi_compiled POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF)
 set_target_properties(zero_mpi_compiled PROPERTIES EXCLUDE_FROM_ALL ON) # built if something links it; a package would fix one MPI
+
+# How tests and benchmarks start processes. Root, as in a container, and more processes than cores: mpirun of Open MPI refuses both unless it is told. MPICH knows neither option nor needs it.
+set(zero_mpi_launch "${MPIEXEC_EXECUTABLE}")
+execute_process(COMMAND "${MPIEXEC_EXECUTABLE}" --version OUTPUT_VARIABLE mpi_version ERROR_QUIET)
+if(mpi_version MATCHES "Open MPI|OpenRTE")
+    list(APPEND zero_mpi_launch --allow-run-as-root --oversubscribe)
+endif()

@@ -19,7 +19,7 @@ import sys
 from bench_plot import Axis, Panel, page, short
 
 GPT2 = 124_439_808
-OPERATIONS = ["copy", "flatten", "unflatten", "sum", "norm", "update", "encode", "decode", "decode_sum", "sum_ranks", "reduce_scatter", "all_gather", "reduce_scatter_of_1_KB", "step",
+OPERATIONS = ["copy", "flatten", "unflatten", "sum", "norm", "update", "encode", "decode", "decode_sum", "sum_ranks", "reduce_scatter", "all_gather", "reduce_scatter_of_1_KB", "step", "processes",
               "offload_step", "offload_checksums", "offload_depth", "offload_ratio", "tensor_update", "matrix_product"]
 DEVICE_GOALS = {"flatten": 0.95, "unflatten": 0.95, "sum": 0.95, "norm": 0.95, "update": 0.95, "encode": 0.85, "decode": 0.85, "step": 0.9}
 HOST_GOALS = {"host_us": (100, "us of the host in a step"), "collective_us": (10, "us of the host for each collective")}
@@ -43,7 +43,7 @@ def goal_of(row):
         return None if row.case.endswith("errors") else 0.65 if row.operation == "decode_sum" and "int4" in row.case else 0.85
     if row.operation == "step":
         return None if "int8" in row.who else 0.85 if "clipped" in row.case else 0.95
-    return {"flatten": 0.9, "unflatten": 0.9, "norm": 0.8, "reduce_scatter": 0.85, "all_gather": 0.85, **OFFLOAD_GOALS}.get(row.operation)
+    return {"flatten": 0.9, "unflatten": 0.9, "norm": 0.8, "reduce_scatter": 0.85, "all_gather": 0.85, "processes": 0.9, **OFFLOAD_GOALS}.get(row.operation)
 
 
 def words(name):

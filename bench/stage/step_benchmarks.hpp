@@ -82,10 +82,9 @@ double bytes_per_element(StepCase const& what) {
     return reduce + gather_sums + read + update + gather;
 }
 
-/// Returns the tensors of GPT-2, scaled to about the number of elements of the benchmark.
-inline std::vector<ParameterSpec> model_of(benchmark::State const& state) {
-    double const scale =
-        static_cast<double>(state.range(0)) / static_cast<double>(test::gpt2_elements);
+/// Returns the tensors of GPT-2, scaled to about a number of elements.
+inline std::vector<ParameterSpec> model_of(std::int64_t elements) {
+    double const scale = static_cast<double>(elements) / static_cast<double>(test::gpt2_elements);
     auto model = test::gpt2_124m();
     for (auto& spec : model) {
         spec.elements = std::max<std::size_t>(
@@ -125,46 +124,54 @@ void measure(benchmark::State& state, LoopbackCommunicator& communicator, Iterat
     }
 }
 
+/// Makes an engine, takes its first step, and calls `run(step)`.
 /// @tparam Policies of the engine, such as `Wire`
+template <int N, class P, class... Policies, class C, class Run>
+void with_steps(C& communicator, std::vector<ParameterSpec> const& model, StepCase const& what,
+                Run const& run) {
+    using Engine = ZeroStage<N, Parameters<P>, C, Policies...>;
+    std::vector<std::unique_ptr<Array<P>>> gradients;
+    std::vector<Parameter<P>> parameters;
+    for (auto const& spec : model) {
+        parameters.push_back({.name = spec.name, .elements = spec.elements, .units = spec.units});
+        if (what.are_callers) {
+            gradients.push_back(
+                std::make_unique<Array<P>>(spec.elements, from_float<P>(gradient_value)));
+            parameters.back().gradient = gradients.back()->data();
+        }
+    }
+    typename Engine::Options options;
+    if (!is_inspected<P>(what)) {
+        options.non_finite = NonFinite::step;
+    }
+    if (what.is_clipped) {
+        options.gradient_clipping = 1.0F;
+    }
+    Engine engine(communicator, parameters, options);
+    auto const gather = [&](std::size_t unit) {
+        if (what.is_gathered()) {
+            (void)engine.acquire(unit);
+        }
+    };
+    auto const step = [&](bool are_written) {
+        engine.begin_step();
+        engine.begin_micro_step(MicroStep::last);
+        for (std::size_t unit = 0; unit < engine.layout().units(); ++unit) {
+            gather(unit);
+        }
+        backward_and_step(engine, gather, are_written);
+    };
+    step(true); // also touches the remaining memory
+    run([&] { step(false); });
+}
+
 template <int N, class P, class... Policies>
 void full_step(benchmark::State& state, StepCase const& what) {
-    using Engine = ZeroStage<N, Parameters<P>, Policies...>;
-    auto const model = model_of(state);
+    auto const model = model_of(state.range(0));
     run_ranks(static_cast<int>(world), [&](LoopbackCommunicator& communicator) {
-        std::vector<std::unique_ptr<Array<P>>> gradients;
-        std::vector<Parameter<P>> parameters;
-        for (auto const& spec : model) {
-            parameters.push_back(
-                {.name = spec.name, .elements = spec.elements, .units = spec.units});
-            if (what.are_callers) {
-                gradients.push_back(
-                    std::make_unique<Array<P>>(spec.elements, from_float<P>(gradient_value)));
-                parameters.back().gradient = gradients.back()->data();
-            }
-        }
-        typename Engine::Options options;
-        if (!is_inspected<P>(what)) {
-            options.non_finite = NonFinite::step;
-        }
-        if (what.is_clipped) {
-            options.gradient_clipping = 1.0F;
-        }
-        Engine engine(communicator, parameters, options);
-        auto const gather = [&](std::size_t unit) {
-            if (what.is_gathered()) {
-                (void)engine.acquire(unit);
-            }
-        };
-        auto const step = [&](bool are_written) {
-            engine.begin_step();
-            engine.begin_micro_step(MicroStep::last);
-            for (std::size_t unit = 0; unit < engine.layout().units(); ++unit) {
-                gather(unit);
-            }
-            backward_and_step(engine, gather, are_written);
-        };
-        step(true); // also touches the remaining memory
-        measure(state, communicator, [&] { step(false); });
+        with_steps<N, P, Policies...>(communicator, model, what, [&](auto const& step) {
+            measure(state, communicator, step);
+        });
     });
     count_bytes(state, bytes_per_element<P>(what) * static_cast<double>(test::elements_of(model)));
 }
@@ -195,7 +202,7 @@ inline std::vector<std::size_t> unit_elements(std::vector<ParameterSpec> const& 
 
 template <class P>
 void twin(benchmark::State& state, StepCase const& what) {
-    auto const model = model_of(state);
+    auto const model = model_of(state.range(0));
     auto const units = unit_elements(model);
     std::size_t const elements = test::elements_of(model);
     std::size_t const shard = elements / world / 64 * 64;

@@ -22,7 +22,7 @@ namespace zero::test {
 
 /// A file in memory, made once. The reader refuses links, so a name in /proc would not do.
 struct MemoryFile {
-    MemoryFile() : name("/dev/shm/zero-fuzz-" + std::to_string(::getpid())) {
+    MemoryFile() : name("/dev/shm/fuzz-" + std::to_string(::getpid())) {
         descriptor = ::open(name.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
         if (descriptor < 0) {
             std::abort();

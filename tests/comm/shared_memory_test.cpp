@@ -1,20 +1,30 @@
-#include "comm/values.hpp"
+#include "comm/conformance.hpp"
+#include "comm/in_shared.hpp"
+#include "comm/shared_threads.hpp"
 #include "support/catch.hpp"
+#include "support/ranks.hpp"
 
 #include <zero/comm/detail/shared_memory.hpp>
+#include <zero/comm/run_ranks.hpp>
 #include <zero/core/buffer.hpp>
 
 #include <algorithm>
+#include <array>
+#include <barrier>
+#include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-// The memory that processes of one host read, here mostly between two of one process.
+// The memory that processes of one host read, here mostly between threads of one process.
 
 namespace zero::test::shared_memory_test {
 
@@ -29,6 +39,24 @@ std::vector<std::int32_t> read(std::byte const* base, std::size_t offset, std::s
     std::memcpy(values.data(), base + offset, count * sizeof(std::int32_t));
     return values;
 }
+
+/// @tparam is_mixed whether each rank leaves some of its memory where peers cannot read it
+template <bool is_mixed>
+struct Threads {
+    inline static std::unique_ptr<std::barrier<>> met;
+
+    static void meet(int /*world*/) { met->arrive_and_wait(); }
+
+    template <class Body>
+    static void run(int world, Body const& body) {
+        met = std::make_unique<std::barrier<>>(world);
+        run_ranks(world, [&](LoopbackCommunicator& inner) {
+            SharedThreads ranks(inner);
+            InShared<SharedThreads, is_mixed> communicator(ranks);
+            body(communicator);
+        });
+    }
+};
 
 } // namespace
 
@@ -180,6 +208,72 @@ TEST_CASE("Blocks of shared memory never overlap, and gaps are used again") {
         shared.deallocate(block.memory, block.bytes, kind);
     }
     CHECK(shared.offset_of(shared.allocate(1, kind), 1) == 4096);
+}
+
+TEST_CASE("Ranks that map one another's memory sum in rank order") {
+    check_sums_of<Threads<false>, float>();
+    check_sums_of<Threads<true>, float>();
+    check_sums_of<Threads<false>, bfloat16>();
+}
+
+TEST_CASE("Ranks that map one another's memory gather, exchange, broadcast and decide") {
+    check_gathers_of<Threads<false>, float, unsigned char>();
+    check_gathers_of<Threads<true>, std::int64_t>();
+    check_exchanges_of<Threads<false>, float, unsigned char>();
+    check_exchanges_of<Threads<true>, std::int64_t>();
+    check_broadcasts_of<Threads<false>, float, unsigned char>();
+    check_broadcasts_of<Threads<true>, std::int64_t>();
+    check_integer_reductions<Threads<false>>();
+}
+
+TEST_CASE("Calls that differ are told by what the ranks show, also if the data would be alike") {
+    auto const texts = on_ranks<std::string>(3, [](LoopbackCommunicator& inner) {
+        auto const rank = static_cast<std::size_t>(inner.rank());
+        zero::detail::GroupPlace const place{rank, 3};
+        zero::detail::Flights flights(3);
+        host::InlineQueue queue;
+        zero::detail::SharedGroup group;
+        SharedThreadsCollectives loopback(inner);
+        group.join(place, "", [&](auto const& call, auto const& memory) {
+            loopback.enqueue(call, memory, &queue);
+        });
+        std::array<float, 3> values{};
+        std::array<std::size_t, 4> const cuts{0, 1, 2, 3};
+        auto const call =
+            place.all_gather(DType::float32, values.data() + rank, values.data(), cuts,
+                             CollectiveTag{rank == 2 ? "weights" : "gradients", 1});
+        std::string text;
+        flights.enqueue(call, {values.data() + rank, values.data(), sizeof(float), cuts, {}},
+                        &queue, [&](zero::detail::Flight const& flight) {
+                            (void)group.run(flight, [&](zero::detail::Meeting meeting) {
+                                group.come(meeting);
+                                (void)group.wait(meeting, std::chrono::minutes(1));
+                                text = group.difference();
+                            });
+                        });
+        return text;
+    });
+    for (std::string const& text : texts) {
+        CHECK(contains(text, "rank 0 called all-gather of 3 float32 ('gradients 1'"));
+        CHECK(contains(text, "rank 2 called all-gather of 3 float32 ('weights 1'"));
+    }
+}
+
+TEST_CASE("Only a process that has ended is told to have ended") {
+    pid_t const child = ::fork();
+    if (child == 0) {
+        ::pause();
+        ::_exit(0);
+    }
+    CHECK_FALSE(zero::detail::has_ended(child));
+    CHECK_FALSE(zero::detail::has_ended(::getpid()));
+    ::kill(child, SIGKILL);
+    siginfo_t information;
+    REQUIRE(::waitid(P_PID, static_cast<id_t>(child), &information, WEXITED | WNOWAIT) == 0);
+    CHECK(zero::detail::has_ended(child)); // nobody has waited for it
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(zero::detail::has_ended(child));
 }
 
 } // namespace zero::test::shared_memory_test

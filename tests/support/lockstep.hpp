@@ -245,6 +245,7 @@ public:
         return {_rank, _group->world()};
     }
     [[nodiscard]] std::size_t scratch_bytes() const noexcept { return 0; }
+    [[nodiscard]] zero::detail::SharedGroup const& shared() const noexcept { return _shared; }
     void enqueue(zero::detail::CollectiveCall const& call,
                  zero::detail::CollectiveMemory const& memory, host::Queue*) {
         _group->collective(_rank, call, memory);
@@ -255,6 +256,7 @@ public:
 private:
     LockstepGroup* _group;
     std::size_t _rank;
+    zero::detail::SharedGroup _shared; ///< none
 };
 
 class LockstepCommunicator : public zero::detail::HostCommunicator<LockstepCollectives> {

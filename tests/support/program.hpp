@@ -5,8 +5,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <sys/wait.h>
+#include <system_error>
 
 namespace zero::test {
 
@@ -43,6 +45,17 @@ inline ProgramOutcome run_program(std::string const& command) {
     int const status = ::pclose(pipe);
     outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     return outcome;
+}
+
+/// @brief Returns the number of files in the memory of this machine that have a name of the
+/// library.
+inline std::size_t files_in_memory() {
+    std::size_t count = 0;
+    std::error_code error;
+    for (auto const& entry : std::filesystem::directory_iterator("/dev/shm", error)) {
+        count += entry.path().filename().string().find("zero") != std::string::npos ? 1U : 0U;
+    }
+    return count;
 }
 
 } // namespace zero::test

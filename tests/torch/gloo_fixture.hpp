@@ -13,9 +13,9 @@
 
 namespace zero::test {
 
-/// @brief The ranks of process groups over gloo, as threads of this process.
+/// @brief The ranks of process groups over gloo, as threads of this process, which send messages.
 struct GlooFixture {
-    /// Returns options that name the store of the ranks.
+    /// Returns options that name the store of the ranks. Ranks share memory.
     static torch::ProcessGroupOptions options(c10::intrusive_ptr<c10d::Store> store) {
         torch::ProcessGroupOptions options;
         options.time_out = std::chrono::seconds(60);
@@ -62,7 +62,9 @@ struct GlooFixture {
     template <class Body>
     static void run(int world, Body const& body) {
         run_groups(world, [&](int, auto const& group, auto const& store) {
-            torch::ProcessGroupCommunicator communicator(group, options(store));
+            torch::ProcessGroupOptions messages = options(store);
+            messages.shares_memory = false;
+            torch::ProcessGroupCommunicator communicator(group, messages);
             run_rank(communicator, body);
         });
     }

@@ -33,15 +33,23 @@ std::string failure_of(ProcessGroupCommunicator& communicator, char const* what,
     return message_of<E>([&] { add(communicator, what, count); });
 }
 
+bool shares_memory = true; ///< of the communicators that `run` makes
+
 /// Runs `body(communicator)` on each rank.
 template <class Change, class Body>
 void run(int world, Change const& change, Body const& body) {
     GlooFixture::run_groups(world, [&](int rank, auto const& group, auto const& store) {
         ProcessGroupOptions options = GlooFixture::options(store);
+        options.shares_memory = shares_memory;
         change(options, rank);
         ProcessGroupCommunicator communicator(group, options);
         body(communicator);
     });
+}
+
+/// The number of the first collective after the construction of a communicator.
+std::string first() {
+    return shares_memory ? "4" : "2";
 }
 
 void keep(ProcessGroupOptions& /*options*/, int /*rank*/) {}
@@ -58,6 +66,7 @@ public:
 } // namespace
 
 TEST_CASE("A rank that does not arrive is named by TimedOut") {
+    shares_memory = GENERATE(true, false);
     Report report;
     std::atomic<int> timed_out{0};
     auto const brief = [](ProcessGroupOptions& options, int) {
@@ -79,9 +88,10 @@ TEST_CASE("A rank that does not arrive is named by TimedOut") {
         } catch (Aborted const& error) {
             text = error.what();
         }
-        report.expect(contains(text, "waited 600 ms for rank 2, in collective 2, all-reduce")
-                          && contains(text, "'late 7'"),
-                      text);
+        report.expect(
+            contains(text, "waited 600 ms for rank 2, in collective " + first() + ", all-reduce")
+                && contains(text, "'late 7'"),
+            text);
         std::string const after = failure_of<Aborted>(communicator, "after");
         report.expect(contains(after, "waited 600 ms"), after);
         GlooFixture::meet(3);
@@ -91,6 +101,7 @@ TEST_CASE("A rank that does not arrive is named by TimedOut") {
 }
 
 TEST_CASE("A time-out without a store, or with one that is lost, still ends the rank") {
+    shares_memory = GENERATE(true, false);
     for (bool const has_store : {false, true}) {
         Report report;
         auto const brief = [&](ProcessGroupOptions& options, int) {
@@ -104,7 +115,7 @@ TEST_CASE("A time-out without a store, or with one that is lost, still ends the 
             if (communicator.rank() == 0) {
                 std::string const text = failure_of<TimedOut>(communicator, "late");
                 report.expect(contains(text, has_store
-                                                 ? "for its peers, in collective 2"
+                                                 ? "for its peers, in collective " + first()
                                                  : "torch::ProcessGroupOptions::store is null"),
                               text);
             }
@@ -122,8 +133,8 @@ TEST_CASE("A rank that leaves ends the others, which name it") {
             add(communicator, "both");
             if (rank == 0) {
                 std::string const text = failure_of<Aborted>(communicator, "alone");
-                report.expect(contains(text, "rank 1 left the group after its collective 2, and "
-                                             "rank 0 waits in collective 3"),
+                report.expect(contains(text, "rank 1 left the group after its collective 4, and "
+                                             "rank 0 waits in collective 5"),
                               text);
             }
         }
@@ -133,6 +144,7 @@ TEST_CASE("A rank that leaves ends the others, which name it") {
 }
 
 TEST_CASE("Ranks that call different collectives get CollectiveMismatch, and Aborted afterwards") {
+    shares_memory = GENERATE(true, false);
     Report report;
     run(3, keep, [&](ProcessGroupCommunicator& communicator) {
         bool const is_odd = communicator.rank() == 1;
@@ -154,6 +166,7 @@ TEST_CASE("Ranks that call different collectives get CollectiveMismatch, and Abo
 }
 
 TEST_CASE("A provisional cause gives way to a better one, also on the other ranks") {
+    shares_memory = GENERATE(true, false);
     Report report;
     run(2, keep, [&](ProcessGroupCommunicator& communicator) {
         if (communicator.rank() == 0) {
@@ -186,6 +199,7 @@ TEST_CASE("A communicator that is destroyed by an exception ends the others") {
 }
 
 TEST_CASE("Another thread may abort a rank that waits") {
+    shares_memory = GENERATE(true, false);
     Report report;
     run(2, keep, [&](ProcessGroupCommunicator& communicator) {
         if (communicator.rank() == 0) {

@@ -102,9 +102,10 @@ TEST_CASE("Options that differ between ranks are refused on every rank") {
         options.compares_calls = rank == 0;
         std::string const text = message_of<LayoutMismatch>(
             [&] { ProcessGroupCommunicator const communicator(group, options); });
-        report.expect(contains(text, "scratch_bytes and compares_calls must be equal")
-                          && contains(text, "rank " + std::to_string(rank) + " has"),
-                      text);
+        report.expect(
+            contains(text, "scratch_bytes, compares_calls and shares_memory must be equal")
+                && contains(text, "rank " + std::to_string(rank) + " has"),
+            text);
     });
     report.check();
 }

@@ -4,15 +4,12 @@
 #include "../comm/detail/host_communicator.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
-#include "../core/memory_resource.hpp"
-#include "../host/host_backend.hpp"
 #include "detail/collectives.hpp"
 #include "detail/mpi.hpp"
 #include "options.hpp"
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
 
 namespace ZERO_NAMESPACE::mpi {
@@ -66,20 +63,6 @@ public:
     /// sums.
     [[nodiscard]] std::uint64_t options_hash() const noexcept {
         return Hash().add(collectives().options().order).value();
-    }
-
-    /// @brief Returns the resource from which engines take the buffers that peers read in place. It
-    /// lives as long as a communicator that was split from the same one. Blocks take whole pages.
-    /// Without peers on this host it is `HostBackend::default_memory()`.
-    [[nodiscard]] MemoryResource& shared_memory() const noexcept {
-        MemoryResource* const shared = collectives().shared_memory();
-        return shared != nullptr ? *shared : HostBackend::default_memory();
-    }
-
-    /// @brief Returns why the ranks send messages where they could read one another's memory; empty
-    /// if they read it.
-    [[nodiscard]] std::string const& reason_for_messages() const noexcept {
-        return collectives().reason_for_messages();
     }
 
 private:

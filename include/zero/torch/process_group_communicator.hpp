@@ -24,14 +24,17 @@ namespace ZERO_NAMESPACE::torch {
 /// `ProcessGroupOptions::scratch_bytes`, which are copied through buffers of the communicator. So a
 /// transfer that never ends refers to no memory of the caller.
 ///
+/// Ranks of one host read one another's memory in place, if it comes from `shared_memory`: a sum
+/// reads what all ranks send, and a gather copies once.
+///
 /// While it exists, nothing else may use the process group, because the backend matches the
 /// collectives of the ranks by their order.
 ///
 /// Failures: a rank whose peers do not arrive within the time-out throws `TimedOut`, which names
 /// the collective and the ranks that are missing. Ranks that call different collectives throw
 /// `CollectiveMismatch`. Any failure of a rank reaches all others as `Aborted` with its cause,
-/// through the store. A rank that was killed is noticed by the backend; the others throw `Aborted`
-/// with the backend's message. Afterwards every call throws.
+/// through the store. A rank that was killed is noticed by the backend, or, where it shares memory,
+/// because its process has ended; the others throw `Aborted`. Afterwards every call throws.
 ///
 /// The destructor waits until the enqueued commands have run, and tells the peers that this rank
 /// has left.
@@ -45,7 +48,7 @@ public:
                                       ProcessGroupOptions const& options = {})
         : HostCommunicator(
             std::make_unique<detail::ProcessGroupCollectives>(std::move(group), options)) {
-        collectives().compare_options();
+        collectives().join();
     }
 };
 static_assert(zero::ExchangingCommunicator<ProcessGroupCommunicator>);

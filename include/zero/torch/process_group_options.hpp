@@ -10,8 +10,8 @@
 
 namespace ZERO_NAMESPACE::torch {
 
-/// @brief The options of `ProcessGroupCommunicator`. `scratch_bytes` and `compares_calls` must be
-/// equal on all ranks.
+/// @brief The options of `ProcessGroupCommunicator`. `scratch_bytes`, `compares_calls` and
+/// `shares_memory` must be equal on all ranks.
 struct ProcessGroupOptions {
     [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     /// @brief The time that a rank waits for the others in one transfer; must be positive.
@@ -35,8 +35,13 @@ struct ProcessGroupOptions {
     /// @brief Whether the ranks compare their calls before each collective, by a small all-gather.
     ///
     /// Without it, ranks that call different collectives hang or use one another's data, and gloo
-    /// may end the process.
+    /// may end the process. Ranks that share memory always compare, without a message.
     bool compares_calls = true;
+
+    /// @brief Whether ranks that all run on one host read one another's buffers in place. Engines
+    /// then take the buffers from `ProcessGroupCommunicator::shared_memory`. Where the system
+    /// refuses, and for other memory, they send messages, with the same bits.
+    bool shares_memory = true;
 
     /// @brief Whether the construction ignores SIGPIPE in the whole process, unless the program
     /// handles it. Otherwise gloo ends the process when it writes to a rank that has ended.

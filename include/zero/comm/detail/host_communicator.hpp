@@ -2,6 +2,7 @@
 
 #include "../../core/detail/namespace.hpp"
 #include "../../core/dtype.hpp"
+#include "../../core/memory_resource.hpp"
 #include "../../core/policy_category.hpp"
 #include "../../core/storage_types.hpp"
 #include "../../host/host_backend.hpp"
@@ -13,11 +14,13 @@
 #include "collective_call.hpp"
 #include "flight.hpp"
 #include "group_place.hpp"
+#include "shared_memory.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -54,8 +57,8 @@ void sum_tree_pieces(void* out, ops::HeldSums const& held, std::size_t begin,
 /// @brief The operations of a communicator between processes, for memory on the host: checks the
 /// arguments, counts the traffic, and hands each call without its types to `Collectives`, which
 /// enqueues it.
-/// @tparam Collectives has `place()`, `scratch_bytes()`, `enqueue(call, memory, queue)`,
-/// `abort(cause, is_provisional)` and `rethrow_failure()`
+/// @tparam Collectives has `place()`, `scratch_bytes()`, `shared()`,
+/// `enqueue(call, memory, queue)`, `abort(cause, is_provisional)` and `rethrow_failure()`
 template <class Collectives>
 class HostCommunicator {
 public:
@@ -73,7 +76,21 @@ public:
     /// @brief Returns the bytes of scratch memory that this communicator holds, whatever the size
     /// of the largest bucket is: collectives are cut to fit.
     [[nodiscard]] std::size_t scratch_bytes(std::size_t /*largest_bucket_bytes*/) const noexcept {
-        return _collectives->scratch_bytes();
+        return _collectives->scratch_bytes() + _collectives->shared().bytes();
+    }
+
+    /// @brief Returns the resource from which engines take the buffers that peers read in place. It
+    /// lives as long as this communicator and those that were split from the same one. Blocks take
+    /// whole pages. Without peers on this host it is `HostBackend::default_memory()`.
+    [[nodiscard]] MemoryResource& shared_memory() const noexcept {
+        MemoryResource* const shared = _collectives->shared().memory();
+        return shared != nullptr ? *shared : HostBackend::default_memory();
+    }
+
+    /// @brief Returns why the ranks send messages where they could read one another's memory; empty
+    /// if they read it.
+    [[nodiscard]] std::string const& reason_for_messages() const noexcept {
+        return _collectives->shared().reason();
     }
 
     /// @brief See `Communicator`. @throws CommunicatorError; InvalidArgument before anything is

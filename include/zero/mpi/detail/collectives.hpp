@@ -3,7 +3,6 @@
 #include "../../comm/detail/collective_call.hpp"
 #include "../../comm/detail/flight.hpp"
 #include "../../comm/detail/group_place.hpp"
-#include "../../comm/detail/shared_memory.hpp"
 #include "../../core/buffer.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
@@ -51,15 +50,10 @@ public:
     [[nodiscard]] Peers& peers() noexcept { return _peers; }
     [[nodiscard]] Peers const& peers() const noexcept { return _peers; }
     [[nodiscard]] Options const& options() const noexcept { return _options; }
-    [[nodiscard]] std::size_t scratch_bytes() const noexcept {
-        return _scratch.size() + _slot.size_bytes();
+    [[nodiscard]] std::size_t scratch_bytes() const noexcept { return _scratch.size(); }
+    [[nodiscard]] zero::detail::SharedGroup const& shared() const noexcept {
+        return _peers.shared();
     }
-
-    /// @brief Returns the resource of memory that the peers read in place; null: there is none.
-    [[nodiscard]] MemoryResource* shared_memory() const noexcept { return _shared.get(); }
-
-    /// @brief Returns why the ranks do not read one another's memory; empty if they do.
-    [[nodiscard]] std::string const& reason_for_messages() const noexcept { return _reason; }
 
     /// @brief Enqueues a collective whose arguments were checked. Waits only while all storage of
     /// pending collectives is in use.
@@ -83,8 +77,6 @@ private:
     void gather_extents(zero::detail::Flight const& flight, void const* own);
     void broadcast(zero::detail::Flight const& flight);
     void reduce_integers(zero::detail::Flight const& flight);
-    [[nodiscard]] bool meets_in_memory(zero::detail::Flight const& flight);
-    void run_in_memory(zero::detail::Flight const& flight);
     void compare_options();
     void share_memory();
 
@@ -117,10 +109,6 @@ private:
     zero::detail::List<void const*> _pieces;
     zero::detail::List<int> _counts; ///< counts of MPI's reduce-scatter, by rank
     zero::detail::Flights _flights;
-    std::shared_ptr<zero::detail::SharedMemory> _shared;
-    Buffer<zero::detail::SharedSlot> _slot; ///< in the shared memory
-    std::size_t _place = 0;                 ///< of this rank among those of the family
-    std::string _reason;
     Peers _peers;
 };
 

@@ -9,7 +9,6 @@
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../../core/hash.hpp"
-#include "../../host/detail/copy_loop.hpp"
 #include "../../host/host_backend.hpp"
 #include "collectives.hpp"
 #include "peers.hpp"
@@ -27,7 +26,6 @@ namespace ZERO_NAMESPACE::mpi::detail {
 using zero::detail::Extents;
 using zero::detail::Flight;
 using zero::detail::Part;
-using zero::detail::SharedMemory;
 
 /// @brief Calls `post(round)` for each round, and `take(round)` when its transfers are complete.
 /// Two rounds are in flight at a time.
@@ -101,8 +99,10 @@ ZERO_INLINE void Collectives::enqueue(zero::detail::CollectiveCall const& call,
 ZERO_INLINE void Collectives::run(Flight const& flight) {
     try {
         _peers.begin(flight.signature);
-        if (meets_in_memory(flight)) {
-            run_in_memory(flight);
+        bool const is_sent =
+            flight.kind == CollectiveKind::integers || (flight.sum.is_by_library && world() > 2);
+        if (_peers.shared().is_shared() && !is_sent
+            && _peers.shared().run(flight, [&](Meeting meeting) { _peers.meet(meeting); })) {
             return;
         }
         switch (flight.kind) {
@@ -123,93 +123,6 @@ ZERO_INLINE void Collectives::run(Flight const& flight) {
         _peers.part_after_failure();
         throw;
     }
-}
-
-/// Shows the peers where the memory that they read lies, and waits for theirs. Returns whether all
-/// of it is shared, which all ranks find alike.
-ZERO_INLINE bool Collectives::meets_in_memory(Flight const& flight) {
-    if (!_peers.is_shared() || flight.kind == CollectiveKind::integers
-        || (flight.sum.is_by_library && world() > 2)) {
-        return false;
-    }
-    auto const place_of = [&](void const* memory, std::size_t elements) {
-        return elements == 0 ? 0 : _shared->offset_of(memory, elements * flight.element_bytes);
-    };
-    zero::detail::SharedCall& own = _peers.show_call();
-    bool const is_broadcast = flight.kind == CollectiveKind::broadcast;
-    bool const is_gather = flight.kind == CollectiveKind::all_gather;
-    own.send = is_broadcast && rank() != flight.detail
-                   ? 0
-                   : place_of(flight.send, is_gather ? flight.cuts[rank() + 1] - flight.cuts[rank()]
-                                                     : flight.count);
-    own.receive =
-        flight.kind == CollectiveKind::all_reduce ? place_of(flight.receive, flight.count) : 0;
-    _peers.meet(Meeting::called);
-    bool are_shared = true;
-    for (std::size_t peer = 0; peer < world(); ++peer) {
-        are_shared = are_shared && _peers.shown(peer).send != SharedMemory::nowhere
-                     && _peers.shown(peer).receive != SharedMemory::nowhere;
-    }
-    return are_shared;
-}
-
-/// Adds or copies what the peers send where it lies, then waits until no peer reads the memory of
-/// this rank.
-ZERO_INLINE void Collectives::run_in_memory(Flight const& flight) {
-    auto* const receive = static_cast<std::byte*>(flight.receive);
-    std::size_t const all = flight.count * flight.element_bytes;
-    Extents const extents(flight, 1);
-    auto const sent = [&](std::size_t peer) {
-        return _peers.address(peer, _peers.shown(peer).send);
-    };
-    auto const copy = [&](std::byte* to, std::byte const* from, std::size_t bytes) {
-        if (bytes != 0 && to != from) {
-            host::detail::copy(to, from, bytes, 2 * all);
-        }
-    };
-    auto const add = [&](void* out) {
-        Part const own = extents.whole(rank());
-        for (std::size_t peer = 0; peer < world(); ++peer) {
-            _pieces[peer] = sent(peer) + own.offset;
-        }
-        if (own.bytes != 0) {
-            flight.sum.add(out, flight.sum.held, 0, _pieces.data(), _peers.world(),
-                           own.bytes / flight.element_bytes);
-        }
-    };
-    switch (flight.kind) {
-    case CollectiveKind::reduce_scatter: add(receive); break;
-    case CollectiveKind::all_reduce:
-        add(receive + extents.whole(rank()).offset);
-        _peers.meet(Meeting::reduced);
-        for (std::size_t peer = 0; peer < world(); ++peer) {
-            Part const part = extents.whole(peer);
-            if (peer != rank()) {
-                copy(receive + part.offset,
-                     _peers.address(peer, _peers.shown(peer).receive + part.offset), part.bytes);
-            }
-        }
-        break;
-    case CollectiveKind::all_gather:
-        for (std::size_t peer = 0; peer < world(); ++peer) {
-            Part const part = extents.whole(peer);
-            copy(receive + part.offset, sent(peer), part.bytes);
-        }
-        break;
-    case CollectiveKind::exchange:
-        for (std::size_t peer = 0; peer < world(); ++peer) {
-            Part const own = extents.whole(rank());
-            copy(receive + peer * own.bytes, sent(peer) + own.offset, own.bytes);
-        }
-        break;
-    case CollectiveKind::broadcast:
-        if (rank() != flight.detail) {
-            copy(receive, sent(flight.detail), all);
-        }
-        break;
-    case CollectiveKind::integers: break; // are sent
-    }
-    _peers.meet(Meeting::done);
 }
 
 /// Returns the memory for the message of a peer. This rank's own piece has none.
@@ -516,66 +429,11 @@ ZERO_COLD_INLINE void Collectives::compare_options() {
     }
 }
 
-/// Maps the memory of the peers, unless the family has done so, and enables the ranks to meet in
-/// them if all ranks could. Collective.
 ZERO_COLD_INLINE void Collectives::share_memory() {
-    struct Shown {
-        SharedMemory::Introduction memory;
-        std::int64_t place;
-        std::int64_t slot;
-    };
-    auto& of_family = _peers.family()->shared;
-    bool const is_first = of_family == nullptr;
-    _shared = of_family;
-    if (!_options.shares_memory || world() == 1) {
-        _reason = world() == 1 ? "it is the only rank" : "mpi::Options::shares_memory is false";
-        return;
-    }
-    if (is_first) {
-        _shared = of_family = std::make_shared<SharedMemory>(world());
-        _place = rank();
-    }
-    _reason = _shared->reason();
-    _slot = Buffer<zero::detail::SharedSlot>(*_shared, 1, BufferKind::communicator);
-    *_slot.data() = {};
-    zero::detail::List<Shown> shown(world());
-    shown[rank()] = {_shared->introduction(), static_cast<std::int64_t>(_place),
-                     static_cast<std::int64_t>(_shared->offset_of(_slot.data(), 1))};
-    zero::detail::List<std::size_t> cuts(world() + 1);
-    for (std::size_t cut = 0; cut <= world(); ++cut) {
-        cuts[cut] = cut * sizeof(Shown);
-    }
-    CollectiveTag const tag{"memory of a host", 0};
     host::InlineQueue queue;
-    enqueue(place().all_gather(DType::bytes, &shown[rank()], shown.data(),
-                               zero::detail::as_span(cuts), tag),
-            {&shown[rank()], shown.data(), 1, zero::detail::as_span(cuts), {}}, &queue);
-    zero::detail::List<Neighbour> all(world());
-    for (std::size_t peer = 0; peer < world(); ++peer) {
-        auto const at = static_cast<std::size_t>(shown[peer].place);
-        _shared->map(at, shown[peer].memory);
-        std::byte const* const base = _shared->base(at);
-        if (base != nullptr && shown[peer].slot >= 0) {
-            all[peer] = {
-                base, reinterpret_cast<zero::detail::SharedSlot const*>(base + shown[peer].slot)};
-        } else if (_reason.empty()) {
-            _reason = shown[peer].slot < 0
-                          ? zero::detail::text({"the system refuses rank ", peer, " such memory"})
-                          : zero::detail::text({"rank ", peer, " is on another host, or rank ",
-                                                rank(), " may not open its memory"});
-        }
-    }
-    std::int64_t can_read = _reason.empty() ? 1 : 0;
-    enqueue(place().integers(&can_read, 1, IntegerReduction::min, tag),
-            {&can_read, &can_read, sizeof(can_read), {}, {}}, &queue);
-    if (is_first) {
-        _shared->close_file();
-    }
-    if (can_read != 0) {
-        _peers.share(*_slot.data(), std::move(all));
-    } else if (_reason.empty()) {
-        _reason = "another rank may not open the memory of all ranks";
-    }
+    _peers.shared().join(
+        place(), _options.shares_memory ? "" : "mpi::Options::shares_memory is false",
+        [&](auto const& call, auto const& memory) { enqueue(call, memory, &queue); });
 }
 
 ZERO_COLD_INLINE std::unique_ptr<Collectives> Collectives::split(int color, int key) {
@@ -591,7 +449,7 @@ ZERO_COLD_INLINE std::unique_ptr<Collectives> Collectives::split(int color, int 
         require_success(MPI_Comm_split(_peers.communicator(), color, key, &part), "MPI_Comm_split");
     }
     auto collectives = std::make_unique<Collectives>(part, _peers.family(), _options);
-    collectives->_place = _place;
+    collectives->_peers.shared().split_from(_peers.shared());
     collectives->share_memory();
     return collectives;
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "../../comm/detail/failure_record.hpp"
-#include "../../comm/detail/shared_memory.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 
@@ -44,10 +43,6 @@ public:
     [[nodiscard]] zero::detail::List<std::shared_ptr<void>> take_kept() noexcept {
         return std::move(_kept);
     }
-
-    /// @brief The memory that the processes of the host read; null: none. Made with the first
-    /// communicator of the family, before any other one.
-    std::shared_ptr<zero::detail::SharedMemory> shared{};
 
 private:
     std::mutex _own;

@@ -79,12 +79,6 @@ struct Round {
     }
 };
 
-/// @brief The shared memory of a rank, as this process sees it.
-struct Neighbour {
-    std::byte const* base = nullptr;
-    zero::detail::SharedSlot const* slot = nullptr;
-};
-
 /// @brief The peers of one rank: sends and receives without blocking, polls with the deadline and
 /// the failures of the family in one loop, exchanges heartbeats, and leaves the group so that no
 /// transfer stays pending. Owns its MPI_Comm. `Collectives` uses it.
@@ -135,34 +129,14 @@ public:
     /// must stay valid until the round is finished.
     void reduce_scatter(Round& round, float const* data, float* sum, int const* counts);
 
-    /// @brief From now on the ranks may meet in shared memory. @param own the slot of this rank
-    void share(zero::detail::SharedSlot& own, zero::detail::List<Neighbour> all) noexcept {
-        _slot = &own;
-        _neighbours = std::move(all);
-    }
+    /// @brief The memory in which the ranks of one host meet.
+    [[nodiscard]] zero::detail::SharedGroup& shared() noexcept { return _shared; }
+    [[nodiscard]] zero::detail::SharedGroup const& shared() const noexcept { return _shared; }
 
-    /// @brief Returns whether the ranks may meet in shared memory.
-    [[nodiscard]] bool is_shared() const noexcept { return _slot != nullptr; }
-
-    /// @brief Begins to show a call to the peers. @return what this rank shows
-    [[nodiscard]] zero::detail::SharedCall& show_call() noexcept { return (*_slot)[++_shown % 2]; }
-
-    /// @brief Returns what a rank shows of the same call, after `meet(Meeting::called)`.
-    [[nodiscard]] zero::detail::SharedCall const& shown(std::size_t rank) const noexcept {
-        return (*_neighbours[rank].slot)[_shown % 2];
-    }
-
-    /// @brief Returns an offset in the shared memory of a rank as an address of this process.
-    [[nodiscard]] std::byte const* address(std::size_t rank, std::size_t offset) const noexcept {
-        return _neighbours[rank].base + offset;
-    }
-
-    /// @brief Waits until all ranks have come to a meeting of the same call. A rank that has called
-    /// something else does not come; the heartbeats of both tell why. @throws CommunicatorError
+    /// @brief Waits until all ranks have come to a meeting of the same call. If calls differ, the
+    /// heartbeats of both ranks tell why. @throws CommunicatorError
     void meet(Meeting meeting) {
-        std::atomic_ref((*_slot)[_shown % 2].reached[static_cast<std::size_t>(meeting)])
-            .store(_hash, std::memory_order_release);
-        zero::detail::wake_readers((*_slot)[_shown % 2].reached[static_cast<std::size_t>(meeting)]);
+        _shared.come(meeting);
         round(0).meeting = meeting;
         finish(round(0));
     }
@@ -219,11 +193,6 @@ private:
     }
     void pause(Round const& round, Clock::duration waited);
     [[nodiscard]] bool is_complete(Round& round);
-    [[nodiscard]] bool has_come(std::size_t peer, Meeting meeting) const noexcept {
-        auto& reached = const_cast<std::uint64_t&>( // an atomic constant needs C++26
-            shown(peer).reached[static_cast<std::size_t>(meeting)]);
-        return std::atomic_ref(reached).load(std::memory_order_acquire) == _hash;
-    }
     [[nodiscard]] bool finishes_at_once(Round& round);
     void end(Round& round, Clock::time_point now) noexcept;
     void post_message_receive() noexcept;
@@ -256,10 +225,7 @@ private:
     int _tag = 1;
     std::uint64_t _number = 0;
     zero::detail::CallSignature::Words _call{};
-    std::uint64_t _hash = 0;                   ///< of the call and its number
-    zero::detail::SharedSlot* _slot = nullptr; ///< of this rank
-    std::size_t _shown = 0;                    ///< number of calls that were shown
-    zero::detail::List<Neighbour> _neighbours;
+    zero::detail::SharedGroup _shared;
     std::array<Round, 2> _rounds;
     zero::detail::List<Peer> _peers;
     std::unique_ptr<Buffers> _buffers;

@@ -69,6 +69,7 @@ ZERO_COLD_INLINE bool Peers::close() noexcept {
             MPI_Wait(&_incoming, MPI_STATUS_IGNORE);
         }
         if (is_quiet) { // else a peer may still send to it
+            _shared.leave();
             MPI_Comm_free(&_communicator);
         }
         if (_has_lost_transfers || (!is_quiet && _family->has_failed())) {
@@ -98,7 +99,6 @@ ZERO_INLINE void Peers::begin(zero::detail::CallSignature::Words const& call) {
     for (std::size_t word = 0; word < zero::detail::CallSignature::parameter_begin; ++word) {
         hash = (hash ^ call[word]) * 1099511628211U;
     }
-    _hash = hash;
     hash ^= hash >> 32U;
     // Ranks that call different collectives do not receive one another's data.
     _tag = 1 + static_cast<int>(hash % static_cast<std::uint64_t>(_largest_tag));
@@ -148,7 +148,7 @@ ZERO_INLINE bool Peers::is_complete(Round& round) {
                         "MPI_Testall");
     }
     for (std::size_t peer = 0; round.meeting != Meeting::none && peer < _peers.size(); ++peer) {
-        is_done = has_come(peer, round.meeting) ? is_done : 0;
+        is_done = _shared.has_come(peer, round.meeting) ? is_done : 0;
     }
     return is_done != 0;
 }
@@ -230,9 +230,8 @@ ZERO_INLINE void Peers::end(Round& round, Clock::time_point now) noexcept {
 /// take many steps, each in a poll, so a rank does not sleep in them.
 ZERO_INLINE void Peers::pause(Round const& round, Clock::duration waited) {
     for (std::size_t peer = 0; round.meeting != Meeting::none && peer < _peers.size(); ++peer) {
-        if (!has_come(peer, round.meeting)) {
-            return zero::detail::sleep_until_written(
-                shown(peer).reached[static_cast<std::size_t>(round.meeting)], _hash);
+        if (!_shared.has_come(peer, round.meeting)) {
+            return _shared.sleep(peer, round.meeting);
         }
     }
     if (round.is_reducing || waited < std::chrono::milliseconds(2)) {
@@ -553,7 +552,7 @@ ZERO_INLINE bool Peers::is_pending(MPI_Request request) noexcept {
 /// Returns whether a peer has not come to the meeting, or a transfer with it is pending.
 ZERO_COLD_INLINE bool Peers::is_awaited(Round const& round, int peer) const noexcept {
     if (round.meeting != Meeting::none) {
-        return !has_come(static_cast<std::size_t>(peer), round.meeting);
+        return !_shared.has_come(static_cast<std::size_t>(peer), round.meeting);
     }
     bool is_one = false;
     for (std::size_t request = 0; request < round.used; ++request) {

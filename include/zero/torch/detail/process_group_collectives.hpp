@@ -3,6 +3,7 @@
 #include "../../comm/detail/collective_call.hpp"
 #include "../../comm/detail/flight.hpp"
 #include "../../comm/detail/group_place.hpp"
+#include "../../comm/detail/shared_memory.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../host/queue.hpp"
@@ -41,13 +42,14 @@ public:
     /// leaves. While an exception unwinds it aborts first.
     ~ProcessGroupCollectives();
 
-    /// @brief Compares the options that must be equal on all ranks. From then on calls are
-    /// compared, if the options say so. Collective; waits. @throws LayoutMismatch,
-    /// CommunicatorError
-    void compare_options();
+    /// @brief Compares the options that must be equal on all ranks, and maps the memory of those on
+    /// this host. From then on calls are compared, if the options say so. Collective; waits.
+    /// @throws LayoutMismatch, CommunicatorError
+    void join();
 
     [[nodiscard]] zero::detail::GroupPlace place() const noexcept { return _place; }
     [[nodiscard]] std::size_t scratch_bytes() const noexcept { return 4 * _quarter_bytes; }
+    [[nodiscard]] zero::detail::SharedGroup const& shared() const noexcept { return _shared; }
 
     /// @brief Enqueues a collective whose arguments were checked.
     void enqueue(zero::detail::CollectiveCall const& call,
@@ -70,8 +72,8 @@ private:
     using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
     void run(Flight const& flight);
-    void begin(Flight const& flight);
     void compare(Flight const& flight);
+    void meet(zero::detail::Meeting meeting);
     void exchange_extents(Flight const& flight, void* out);
     void gather_extents(Flight const& flight, void const* own);
     void broadcast(Flight const& flight);
@@ -80,8 +82,11 @@ private:
     void start_broadcast(Works& works, at::Tensor const& buffer, std::size_t root);
     void finish(Works& works);
     void finish(c10d::Work& work);
+    template <class Over>
+    void wait_until(Over const& is_over);
+    void refuse(std::string_view difference);
     [[noreturn]] void throw_time_out();
-    [[noreturn]] void throw_backend_failure(std::string_view text);
+    [[noreturn]] void throw_failure(std::string_view what);
 
     [[nodiscard]] static at::Tensor bytes_of(at::Tensor const& buffer, std::size_t begin,
                                              std::size_t bytes) {
@@ -116,6 +121,7 @@ private:
     zero::detail::List<void const*> _pieces;
     bool _compares_calls = false;
     GroupRecords _records;
+    zero::detail::SharedGroup _shared;
     zero::detail::Flights _flights;
 };
 

@@ -4,11 +4,13 @@
 #include "../../comm/detail/collective_call.hpp"
 #include "../../comm/detail/flight.hpp"
 #include "../../comm/detail/polled_time.hpp"
+#include "../../comm/detail/shared_memory.hpp"
 #include "../../comm/traffic_count.hpp"
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
 #include "../../core/hash.hpp"
+#include "../../host/inline_queue.hpp"
 #include "process_group_collectives.hpp"
 
 #include <ATen/core/Tensor.h>
@@ -34,7 +36,18 @@ ZERO_INLINE void ProcessGroupCollectives::enqueue(zero::detail::CollectiveCall c
 
 ZERO_INLINE void ProcessGroupCollectives::run(Flight const& flight) {
     try {
-        begin(flight);
+        _records.begin(flight.signature);
+        if (_records.has_failed()) {
+            _records.settle();
+            _records.throw_if_final();
+        }
+        if (_shared.is_shared()) {
+            if (_shared.run(flight, [&](zero::detail::Meeting meeting) { meet(meeting); })) {
+                return;
+            }
+        } else if (_compares_calls) {
+            compare(flight);
+        }
         switch (flight.kind) {
         case CollectiveKind::reduce_scatter:
         case CollectiveKind::exchange: exchange_extents(flight, flight.receive); break;
@@ -52,7 +65,8 @@ ZERO_INLINE void ProcessGroupCollectives::run(Flight const& flight) {
     } catch (CommunicatorError const&) {
         throw;
     } catch (std::exception const& failure) {
-        throw_backend_failure(failure.what());
+        throw_failure(zero::detail::text({"the backend '", _group->getBackendName(),
+                                          "' failed: ", zero::detail::first_line(failure.what())}));
     }
 }
 
@@ -64,13 +78,9 @@ ZERO_INLINE void ProcessGroupCollectives::compare(Flight const& flight) {
     c10d::AllgatherOptions options;
     options.timeout = backend_time_out();
     finish(*_group->allgather(outputs, inputs, options));
-    std::string const difference =
+    refuse(
         CallSignature::first_difference({static_cast<std::uint64_t const*>(_signatures.data_ptr()),
-                                         _place.world * CallSignature::words});
-    if (!difference.empty()) {
-        _records.fail(FailureKind::mismatch, difference, false);
-        _records.throw_if_final();
-    }
+                                         _place.world * CallSignature::words}));
 }
 
 /// Every rank sends each extent to its owner, which adds the pieces in rank order or, in an
@@ -306,30 +316,23 @@ ZERO_COLD_INLINE ProcessGroupCollectives::~ProcessGroupCollectives() {
     _records.tell_leaving();
 }
 
-ZERO_COLD_INLINE void ProcessGroupCollectives::compare_options() {
+ZERO_COLD_INLINE void ProcessGroupCollectives::join() {
     Hash hash;
-    hash.add(_quarter_bytes).add(_options.compares_calls);
+    hash.add(_quarter_bytes).add(_options.compares_calls).add(_options.shares_memory);
     if (!zero::detail::is_equal_on_all_ranks(*this, hash.value())) {
         zero::detail::throw_error<LayoutMismatch>(
             {"zero: the ranks made their torch::ProcessGroupCommunicator with different options; "
-             "torch::ProcessGroupOptions::scratch_bytes and compares_calls must be equal on all "
-             "ranks, "
-             "and rank ",
-             _place.rank, " has ", scratch_bytes(), " bytes and ",
-             _options.compares_calls ? "true" : "false", '.'});
+             "torch::ProcessGroupOptions::scratch_bytes, compares_calls and shares_memory must be "
+             "equal on all ranks, and rank ",
+             _place.rank, " has ", scratch_bytes(), " bytes, ",
+             _options.compares_calls ? "true" : "false", " and ",
+             _options.shares_memory ? "true" : "false", '.'});
     }
+    host::InlineQueue queue;
+    _shared.join(_place,
+                 _options.shares_memory ? "" : "torch::ProcessGroupOptions::shares_memory is false",
+                 [&](auto const& call, auto const& memory) { enqueue(call, memory, &queue); });
     _compares_calls = _options.compares_calls && _place.world > 1;
-}
-
-ZERO_INLINE void ProcessGroupCollectives::begin(Flight const& flight) {
-    _records.begin(flight.signature);
-    if (_records.has_failed()) {
-        _records.settle();
-        _records.throw_if_final();
-    }
-    if (_compares_calls) {
-        compare(flight);
-    }
 }
 
 ZERO_INLINE void ProcessGroupCollectives::finish(Works& works) {
@@ -339,26 +342,15 @@ ZERO_INLINE void ProcessGroupCollectives::finish(Works& works) {
     works.clear();
 }
 
-/// Waits for a transfer in slices, and looks for failures of the peers between them: the transfer
-/// itself cannot be aborted.
-ZERO_INLINE void ProcessGroupCollectives::finish(c10d::Work& work) {
+/// Waits in slices, and looks for failures of the peers between them.
+/// @param is_over waits for at most a slice
+template <class Over>
+void ProcessGroupCollectives::wait_until(Over const& is_over) {
     zero::detail::PolledTime time(_options.time_out);
     auto const slice = zero::detail::smaller(
         time_between_looks, std::chrono::duration_cast<std::chrono::milliseconds>(time.slice()));
     bool has_told = false;
-    for (;;) {
-        bool const was_complete = work.isCompleted();
-        try {
-            work.wait(slice);
-            return;
-        } catch (std::exception const&) {
-            if (was_complete) { // otherwise the slice may have ended
-                throw;
-            }
-        }
-        if (work.isCompleted()) {
-            continue; // the next wait reports how it ended
-        }
+    while (!is_over(slice)) {
         _records.look();
         _records.throw_if_final();
         if (!has_told) {
@@ -368,6 +360,52 @@ ZERO_INLINE void ProcessGroupCollectives::finish(c10d::Work& work) {
         if (time.poll()) {
             throw_time_out();
         }
+    }
+}
+
+/// Waits for a transfer, which itself cannot be aborted.
+ZERO_INLINE void ProcessGroupCollectives::finish(c10d::Work& work) {
+    wait_until([&](std::chrono::milliseconds slice) {
+        for (bool was_complete = work.isCompleted();; was_complete = true) {
+            try {
+                work.wait(slice);
+                return true;
+            } catch (std::exception const&) {
+                if (was_complete) { // otherwise the slice may have ended
+                    throw;
+                }
+            }
+            if (!work.isCompleted()) {
+                return false;
+            } // the next wait reports how it ended
+        }
+    });
+}
+
+/// Waits for the peers in shared memory. One whose process has ended may have come before.
+ZERO_INLINE void ProcessGroupCollectives::meet(zero::detail::Meeting meeting) {
+    _shared.come(meeting);
+    std::size_t ended = _place.world;
+    wait_until([&](std::chrono::milliseconds slice) {
+        if (_shared.wait(meeting, slice)) {
+            return true;
+        }
+        if (ended != _place.world) {
+            throw_failure(zero::detail::text({"the process of rank ", ended, " has ended"}));
+        }
+        ended = _shared.ended(meeting);
+        return false;
+    });
+    if (meeting == zero::detail::Meeting::called) {
+        refuse(_shared.difference());
+    }
+}
+
+/// Throws if the calls of the ranks differ. @throws CollectiveMismatch
+ZERO_INLINE void ProcessGroupCollectives::refuse(std::string_view difference) {
+    if (!difference.empty()) {
+        _records.fail(FailureKind::mismatch, difference, false);
+        _records.throw_if_final();
     }
 }
 
@@ -382,12 +420,10 @@ ZERO_COLD_INLINE void ProcessGroupCollectives::throw_time_out() {
          "torch::ProcessGroupOptions::time_out."});
 }
 
-/// The backend fails when a peer has ended. A peer that ended because of a failure wrote its cause
-/// before.
-ZERO_COLD_INLINE void ProcessGroupCollectives::throw_backend_failure(std::string_view text) {
+/// Reports that a peer has ended. One that ended because of a failure wrote its cause before.
+ZERO_COLD_INLINE void ProcessGroupCollectives::throw_failure(std::string_view what) {
     std::string const cause = zero::detail::text(
-        {"rank ", _place.rank, " was in ", _records.current_call(), ", and the backend '",
-         _group->getBackendName(), "' failed: ", zero::detail::first_line(text)});
+        {"rank ", _place.rank, " was in ", _records.current_call(), ", and ", what});
     _records.look();
     _records.settle();
     _records.throw_if_final();
