@@ -47,9 +47,13 @@ BENCHMARK_TEMPLATE(twin, float)->Name("norm/float32/twin")->Apply(bench::sizes);
 BENCHMARK_TEMPLATE(norm, float)->Name("norm/float32/zero")->Apply(bench::sizes);
 BENCHMARK_TEMPLATE(twin, bfloat16)->Name("norm/bfloat16/twin")->Apply(bench::sizes);
 BENCHMARK_TEMPLATE(norm, bfloat16)->Name("norm/bfloat16/zero")->Apply(bench::sizes);
+BENCHMARK_TEMPLATE(twin, float16)->Name("norm/float16/twin")->Apply(bench::sizes);
+BENCHMARK_TEMPLATE(norm, float16)->Name("norm/float16/zero")->Apply(bench::sizes);
 BENCHMARK_TEMPLATE(twin, float)->Name("norm/float32/twin")->Apply(bench::all_cores);
 BENCHMARK_TEMPLATE(norm, float)->Name("norm/float32/zero")->Apply(bench::all_cores);
 BENCHMARK_TEMPLATE(twin, bfloat16)->Name("norm/bfloat16/twin")->Apply(bench::all_cores);
 BENCHMARK_TEMPLATE(norm, bfloat16)->Name("norm/bfloat16/zero")->Apply(bench::all_cores);
+BENCHMARK_TEMPLATE(twin, float16)->Name("norm/float16/twin")->Apply(bench::all_cores);
+BENCHMARK_TEMPLATE(norm, float16)->Name("norm/float16/zero")->Apply(bench::all_cores);
 
 } // namespace

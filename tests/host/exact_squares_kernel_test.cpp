@@ -1,6 +1,7 @@
 #include "host/inspection.hpp"
 #include "host/kernel_inputs.hpp"
 
+#include <zero/host/detail/lanes_avx512.hpp>
 #include <zero/host/detail/squares_avx2.hpp>
 #include <zero/host/kernels.hpp>
 
@@ -9,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 namespace zero::test::exact_squares_kernel_test {
@@ -19,29 +21,68 @@ constexpr std::size_t long_range =
     64 * 256 + 512 + 300; // long enough for the sums over many elements, with a partial one
 
 /// Returns elements of one exponent field with random significands and signs: zeros and subnormal
-/// numbers for 0, infinities and NaNs for 255.
-std::vector<bfloat16> with_exponent(std::size_t n, unsigned exponent, std::mt19937& engine) {
-    std::vector<bfloat16> values(n);
+/// numbers for 0, infinities and NaNs for the largest.
+template <class T = bfloat16>
+std::vector<T> with_exponent(std::size_t n, unsigned exponent, std::mt19937& engine) {
+    constexpr unsigned bits = std::is_same_v<T, float16> ? 10 : 7; // of the significand
+    std::vector<T> values(n);
     for (auto& value : values) {
-        value =
-            bfloat16::from_bits(static_cast<std::uint16_t>((engine() & 0x807fU) | exponent << 7U));
+        value = T::from_bits(static_cast<std::uint16_t>((engine() & (0x8000U | ((1U << bits) - 1U)))
+                                                        | exponent << bits));
     }
     return values;
 }
 
-bool is_as_defined(bfloat16 const* values, std::size_t n) {
-    Inspection result;
-    host::inspect(values, n, 70, result);
-    return same(result, by_definition(values, n, 70));
+template <class T>
+bool is_as_defined(T const* values, std::size_t n) {
+    bool are_same = true;
+    auto const expected = by_definition(values, n, 70);
+    auto const before = host::instruction_set();
+    for (auto const set : instruction_sets) {
+        if (host::use_instruction_set(set)) {
+            Inspection result;
+            host::inspect(values, n, 70, result);
+            are_same = are_same && same(result, expected);
+        }
+    }
+    host::use_instruction_set(before);
+    return are_same;
 }
 
-TEST_CASE("Every bfloat16 exponent gives the sum of the definition, at odd lengths and addresses",
-          "[host][kernel][norm]") {
+template <class T>
+int wrong_exponents(unsigned exponents) {
     std::mt19937 engine(1);
     int wrong = 0;
-    for (unsigned exponent = 0; exponent < 256; ++exponent) {
-        auto const values = with_exponent(long_range + 16, exponent, engine);
+    for (unsigned exponent = 0; exponent < exponents; ++exponent) {
+        auto const values = with_exponent<T>(long_range + 16, exponent, engine);
         wrong += is_as_defined(values.data() + exponent % 16, long_range - exponent % 7) ? 0 : 1;
+    }
+    return wrong;
+}
+
+TEST_CASE("Every exponent of 16 bits gives the sum of the definition, at odd lengths and addresses",
+          "[host][kernel][norm]") {
+    CHECK(wrong_exponents<bfloat16>(256) == 0);
+    CHECK(wrong_exponents<float16>(32) == 0);
+}
+
+TEST_CASE("Random float16 of narrow and wide ranges give the sum of the definition",
+          "[host][kernel][norm]") {
+    std::mt19937 engine(7);
+    std::normal_distribution<float> normal;
+    int wrong = 0;
+    for (int spread = 0; spread <= 24; spread += 2) {
+        std::uniform_int_distribution<int> exponent(-spread, 0);
+        for (int const scale : {-20, -10, 0, 12}) {
+            std::vector<float16> values(20'000);
+            for (auto& value : values) { // of the widest and largest some are infinite
+                value =
+                    engine() % 16U == 0
+                        ? float16{}
+                        : from_float<float16>(std::ldexp(normal(engine), exponent(engine) + scale));
+            }
+            wrong += is_as_defined(values.data(), values.size()) ? 0 : 1;
+        }
     }
     CHECK(wrong == 0);
 }
@@ -116,39 +157,70 @@ TEST_CASE("Random bfloat16 of narrow and wide ranges give the sum of the definit
 
 #if ZERO_HOST_HAS_AVX2
 
-TEST_CASE("A sum of many squares is returned if and only if no addition rounds",
-          "[host][kernel][norm]") {
-    if (!host::is_supported(host::InstructionSet::avx2)) {
-        return;
-    }
-    using host::detail::ExactSquares;
-    std::vector<bfloat16> values(ExactSquares::elements, from_float<bfloat16>(1.0F));
+/// Checks one implementation of the sums of many squares.
+/// @param smallest the smallest power of two whose square is added to 511 ones
+template <class Exact, class T>
+void require_exact(float smallest) {
+    std::vector<T> values(Exact::elements, from_float<T>(1.0F));
     auto const sum_with = [&](float value) {
-        values[77] = from_float<bfloat16>(value);
-        return ExactSquares::sum(values.data());
+        values[77] = from_float<T>(value);
+        return Exact::sum(values.data());
     };
+    double const one_more = to_float(from_float<T>(smallest * 1.0078125F));
     CHECK(sum_with(1.0F) == 512.0);
     CHECK(sum_with(0.0F) == 511.0);
+    CHECK(sum_with(-0.0F) == 511.0);
     CHECK(sum_with(-3.0F) == 520.0);
-    CHECK(sum_with(0x1p-14F) == 511.0 + 0x1p-28);
-    CHECK(sum_with(0x1.02p-14F) == 511.0 + 0x1.02p-14 * 0x1.02p-14);
-    CHECK(std::isnan(
-        sum_with(0x1p-15F))); // its square may have bits down to 2^-44, below 512 * 2^-52
-    CHECK(std::isnan(sum_with(0x1p-130F)));
+    CHECK(sum_with(smallest) == 511.0 + double{smallest} * double{smallest});
+    CHECK(sum_with(static_cast<float>(one_more)) == 511.0 + one_more * one_more);
+    CHECK(std::isnan(sum_with(smallest / 2))); // its last bits may be 2^-54 of the sum
+    CHECK(std::isnan(sum_with(smallest / 4)));
     CHECK(std::isnan(sum_with(HUGE_VALF)));
     CHECK(std::isnan(sum_with(-HUGE_VALF)));
     CHECK(std::isnan(sum_with(NAN)));
+    CHECK(std::isnan(sum_with(-NAN)));
+    for (auto& value : values) {
+        value = from_float<T>(0.0F);
+    }
+    CHECK(sum_with(0.0F) == 0.0);
+    CHECK(sum_with(3.0F) == 9.0);
 
     std::mt19937 engine(5);
     std::normal_distribution<float> normal;
     int given = 0;
     for (int block = 0; block < 200; ++block) {
         for (auto& value : values) {
-            value = from_float<bfloat16>(normal(engine));
+            value = from_float<T>(normal(engine));
         }
-        given += std::isnan(ExactSquares::sum(values.data())) ? 0 : 1;
+        given += std::isnan(Exact::sum(values.data())) ? 0 : 1;
     }
-    CHECK(given > 180); // so it is useful for typical gradients
+    CHECK(given > 150); // so it is useful for typical gradients
+}
+
+TEST_CASE("A sum of many squares is returned if and only if no addition rounds",
+          "[host][kernel][norm]") {
+    if (host::is_supported(host::InstructionSet::avx2)) {
+        require_exact<host::detail::ExactSquares<bfloat16>, bfloat16>(0x1p-15F);
+        require_exact<host::detail::ExactSquares<float16>, float16>(0x1p-12F);
+    }
+    if (host::is_supported(host::InstructionSet::avx512)) {
+        require_exact<host::detail::WideExactSquares<bfloat16>, bfloat16>(0x1p-15F);
+        require_exact<host::detail::WideExactSquares<float16>, float16>(0x1p-12F);
+    }
+}
+
+TEST_CASE("Sums of squares of bfloat16 that are subnormal floats are left to the caller",
+          "[host][kernel][norm]") {
+    if (!host::is_supported(host::InstructionSet::avx2)) {
+        return;
+    }
+    std::vector<bfloat16> values(512, from_float<bfloat16>(0x1p-63F));
+    CHECK(host::detail::ExactSquares<bfloat16>::sum(values.data()) == 0x1p-117);
+    values[5] = from_float<bfloat16>(0x1.fep-64F);
+    CHECK(std::isnan(host::detail::ExactSquares<bfloat16>::sum(values.data())));
+    values[5] = from_float<bfloat16>(0x1p63F);
+    values[6] = values[5];
+    CHECK(std::isnan(host::detail::ExactSquares<bfloat16>::sum(values.data())));
 }
 
 #endif

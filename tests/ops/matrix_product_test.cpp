@@ -27,7 +27,7 @@ constexpr Sizes all_sizes[] = {{1, 1, 1},    {1, 5, 2},     {6, 8, 16},    {5, 2
 std::vector<float> multiplied(zero::detail::MatrixProduct product) {
     std::vector<float> out(product.rows * product.columns, std::numeric_limits<float>::quiet_NaN());
     product.out = out.data();
-    host::detail::run_product(product);
+    host::detail::run_widest(product);
     return out;
 }
 

@@ -18,7 +18,8 @@ namespace ZERO_NAMESPACE::host {
 enum class InstructionSet {
     baseline, ///< the instructions for which the translation unit was compiled
     avx2,     ///< AVX2 with FMA and F16C (x86-64 since 2013)
-    avx512    ///< AVX-512F for matrix products, AVX2 for everything else
+    avx512    ///< AVX-512F and AVX-512BW for matrix products and norms of 16-bit elements,
+              ///< AVX2 for everything else
 };
 
 /// @brief Returns the name of a set for benchmarks and messages.

@@ -85,7 +85,7 @@ public:
     }
 
     void multiply(zero::detail::MatrixProduct const& product) const noexcept {
-        detail::run_product(product);
+        detail::run_widest(product);
     }
 
 private:

@@ -23,7 +23,9 @@ ZERO_INLINE bool is_supported(InstructionSet set) noexcept {
     // clang 14 does not know the name "f16c", so the bit is read directly
     bool const has_f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & (1U << 29U)) != 0;
     return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 && has_f16c
-           && (set == InstructionSet::avx2 || __builtin_cpu_supports("avx512f") != 0);
+           && (set == InstructionSet::avx2
+               || (__builtin_cpu_supports("avx512f") != 0
+                   && __builtin_cpu_supports("avx512bw") != 0));
 #else
     return false;
 #endif

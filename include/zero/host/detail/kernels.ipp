@@ -8,6 +8,7 @@
 #include "cast_loops.hpp"
 #include "copy_loop.hpp"
 #include "exponent_bins.hpp"
+#include "lanes_avx512.hpp"
 #include "run_loop.hpp"
 #include "sum_loop.hpp"
 
@@ -137,7 +138,7 @@ void sum_tree(ops::TreeSum<A> const& sum, T const* const* peers, int world,
 template <StorageType T>
 void inspect(T const* values, std::size_t n, std::int64_t first_index,
              ops::Inspection& result) noexcept {
-    detail::run(detail::InspectLoop<T>{values, n, first_index, &result});
+    detail::run_widest(detail::InspectLoop<T>{values, n, first_index, &result});
 }
 
 template <StorageType T>

@@ -10,10 +10,9 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #if ZERO_HOST_HAS_AVX2
-
-#include <cstdint>
 
 namespace ZERO_NAMESPACE::host::detail {
 
@@ -37,6 +36,7 @@ using Long2 = std::uint64_t __attribute__((vector_size(16)));
 using LongLong2 = long long __attribute__((vector_size(16)));
 using Float4 = float __attribute__((vector_size(16)));
 using Long4 = long long __attribute__((vector_size(32)));
+using Words4 = std::uint64_t __attribute__((vector_size(32)));
 using Double4 = double __attribute__((vector_size(32)));
 
 /// The distance in bytes between an address that is read and the one that is prefetched: the
@@ -63,19 +63,6 @@ inline constexpr std::uintptr_t prefetch_bytes = 2048;
     __builtin_ia32_movntdq(static_cast<LongLong2*>(to), word);
 #endif
 }
-
-} // namespace ZERO_NAMESPACE::host::detail
-
-#endif
-
-#if ZERO_HOST_HAS_AVX2
-
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <type_traits>
-
-namespace ZERO_NAMESPACE::host::detail {
 
 /// Adds the squares of many elements to an exact sum, as `ops::detail::SquareAnchor` specifies, in
 /// 16 accumulators. Used by `InspectLoop` through `Lanes<avx2>`.
@@ -273,34 +260,31 @@ private:
     bool _is_first = true;
 };
 
-} // namespace ZERO_NAMESPACE::host::detail
-
-#endif
-
-#if ZERO_HOST_HAS_AVX2
-
-namespace ZERO_NAMESPACE::host::detail {
-
-/// Sums the squares of many bfloat16 at once, if no addition rounds. Used by
-/// `SquaresAvx2`.
+/// Sums the squares of many 16-bit elements at once, if no addition rounds. Used by
+/// `ExactOrAnchored`.
 ///
-/// A bfloat16 of exponent e has 8 significant bits, so its square is a multiple of 4^e * 2^-14. Let
-/// e be the smallest exponent of all non-zero elements. Then all squares and their sums are
+/// The square of an element of exponent e and p significant bits is a multiple of 4^(e - p + 1).
+/// Let e be the smallest exponent of all non-zero elements. Then all squares and their sums are
 /// multiples of that unit, and a double holds multiples below 2^53 units exactly: smaller sums
 /// never round.
 ///
-/// Elements become doubles by moving bits: exponent and significand move to their places in a
-/// double, and the two bits above the exponent (one of which was the sign) are set. The result is
-/// |x| * 2^-128. Only zeros and subnormal numbers are wrong. A zero becomes 2^-127; its square is
-/// lost when added to the square of any element of at least 2^-87, because a double has 53 bits.
-/// Smaller elements are left to the caller.
+/// The 2 p bits of a square fit into a float. Squares become doubles by moving bits: exponent and
+/// significand move to their places in a double, which is then 2^-896 times the square. Zeros stay
+/// zeros. Only subnormal squares are wrong, those of bfloat16 below 2^-63. They are left to the
+/// caller.
+template <StorageType T>
 class ExactSquares {
 public:
     static constexpr std::size_t elements = 512;
+    static constexpr int significant_bits = std::is_same_v<T, float16> ? 11 : 8;
+
+    /// Whether the lowest 3 bits of squares are 0, so that no shift loses bits or moves them into
+    /// a neighbour.
+    static constexpr bool has_spare_bits = 2 * significant_bits <= 21;
 
     /// @return the sum of squares of `elements` elements; a NaN unless it is certain that no sum
     /// rounded
-    ZERO_HOST_AVX2 static double sum(bfloat16 const* from) noexcept {
+    ZERO_HOST_AVX2 static double sum(T const* from) noexcept {
         ExactSquares squares;
         for (std::size_t i = 0; i < elements;
              i += 64) { // unrolled by hand, because GCC does not unroll loops at -O2
@@ -311,41 +295,66 @@ public:
             squares.add(from + i + 32);
             squares.add(from + i + 48);
         }
-        return squares.certain_sum();
+        return certain_sum((squares._sums[0] + squares._sums[1])
+                               + (squares._sums[2] + squares._sums[3]),
+                           squares._least);
+    }
+
+    /// @param all sums of squares, times 2^-896
+    /// @param least the largest of -2 * bits: twice the smallest magnitude, negated. Zeros stay
+    ///     zero and do not count.
+    ZERO_HOST_AVX2 static double certain_sum(Double4 const& all, Half16 const& least) noexcept {
+        unsigned const twice = smallest_twice(least);
+        if (twice == 0x10000) {
+            return 0.0;
+        }
+        int const field = static_cast<int>(twice >> static_cast<unsigned>(significant_bits));
+        int const exponent = field == 0 ? 1 : field;
+        constexpr int bias = significant_bits == 8 ? 127 : 15;
+        constexpr int first = significant_bits == 8 ? 64 : 0; // smaller ones have subnormal squares
+        auto const limit = std::bit_cast<double>(
+            static_cast<std::uint64_t>(2 * (exponent - bias - significant_bits + 1) + 53 - 896
+                                       + 1023)
+            << 52U);
+        double const sum =
+            (all[0] + all[1]) + (all[2] + all[3]); // at least 2^-768 with an infinity or a NaN
+        return exponent >= first && sum < limit && sum < 0x1p-768 ? sum * 0x1p896
+                                                                  : __builtin_nan("");
     }
 
 private:
-    static constexpr int first_exponent =
-        40; // exponent of the smallest element beside which zeros are lost, biased as in bfloat16
-
     ZERO_HOST_AVX2 ExactSquares() noexcept
         : _sums{}, _minus_two(Half16{} - static_cast<std::uint16_t>(2)), _least{} {
         __asm__(""
                 : "+x"(_minus_two)); // GCC would turn a known constant into a subtraction and shift
     }
 
-    ZERO_HOST_AVX2 void add(bfloat16 const* from) noexcept {
+    ZERO_HOST_AVX2 void add(T const* from) noexcept {
         Half16 x;
         __builtin_memcpy(&x, from, sizeof x);
         keep_larger(x * _minus_two);
-        Half16 const upper = x >> 3 | static_cast<std::uint16_t>(0x3000);
-        Half16 const lower = x << 13;
-        Bits8 const first = (Bits8)__builtin_shufflevector(lower, upper, 0, 16, 1, 17, 2, 18, 3, 19,
-                                                           8, 24, 9, 25, 10, 26, 11, 27);
-        Bits8 const second = (Bits8)__builtin_shufflevector(lower, upper, 4, 20, 5, 21, 6, 22, 7,
-                                                            23, 12, 28, 13, 29, 14, 30, 15, 31);
-        add_squares<0>(first);
-        add_squares<2>(second);
+        if constexpr (std::is_same_v<T, bfloat16>) {
+            add_squares<0>((Float8)((Bits8)x << 16));
+            add_squares<2>((Float8)((Bits8)x & 0xffff0000U));
+        } else {
+            Short8 half[2];
+            __builtin_memcpy(&half, &x, sizeof half);
+            add_squares<0>(__builtin_ia32_vcvtph2ps256(half[0]));
+            add_squares<2>(__builtin_ia32_vcvtph2ps256(half[1]));
+        }
     }
 
     template <int first>
-    ZERO_HOST_AVX2 void add_squares(Bits8 const& upper_halves) noexcept {
-        Double4 const even =
-            (Double4)__builtin_shufflevector(Bits8{}, upper_halves, 0, 8, 1, 9, 4, 12, 5, 13);
-        Double4 const odd =
-            (Double4)__builtin_shufflevector(Bits8{}, upper_halves, 2, 10, 3, 11, 6, 14, 7, 15);
-        _sums[first] += even * even; // the products are exact, so a contraction changes nothing
-        _sums[first + 1] += odd * odd;
+    ZERO_HOST_AVX2 void add_squares(Float8 const& x) noexcept {
+        auto const squares = (Words4)(x * x);
+        if constexpr (has_spare_bits) {
+            constexpr Int8 odd_only = {32, 3, 32, 3, 32, 3, 32, 3}; // the even ones become zero
+            _sums[first] += (Double4)(squares << 29);
+            _sums[first + 1] += (Double4)__builtin_ia32_psrlv8si((Int8)squares, odd_only);
+        } else {
+            _sums[first] += (Double4)((squares & 0xffffffffU) << 29);
+            _sums[first + 1] += (Double4)(squares >> 3 & 0x0fffffffe0000000U);
+        }
     }
 
     ZERO_HOST_AVX2 void keep_larger(Half16 const& x) noexcept {
@@ -357,8 +366,8 @@ private:
     }
 
     /// Returns twice the bits of the smallest non-zero magnitude; 2^16 if there is none.
-    ZERO_HOST_AVX2 unsigned smallest_twice() const noexcept {
-        Half16 const others = ~_least;
+    ZERO_HOST_AVX2 static unsigned smallest_twice(Half16 const& least) noexcept {
+        Half16 const others = ~least;
         auto const low = (Half8)__builtin_ia32_phminposuw128(
             (Short8)__builtin_shufflevector(others, others, 0, 1, 2, 3, 4, 5, 6, 7));
         auto const high = (Half8)__builtin_ia32_phminposuw128(
@@ -366,59 +375,33 @@ private:
         return 1U + (low[0] < high[0] ? low[0] : high[0]);
     }
 
-    ZERO_HOST_AVX2 double certain_sum() const noexcept {
-        unsigned const least = smallest_twice();
-        if (least == 0x10000) {
-            return 0.0;
-        }
-        int const exponent = static_cast<int>(least >> 8U);
-        Double4 const all = (_sums[0] + _sums[1]) + (_sums[2] + _sums[3]);
-        double const sum =
-            (all[0] + all[1])
-            + (all[2] + all[3]); // times 2^-256; at least 1 with an infinity or a NaN
-        auto const limit = std::bit_cast<double>(
-            static_cast<std::uint64_t>(2 * (exponent - 127) - 14 - 256 + 52 + 1023) << 52U);
-        return exponent >= first_exponent && sum < limit && sum < 1.0 ? sum * 0x1p256
-                                                                      : __builtin_nan("");
-    }
-
     Double4 _sums[4];
     Half16 _minus_two;
-    Half16 _least; // the largest of -2 * bits: twice the smallest magnitude, negated. Zeros stay
-                   // zero and do not count.
+    Half16 _least; ///< see `certain_sum`
 };
 
-} // namespace ZERO_NAMESPACE::host::detail
-
-#endif
-
-#if ZERO_HOST_HAS_AVX2
-
-#include <cstddef>
-
-namespace ZERO_NAMESPACE::host::detail {
-
-/// The addition of squares by `InspectLoop` with AVX2.
-template <StorageType T>
-class SquaresAvx2 : public AnchoredSquares<T> {};
-
-/// Most ranges of bfloat16 need no anchor.
-template <>
-class SquaresAvx2<bfloat16> : public AnchoredSquares<bfloat16> {
+/// Adds squares for `InspectLoop`. Most ranges of 16-bit elements need no anchor.
+/// @tparam Exact `ExactSquares`, or the same with wider vectors
+template <StorageType T, class Exact>
+class ExactOrAnchored : public AnchoredSquares<T> {
 public:
-    static constexpr std::size_t most = ExactSquares::elements;
+    static constexpr std::size_t most = Exact::elements;
 
-    ZERO_HOST_AVX2 bool add(bfloat16 const* from, std::size_t n, ops::Inspection& result) noexcept {
+    ZERO_HOST_AVX2 bool add(T const* from, std::size_t n, ops::Inspection& result) noexcept {
         if (n == most) {
-            double const sum = ExactSquares::sum(from);
+            double const sum = Exact::sum(from);
             if (sum == sum) {
                 result.add(sum);
                 return true;
             }
         }
-        return AnchoredSquares::add(from, n, result);
+        return AnchoredSquares<T>::add(from, n, result);
     }
 };
+
+template <StorageType T>
+using SquaresAvx2 =
+    std::conditional_t<sizeof(T) == 2, ExactOrAnchored<T, ExactSquares<T>>, AnchoredSquares<T>>;
 
 } // namespace ZERO_NAMESPACE::host::detail
 
