@@ -369,7 +369,7 @@ public:
         guard([&] { _engine->_parameters.publish_written(); });
     }
 
-    /// @brief Forgets what visitors wrote: everything is written anew.
+    /// @brief Drops the notes of weights that visitors wrote: a load has written all of them.
     void forget_writes() const {
         _engine->_optimizer.each([](auto& store) { store.forget_writes(); });
     }
