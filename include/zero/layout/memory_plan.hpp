@@ -82,9 +82,10 @@ struct MemoryRow {
 /// (docs/design/leases_and_gathers.md).
 struct MemoryPlan {
     std::array<MemoryRow, buffer_kinds> rows{}; ///< indexed by `BufferKind`
-    std::uint64_t tier_bytes = 0; ///< size of the file that holds the states that are offloaded,
-                                  ///< or of all memory of the host for them; it is in no row
-    bool is_on_host = false;      ///< it is page-locked memory of the host (`HostMemory`)
+    /// Size of the file that holds the offloaded states, or of the host's memory for them. No row
+    /// contains it.
+    std::uint64_t tier_bytes = 0;
+    bool is_on_host = false; ///< `tier_bytes` are page-locked memory of the host (`HostMemory`)
 
     /// @brief Returns the row of one kind of buffer.
     [[nodiscard]] constexpr MemoryRow& operator[](BufferKind kind) noexcept {
