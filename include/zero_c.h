@@ -71,7 +71,7 @@ ZERO_C_API zero_status zero_fail(char const* message);
 /* The name of a status: "ZERO_OK", ... */
 ZERO_C_API char const* zero_status_name(zero_status status);
 
-/* The version of the library: "0.1.0". */
+/* The version of the library: "0.2.0". */
 ZERO_C_API char const* zero_version(void);
 
 /* ---- Ranks ---- */

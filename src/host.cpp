@@ -1,4 +1,3 @@
-#include <zero/host/detail/copy_loop.ipp>
 #include <zero/host/detail/host_backend.ipp>
 #include <zero/host/detail/host_backend_instantiations.hpp>
 #include <zero/host/detail/instruction_set.ipp>

@@ -3,7 +3,6 @@
 #include <zero/stage/detail/engine/protocol.ipp>
 #include <zero/stage/detail/gradients/readiness.ipp>
 #include <zero/stage/detail/memory/bucket_pool.ipp>
-#include <zero/stage/detail/memory/placed_offsets.ipp>
 #include <zero/stage/detail/parameters/gather_schedule.ipp>
 #include <zero/stage/detail/registration/assign_types.ipp>
 #include <zero/stage/detail/registration/model_ranks.ipp>

@@ -109,6 +109,10 @@ struct ForgetsEvents : Plain {
     void forget_events() noexcept;
 };
 
+struct SharesMemory : Plain {
+    MemoryResource& shared_memory() const noexcept;
+};
+
 /// One character for each optional part, which is '-' if `C` lacks it.
 template <class C>
 std::string offers() {
@@ -144,6 +148,8 @@ std::string offers() {
     add(detail::ReduceScattersPieces<C, bfloat16, float>, 'l');
     add(
         requires(C const& c) { c.ranks_in_process(); }, 'h');
+    add(
+        requires(C const& c) { c.shared_memory(); }, 'm');
     return result;
 }
 
@@ -163,26 +169,27 @@ TEMPLATE_TEST_CASE(
     "it",
     "", Plain, Accumulates, ReadsPieces, ReducesTogether, ComparesCalls, IsChecked, Rethrows,
     Synchronises, HasOptionsHash, HasScratch, ForgetsEvents, SharesProcess, KnowsRanks, Groups,
-    Exchanges, AddsInTree, ForbidsTrees, HasPosition, HasParts, LoopbackCommunicator) {
+    Exchanges, AddsInTree, ForbidsTrees, HasPosition, HasParts, SharesMemory,
+    LoopbackCommunicator) {
     std::string const offered = offers<TestType>();
-    CHECK((offered == std::string(18, '-')) == std::is_same_v<TestType, Plain>);
+    CHECK((offered == std::string(19, '-')) == std::is_same_v<TestType, Plain>);
     CHECK(offers<Recording<TestType>>() == offered);
     CHECK(offers<Timed<TestType>>() == with(offered, std::string(17, '-') + ' '));
     CHECK(offers<Checked<TestType>>() == with(offered, "--ck---b-- -"));
     CHECK(offers<Recording<Checked<TestType>>>() == with(offered, "--ck---b-- -"));
-    // Two levels have a hash, memory, events and positions of their own, pass failures on, and do
-    // not exchange. What they send between groups are sums at one address.
-    std::string const of_two_levels = "----rsobfp  -wni  ";
+    // Two levels have a hash, scratch and shared memory, events and positions of their own, pass
+    // failures on, and do not exchange. What they send between groups are sums at one address.
+    std::string const of_two_levels = "----rsobfp  -wni  m";
     CHECK(offers<Hierarchical<TestType, TestType>>() == with(offered, of_two_levels));
     CHECK(offers<Hierarchical<Plain, TestType>>() == with(offers<Plain>(), of_two_levels));
     CHECK(offers<Hierarchical<TestType, Plain>>() == with(offers<Plain>(), of_two_levels));
     // A choice has operations that all have, and answers for a property that one lacks. It reads
     // pieces if one of them does, and says whether that was chosen.
-    std::string const answered = "----rsobfp---wni-h";
+    std::string const answered = "----rsobfp---wni-hm";
     STATIC_REQUIRE(Communicator<AnyCommunicator<TestType>>);
     CHECK(offers<AnyCommunicator<TestType>>() == with(offered, answered));
     CHECK(offers<AnyCommunicator<Plain, TestType>>()
-          == with(offers<Plain>(), answered.substr(0, 16) + offered[16] + 'h'));
+          == with(offers<Plain>(), answered.substr(0, 16) + offered[16] + "hm"));
     STATIC_REQUIRE(Communicator<Timed<TestType>> && Communicator<Checked<Recording<TestType>>>);
 }
 

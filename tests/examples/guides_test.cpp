@@ -61,34 +61,6 @@ void check_first_program(std::string const& page, std::ptrdiff_t expected_lines,
     CHECK(program.find(text) != std::string::npos);
 }
 
-/// Returns the lines of code of a text: no comments, no indentation, no empty lines.
-std::vector<std::string> code_lines_of(std::string const& text) {
-    std::vector<std::string> found;
-    for (std::string line : lines_of(text)) {
-        line = line.substr(0, line.find("//"));
-        line.erase(0, line.find_first_not_of(' '));
-        line.erase(line.find_last_not_of(' ') + 1);
-        if (!line.empty()) {
-            found.push_back(line);
-        }
-    }
-    return found;
-}
-
-/// Returns whether the lines of code of `part` are lines of `whole`, in the same order.
-bool is_excerpt(std::string const& part, std::string const& whole) {
-    auto const lines = code_lines_of(whole);
-    auto at = lines.begin();
-    for (std::string const& line : code_lines_of(part)) {
-        at = std::find(at, lines.end(), line);
-        if (at == lines.end()) {
-            return false;
-        }
-        ++at;
-    }
-    return true;
-}
-
 #if defined(ZERO_EXAMPLES) || defined(ZERO_PLAN_FOLDER) // where these programs were built
 
 /// Checks that each console block shows a command, which is a program of this folder with

@@ -85,12 +85,17 @@ foreach(macro IN ITEMS "TEST_CASE(" "TEMPLATE_TEST_CASE(" "TEST_CASE_METHOD(Fixt
     control(check_structure tests/core/right_test.cpp "\n${macro}\"Right, in \\\"two\\\" \"\n    \"parts\", \"[x.]\") {}\n" "")
 endforeach()
 
-set(roomy -DLEAST_MEDIAN=0 -DMOST_CEREMONY=100)
+set(roomy -DLEAST_MEDIAN=0 -DMOST_CEREMONY=100 -DSMALL_LINES=7) # the good header has 7
 control(check_house include/zero/core/detail/right.hpp "#pragma once\n${many_lines}" "" ${roomy})
 control(check_house include/zero/core/wrong.hpp "#pragma once\n" "has 2 files, and may have 1" ${roomy} -DMOST_FILES=1)
-control(check_house include/zero/core/wrong.hpp "#pragma once\n" "half of the files have at most 7 lines, and 8 are wanted" -DLEAST_MEDIAN=8 -DMOST_CEREMONY=100)
-control(check_house include/zero/core/wrong.hpp "#pragma once\n" "50 percent of the lines are ceremony" -DLEAST_MEDIAN=0 -DMOST_CEREMONY=50)
+control(check_house include/zero/core/wrong.hpp "#pragma once\n" "half of the files have at most 7 lines, and 8 are wanted" -DLEAST_MEDIAN=8 -DMOST_CEREMONY=100 -DSMALL_LINES=0)
+control(check_house include/zero/core/wrong.hpp "#pragma once\n" "50 percent of the lines are ceremony" -DLEAST_MEDIAN=0 -DMOST_CEREMONY=50 -DSMALL_LINES=0)
 control(check_house include/zero/core/detail/wrong.hpp "#pragma once\n" "core/detail/wrong.hpp: has 1 lines and serves 0 files outside of its folder" ${roomy})
+control(check_house include/zero/core/wrong.hpp "#pragma once\n" "core/wrong.hpp: has 1 lines and serves 0 files outside of its folder" ${roomy})
+control(check_house include/zero/core/detail/wrong.ipp "#pragma once\n" "core/detail/wrong.ipp: has 1 lines and serves 0 files outside of its folder" ${roomy})
+control(check_house include/zero/core/version.hpp "#pragma once\n" "" ${roomy})
+control(check_house include/zero/core/version.hpp "#pragma once\n${many_lines}" "take it out of the lists of small ones" ${roomy})
+control(check_house include/zero/core/wrong.hpp "#pragma once\n${many_lines}" "include/zero/core has 2 files, and a folder has at most 1" ${roomy} -DMOST_IN_A_FOLDER=1)
 control(check_house include/zero/stage/detail/memory/wrong.hpp "#pragma once\n#include \"../gradients/x.hpp\"\n${many_lines}" "which is not in the room 'memory' or a room before it" ${roomy})
 control(check_house include/zero/stage/detail/memory/right.hpp "#pragma once\n#include \"../common/x.hpp\"\n${many_lines}" "" ${roomy})
 

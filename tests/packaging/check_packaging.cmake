@@ -11,6 +11,18 @@ file(STRINGS "${ROOT}/packaging/spack/packages/zero/package.py" found REGEX "^  
 if(NOT found)
     message(FATAL_ERROR "packaging/spack/packages/zero/package.py lacks version ${VERSION}")
 endif()
+# Every other place that names the version.
+string(REGEX REPLACE "\\.[0-9]+$" "" minor "${VERSION}")
+string(REPLACE "." "_" underscored "${VERSION}")
+foreach(place IN ITEMS "pyproject.toml|version = \"${VERSION}\"" "packaging/README.md|zero@${VERSION}`" "CHANGELOG.md|## ${VERSION} " "README.md|Version ${minor}:"
+        "docs/status.md|Version ${minor}:" "include/zero_c.h|\"${VERSION}\"" "include/zero/cuda/detail/architecture_namespace.cuh|v${underscored}_sm")
+    string(REGEX MATCH "^(.*)\\|(.*)$" place "${place}")
+    file(READ "${ROOT}/${CMAKE_MATCH_1}" text)
+    string(FIND "${text}" "${CMAKE_MATCH_2}" at)
+    if(at LESS 0)
+        message(FATAL_ERROR "${CMAKE_MATCH_1} lacks '${CMAKE_MATCH_2}'")
+    endif()
+endforeach()
 if(PYTHON)
     foreach(recipe IN ITEMS conan/conanfile.py conan/test_package/conanfile.py spack/packages/zero/package.py)
         execute_process(COMMAND "${PYTHON}" -c "import ast, sys; ast.parse(open(sys.argv[1]).read())" "${ROOT}/packaging/${recipe}" COMMAND_ERROR_IS_FATAL ANY)

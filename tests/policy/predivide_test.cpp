@@ -2,7 +2,7 @@
 
 #include <zero/core/error.hpp>
 #include <zero/policy/gradient_reduction.hpp>
-#include <zero/policy/predivide_factor.hpp>
+#include <zero/stage/detail/decision/decide_step.hpp>
 
 #include <limits>
 #include <vector>
@@ -10,6 +10,8 @@
 namespace zero::test::predivide_test {
 
 namespace {
+
+using zero::detail::predivide_factor;
 
 GradientReductionOptions with_predivide(float value) {
     GradientReductionOptions options;

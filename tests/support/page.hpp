@@ -2,6 +2,7 @@
 
 // Pages of the documentation: their text and their fenced blocks.
 
+#include <algorithm>
 #include <cstddef>
 #include <fstream>
 #include <iterator>
@@ -38,6 +39,53 @@ inline std::vector<std::string> lines_of(std::string const& text) {
         lines.push_back(line);
     }
     return lines;
+}
+
+/// @brief Returns the indented blocks of a page, in order. Empty lines do not end a block.
+inline std::vector<std::string> indented_blocks_of(std::string const& page) {
+    std::vector<std::string> found;
+    bool is_fenced = false;
+    bool is_inside = false;
+    for (std::string const& line : lines_of(text_of(page))) {
+        is_fenced = is_fenced != (line.rfind("```", 0) == 0);
+        bool const is_indented = !is_fenced && line.rfind("    ", 0) == 0;
+        if (is_indented) {
+            if (!is_inside) {
+                found.emplace_back();
+            }
+            found.back() += line + "\n";
+        }
+        is_inside = is_indented || (is_inside && line.empty());
+    }
+    return found;
+}
+
+/// @brief Returns the lines of code of a text: no comments, no indentation, no empty lines.
+inline std::vector<std::string> code_lines_of(std::string const& text) {
+    std::vector<std::string> found;
+    for (std::string line : lines_of(text)) {
+        line = line.substr(0, line.find("//"));
+        line.erase(0, line.find_first_not_of(' '));
+        line.erase(line.find_last_not_of(' ') + 1);
+        if (!line.empty()) {
+            found.push_back(line);
+        }
+    }
+    return found;
+}
+
+/// @brief Returns whether the lines of code of `part` are lines of `whole`, in the same order.
+inline bool is_excerpt(std::string const& part, std::string const& whole) {
+    auto const lines = code_lines_of(whole);
+    auto at = lines.begin();
+    for (std::string const& line : code_lines_of(part)) {
+        at = std::find(at, lines.end(), line);
+        if (at == lines.end()) {
+            return false;
+        }
+        ++at;
+    }
+    return true;
 }
 
 /// @brief Applies one block of a diff without line numbers: replaces the lines marked ' ' and '-'

@@ -22,7 +22,7 @@ namespace ZERO_NAMESPACE {
 
 /// @brief Reads a checkpoint by parameter, without an engine: values as floats, or the items of an
 /// array as they are stored. Keeps at most `most_open` files open. Threads may share a reader; they
-/// read one after another.
+/// read one after another. `SafetensorsReader` verifies the bytes.
 class CheckpointReader {
 public:
     /// The number of files that one reader keeps open at most. It is small, because each rank of a

@@ -28,25 +28,27 @@ struct LoadOptions {
     [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     std::string name{}; ///< name of the checkpoint; default: `CheckpointDirectory::latest`
     LoadScope scope = LoadScope::everything; ///< what is loaded
-    bool settings = true;   ///< LoadScope::everything: also the hyper-parameters and learning
-                            ///< rate factors of the groups, each from the group that held its
-                            ///< parameters; otherwise the engine keeps its own
+    /// `LoadScope::everything`: also load the hyper-parameters and learning rate factors of the
+    /// groups, each from the group that held its parameters. false: the engine keeps its own.
+    bool settings = true;
     bool may_round = false; ///< accept stored values that the engine's types cannot represent
-    bool may_differ =
-        false; ///< accept differences, which the report lists. Parameters and arrays that are
-               ///< missing keep their values; those that the engine lacks are ignored. Another
-               ///< optimizer is accepted, and so are merged or divided groups with other settings.
-               ///< A loss scaler with other trackers keeps the engine's. Shapes must agree
-    bool may_thaw = false;    ///< of these only: trainable parameters that were frozen when the
-                              ///< checkpoint was saved, so that it lacks their states
-    bool may_regroup = false; ///< of these only: merged or divided groups with other settings
+    /// Accept differences, which the report lists. Parameters and arrays that are missing keep
+    /// their values; those that the engine lacks are ignored. Another optimizer is accepted, and so
+    /// are merged or divided groups with other settings. A loss scaler with other trackers keeps
+    /// those of the engine. Shapes must agree.
+    bool may_differ = false;
+    /// Accept only one of these differences: trainable parameters that were frozen when the
+    /// checkpoint was saved, so that it lacks their states.
+    bool may_thaw = false;
+    /// Accept only one of these differences: merged or divided groups with other settings.
+    bool may_regroup = false;
     /// Called on every rank with the extras before anything is changed. Throw from it to refuse
     /// them, for instance if the position in the data is missing; empty: accept all.
     std::function<void(std::map<std::string, std::string> const&)> check_extras{};
-    bool verify_first = true; ///< read twice: verify all data on all ranks before the engine is
-                              ///< changed. false: read once and verify while reading, so that
-                              ///< damage breaks the engine
-    TensorRules rules{};      ///< `load_parameters`: which tensors a parameter is made of
+    /// Read twice, to verify all data on all ranks before the engine is changed. false: read once
+    /// and verify while reading, so that damage breaks the engine.
+    bool verify_first = true;
+    TensorRules rules{}; ///< `load_parameters`: which tensors a parameter is made of
     /// `load_checkpoint`: ranks look on disks that they do not share. What a rank's disk lacks,
     /// another rank that has it sends.
     bool own_disks = false;
@@ -60,22 +62,21 @@ struct LoadReport {
     std::map<std::string, std::string> extras; ///< `SaveOptions::extras`
     std::map<std::string, ExtraArray> arrays;  ///< `SaveOptions::arrays`, this rank's rows
     std::string base;                          ///< `SaveOptions::base`
-    std::vector<std::string>
-        differences; ///< what `LoadOptions::may_differ`, `may_thaw` and `may_regroup` accepted.
-                     ///< Also, without these options: the states of frozen parameters, which are
-                     ///< dropped, groups of frozen parameters alone that keep the settings of the
-                     ///< engine, and errors of encoded gradients that it does not keep so
-    std::vector<std::string>
-        replaced_settings; ///< one line for each group whose settings in the program differed: the
-                           ///< option, its value in the program, and its value in the checkpoint,
-                           ///< which now applies; empty without `LoadOptions::settings`
-    std::vector<std::string> without_states; ///< trainable parameters of which the checkpoint lacks
-                                             ///< states: they keep those of the engine (zero in a
-                                             ///< new one) and their own number of updates, from
-                                             ///< which the bias correction follows
-    std::uint64_t bytes_needed = 0;          ///< size of this rank's arrays in the files
-    std::uint64_t bytes_read = 0;            ///< read by this rank, with indices and checksums;
-                                             ///< data that is verified first counts twice
+    /// The differences that `LoadOptions::may_differ`, `may_thaw` and `may_regroup` accepted. Three
+    /// need no option: states of frozen parameters, which are dropped; groups of frozen parameters
+    /// alone, which keep the settings of the engine; and errors of encoded gradients in a form that
+    /// the engine does not keep.
+    std::vector<std::string> differences;
+    /// One line for each group whose settings in the program differed: the option, its value in the
+    /// program, and its value in the checkpoint, which now applies. Empty without
+    /// `LoadOptions::settings`.
+    std::vector<std::string> replaced_settings;
+    /// Trainable parameters of which the checkpoint lacks states. They keep those of the engine
+    /// (zero in a new one) and their own number of updates, from which the bias correction follows.
+    std::vector<std::string> without_states;
+    std::uint64_t bytes_needed = 0; ///< size of this rank's arrays in the files
+    std::uint64_t bytes_read = 0;   ///< read by this rank, with indices and checksums;
+                                    ///< data that is verified first counts twice
 };
 
 /// @brief The parameters that a checkpoint holds, with their master weights and states: all of

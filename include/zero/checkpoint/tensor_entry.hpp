@@ -31,10 +31,11 @@ struct ExtraArray {
     std::vector<std::uint64_t> shape{};        ///< row-major, of what this rank holds; empty: one
                                                ///< dimension, as long as `data`
     std::vector<std::byte> data{};             ///< items, little-endian
-    bool is_by_rows = false; ///< each rank holds other rows, any number: the array is those of rank
-                             ///< 0, then those of rank 1, and so on. Loaded on as many ranks, each
-                             ///< gets its own; otherwise ranks get equal numbers, the first ones
-                             ///< one more. false: that of rank 0 is saved, and every rank gets it
+    /// Whether each rank holds rows of its own, any number of them: the array is the rows of rank
+    /// 0, then those of rank 1, and so on. Loaded on as many ranks, each gets its own; otherwise
+    /// ranks get equal numbers, the first ones one more. false: the array of rank 0 is saved, and
+    /// every rank gets it.
+    bool is_by_rows = false;
 
     /// @brief Makes an array of numbers, with one dimension.
     /// @tparam T integer, float, double, bfloat16 or float16

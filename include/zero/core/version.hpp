@@ -9,7 +9,7 @@ namespace ZERO_NAMESPACE {
 ///
 /// Before 1.0 a new minor version may change the interface; a patch version does not.
 inline constexpr int version_major = 0;
-inline constexpr int version_minor = 1; ///< the second number
+inline constexpr int version_minor = 2; ///< the second number
 inline constexpr int version_patch = 0; ///< the third number
 
 } // namespace ZERO_NAMESPACE

@@ -45,7 +45,7 @@ public:
     ChunkPlaces() = default;
 
     /// @param arrays by parameter type
-    /// @param cuts_slices, slices_of of `ChunkPlan`
+    /// @param cuts_slices, slices_of as for `ChunkPlan`
     /// @throws InvalidArgument as `ChunkPlan`
     template <class SlicesOf>
     ChunkPlaces(FlatLayout const& layout, std::span<ChunkArrays const> arrays,

@@ -25,8 +25,8 @@ enum class ChangedOrder {
 /// every unit on demand. Memory is planned for a forward pass that visits the units by number and a
 /// backward pass that visits them in the unit order of the layout. In another order a unit that
 /// finds no room is gathered on demand or released early. What is gathered does not depend on when
-/// a rank releases a unit, as long as that is before it acquires the unit after the next one; a
-/// program that holds units longer does so on every rank.
+/// a rank releases a unit, as long as that is before it acquires the unit after the next one. A
+/// unit that is held longer must be held on every rank.
 struct GatherOptions {
     [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
     /// Means "without a limit" or "all units".

@@ -35,14 +35,14 @@ struct LayoutTotals {
     /// the start of each slice, and the last block of a slice may be shorter.
     std::size_t trainable_blocks = 0;
 
-    std::size_t own_trainable_blocks = 0;     ///< the same in this rank's extents
-    std::size_t largest_bucket_elements = 0;  ///< the largest trainable bucket, padding included
-    std::size_t wire_elements = 0;            ///< the buffer through which gradients are sent
-    std::size_t gradient_lease_elements = 0;  ///< buckets in flight, spare places and the buffer
-                                              ///< for copies of caller-owned gradients included;
-                                              ///< set it to 0 for an engine whose sums replace
-                                              ///< gradients (`can_sum_in_leases`)
-    std::size_t parameter_lease_elements = 0; ///< the same for gathered and copied buckets
+    std::size_t own_trainable_blocks = 0;    ///< the same in this rank's extents
+    std::size_t largest_bucket_elements = 0; ///< the largest trainable bucket, padding included
+    std::size_t wire_elements = 0;           ///< the buffer through which gradients are sent
+    /// Gradient buckets in flight, spare places, and the buffer for copies of caller-owned
+    /// gradients. Set it to 0 for an engine whose sums replace gradients (`can_sum_in_leases`).
+    std::size_t gradient_lease_elements = 0;
+    /// Gathered and copied buckets in flight, and spare places.
+    std::size_t parameter_lease_elements = 0;
 };
 
 /// @brief Counts the buckets of one type for one rank. O(pieces).
@@ -82,9 +82,10 @@ struct MemoryRow {
 /// (docs/design/leases_and_gathers.md).
 struct MemoryPlan {
     std::array<MemoryRow, buffer_kinds> rows{}; ///< indexed by `BufferKind`
-    std::uint64_t tier_bytes = 0; ///< size of the file that holds the states that are offloaded,
-                                  ///< or of all memory of the host for them; it is in no row
-    bool is_on_host = false;      ///< it is page-locked memory of the host (`HostMemory`)
+    /// Size of the file that holds the offloaded states, or of the host's memory for them. No row
+    /// contains it.
+    std::uint64_t tier_bytes = 0;
+    bool is_on_host = false; ///< `tier_bytes` are page-locked memory of the host (`HostMemory`)
 
     /// @brief Returns the row of one kind of buffer.
     [[nodiscard]] constexpr MemoryRow& operator[](BufferKind kind) noexcept {

@@ -31,21 +31,20 @@ struct GradientReductionOptions {
     ReductionKind kind = ReductionKind::mean;  ///< the operation that combines gradients
     std::optional<ReductionSchedule>
         schedule{}; ///< default: `boundary` in stages 0 and 1, `every_micro_step` in 2 and 3
-    std::size_t wire_bytes = std::size_t{25}
-                             << 20U;   ///< capacity of the buffer in which gradients are converted
-                                       ///< before they are sent; a larger bucket takes several
-                                       ///< collectives, of at least 64 elements per rank
-    std::optional<float> predivide{};  ///< divisor before communication, positive; a power of two
-                                       ///< divides without rounding. Default: the power of two near
-                                       ///< sqrt(W) if float16 is sent, else 1
-    std::size_t micro_batches = 0;     ///< `TreeReduction` only: V, all micro-batches of a step
-    std::size_t micro_batch_group = 1; ///< `TreeReduction` only: b, micro-batches that are added
-                                       ///< first; divides V. W is then b times a power of two,
-                                       ///< or a power of two that divides b
-    bool one_micro_step = false; ///< whether every step has one micro-step; a second one is then
-                                 ///< refused. Sums that have the gradient type, and of which a rank
-                                 ///< holds all (stages 0 and 1, and a single rank), then replace
-                                 ///< the gradients, so no gradient is leased
+    /// Capacity of the buffer in which gradients are converted before they are sent. A larger
+    /// bucket takes several collectives, of at least 64 elements per rank.
+    std::size_t wire_bytes = std::size_t{25} << 20U;
+    /// Divisor before communication, positive. A power of two divides without rounding. Default:
+    /// the power of two near sqrt(W) if float16 is sent, else 1.
+    std::optional<float> predivide{};
+    std::size_t micro_batches = 0; ///< `TreeReduction` only: V, all micro-batches of a step
+    /// `TreeReduction` only: b, the number of micro-batches that are added first; it divides V. W
+    /// is b times a power of two, or a power of two that divides b.
+    std::size_t micro_batch_group = 1;
+    /// Whether every step has one micro-step; a second one is then refused. Sums that have the
+    /// gradient type, and of which a rank holds all (stages 0 and 1, and a single rank), replace
+    /// the gradients, so no gradient is leased.
+    bool one_micro_step = false;
 };
 
 /// @brief The types in which gradients are written, communicated and accumulated. `void` selects

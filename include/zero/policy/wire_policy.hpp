@@ -28,7 +28,7 @@ struct PlainWire {
     using policy_category = WireCategory;
     using WeightCodec = Plain;        ///< of gathered weights
     using GradientCodec = Plain;      ///< of reduced gradients; or a `Level` of two
-    using ErrorFeedback = NoFeedback; ///< of the latter
+    using ErrorFeedback = NoFeedback; ///< of gradients
     using FrozenCodec = Plain;        ///< of frozen parameters
 };
 

@@ -85,13 +85,14 @@ struct Parameter {
     std::size_t group = 0; ///< its `ParameterGroup`: an index into options.groups; if that is
                            ///< empty, less than the number of parameters
     bool trainable = true; ///< false: frozen, without gradient and optimizer state
-    std::size_t rows = 0;  ///< rows of the row-major matrix that its elements form, for optimizers
-                           ///< of whole parameters: the product of the first dimensions of `shape`,
-                           ///< if that is given; 0: not a matrix, or the first dimension
-    detail::TypedPointer<G> gradient{}; ///< caller-owned memory for its gradient, which is read
-                                        ///< only in micro-steps that call `begin_gradients` or
-                                        ///< `gradients_ready` for its unit; null: the gradient is
-                                        ///< in the engine's buckets, without a copy. Null if frozen
+    /// Rows of the row-major matrix that its elements form, for optimizers of whole parameters: the
+    /// product of the first dimensions of `shape`, if that is given. 0: the first of several
+    /// dimensions of `shape`; otherwise not a matrix.
+    std::size_t rows = 0;
+    /// Caller-owned memory for its gradient, which is read only in micro-steps that call
+    /// `begin_gradients` or `gradients_ready` for its unit. null: the gradient is in the engine's
+    /// buckets, without a copy. A frozen parameter has none.
+    detail::TypedPointer<G> gradient{};
     /// Sizes of its dimensions, row-major, for checkpoints. Optional; if given, `elements` may be
     /// left out, and the `rows` of a matrix as well.
     std::vector<std::size_t> shape{};

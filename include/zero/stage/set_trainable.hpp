@@ -26,6 +26,9 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Freezes and thaws parameters of an engine. Implements `set_trainable`.
+///
+/// Frozen parameters lie in the buckets from `FlatLayout::trainable_buckets` on. The stores of
+/// gradients and states end before them.
 template <class Config>
 class Thaw {
     static_assert(

@@ -215,13 +215,12 @@ struct StageOptions {
 
     typename Backend::Queue compute_queue =
         Backend::default_compute_queue(); ///< where the model runs; it must outlive the engine
-    std::optional<typename Backend::Queue>
-        communication_queue{}; ///< default: a queue that the engine owns, which on the host waits
-                               ///< for room when it is full, and has a thread unless more than 4
-                               ///< ranks of a Loopback share a core (`communicates_inline`); a
-                               ///< given one must outlive the engine.
-                               ///< `HostBackend::default_compute_queue()` has no thread, a
-                               ///< `host::WaitingQueue` has one: the same bits
+    /// The queue of collectives and updates. By default the engine owns one. On the host it waits
+    /// for room when it is full, and it has a thread unless more than 4 ranks of a Loopback share a
+    /// core (`Engine::communicates_inline`). A given queue must outlive the engine.
+    /// `HostBackend::default_compute_queue()` has no thread, `host::WaitingQueue` has one; the bits
+    /// are the same.
+    std::optional<typename Backend::Queue> communication_queue{};
     MemoryResource* memory = nullptr; ///< default: the backend's
 
     /// @brief Returns whether a group is left out of `gradient_clipping`.

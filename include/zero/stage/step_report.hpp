@@ -23,8 +23,8 @@ struct StepFigures {
     std::uint64_t skipped_in_a_row = 0; ///< skipped steps since the last one that was not, this one
                                         ///< included
     bool has_gradients = true;     ///< false: no rank reported a gradient, so the step was skipped
-    bool has_norm = false;         ///< the gradients were inspected (clipping, a loss scaler, or
-                                   ///< `skip_above_norm`, or `non_finite` other than `step`)
+    bool has_norm = false;         ///< the gradients were inspected: for clipping, a loss scaler,
+                                   ///< `skip_above_norm`, or a `non_finite` other than `step`
     double gradient_norm = 0.0;    ///< global norm of the unscaled and averaged gradients, before
                                    ///< clipping; infinite if any is not finite
     float clip_coefficient = 1.0F; ///< min(1, max_norm / (norm + 1e-6))

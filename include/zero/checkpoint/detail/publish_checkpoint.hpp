@@ -62,6 +62,7 @@ void find_disks(Access const& access, CheckpointDirectory const& directory, Plan
 }
 
 /// @brief Creates the folder in which a checkpoint is written, on each disk. Collective.
+/// `CheckpointDirectory::begin` removes what a killed save left.
 /// @param plan `SavePlan`; learns who shares its disk
 /// @return keeps that folder from other saves; keep it until the checkpoint is published
 /// @throws InvalidArgument on every rank if `SaveOptions::only` fits no parameters, or differs

@@ -55,7 +55,7 @@
 #define ZERO_CUDA_NAMESPACE too_many_architectures
 #else
 #define ZERO_CUDA_NAMESPACE                                                                        \
-    ZERO_CUDA_JOIN(ZERO_CUDA_COUNT(__CUDA_ARCH_LIST__), v0_1_0_sm, __CUDA_ARCH_LIST__)
+    ZERO_CUDA_JOIN(ZERO_CUDA_COUNT(__CUDA_ARCH_LIST__), v0_2_0_sm, __CUDA_ARCH_LIST__)
 #endif
-static_assert(zero::version_major == 0 && zero::version_minor == 1 && zero::version_patch == 0,
+static_assert(zero::version_major == 0 && zero::version_minor == 2 && zero::version_patch == 0,
               "zero: ZERO_CUDA_NAMESPACE must name the version of core/version.hpp.");

@@ -1,19 +1,13 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
+#include "squares_avx2.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace ZERO_NAMESPACE::host::detail {
-
-/// @brief Copies memory and bypasses the caches where the processor allows it. `memcpy` decides by
-/// the size of one call; below many megabytes it also reads the lines that it overwrites.
-void copy_past_caches(void* out, void const* in, std::size_t bytes) noexcept;
-
-/// @brief Copies memory that does not overlap. Used by `HostBackend::copy_bytes` and `convert`.
-/// @param moved_bytes bytes that all copies of one operation read and write
-void copy(void* out, void const* in, std::size_t bytes, std::size_t moved_bytes) noexcept;
 
 /// @file
 /// @brief The conditions under which the host loops bypass the caches ("stream"), and their means.
@@ -49,8 +43,43 @@ template <bool streams, class F, class T>
     }
 }
 
-} // namespace ZERO_NAMESPACE::host::detail
-
-#if !defined(ZERO_COMPILED)
-#include "copy_loop.ipp"
+/// @brief Copies memory and bypasses the caches where the processor allows it. `memcpy` decides by
+/// the size of one call; below many megabytes it also reads the lines that it overwrites.
+inline void copy_past_caches(void* out, void const* in, std::size_t bytes) noexcept {
+#if ZERO_HOST_HAS_AVX2 // only instructions of the x86-64 baseline are used here
+    constexpr std::size_t line = 64;
+    auto* to = static_cast<std::byte*>(out);
+    auto const* from = static_cast<std::byte const*>(in);
+    std::size_t const before = (line - reinterpret_cast<std::uintptr_t>(to) % line) % line;
+    if (bytes >= line + before) {
+        std::memcpy(to, from, before);
+        to += before;
+        from += before;
+        bytes -= before;
+        for (; bytes >= line; bytes -= line, to += line, from += line) {
+            prefetch_after(from);
+            for (std::size_t at = 0; at < line; at += sizeof(LongLong2)) {
+                LongLong2 word;
+                __builtin_memcpy(&word, from + at, sizeof word);
+                stream_word(word, to + at);
+            }
+        }
+        __builtin_ia32_sfence(); // as in Lanes::finish_streams
+    }
+    std::memcpy(to, from, bytes);
+#else
+    std::memcpy(out, in, bytes);
 #endif
+}
+
+/// @brief Copies memory that does not overlap. Used by `HostBackend::copy_bytes` and `convert`.
+/// @param moved_bytes bytes that all copies of one operation read and write
+inline void copy(void* out, void const* in, std::size_t bytes, std::size_t moved_bytes) noexcept {
+    if (moved_bytes >= streaming_copy_bytes) {
+        copy_past_caches(out, in, bytes);
+    } else {
+        std::memcpy(out, in, bytes);
+    }
+}
+
+} // namespace ZERO_NAMESPACE::host::detail

@@ -43,8 +43,8 @@ public:
     /// unwinds it aborts first.
     ~Collectives();
 
-    /// @brief Destroys the collectives of a communicator. If an exception does so, and the family
-    /// has other communicators, the wait for the peers is left to the next one that is destroyed.
+    /// @brief Destroys the collectives of a communicator. While an exception unwinds, and if the
+    /// family has other communicators, the next one that is destroyed waits for the peers.
     static void part(std::unique_ptr<Collectives> own) noexcept;
 
     [[nodiscard]] Peers& peers() noexcept { return _peers; }

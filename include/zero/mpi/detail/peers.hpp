@@ -81,7 +81,8 @@ struct Round {
 
 /// @brief The peers of one rank: sends and receives without blocking, polls with the deadline and
 /// the failures of the family in one loop, exchanges heartbeats, and leaves the group so that no
-/// transfer stays pending. Owns its MPI_Comm. `Collectives` uses it.
+/// transfer stays pending. Owns its MPI_Comm. `Collectives` uses it, and finds out which ranks
+/// share memory (`Collectives::share_memory`).
 ///
 /// Every transfer of data ends in one of three ways: it completes; after a failure the peer
 /// receives and discards it, which it does until this rank has said goodbye; or the peer is silent

@@ -62,8 +62,8 @@ public:
     /// gradient lent.
     void backward(at::Tensor const& loss);
 
-    /// @brief Releases the units that the backward pass of another adapter uses. It does so itself
-    /// at its end, unless it failed.
+    /// @brief Releases the units that the backward pass of another adapter uses. Needed after a
+    /// failure: a pass that ends releases them itself.
     void end_foreign_backward() noexcept;
 
     /// @brief Whether the tensors hold whole parameters of their own, so that no unit is acquired.

@@ -1,4 +1,4 @@
-# spack repo add <zero>/packaging/spack, then: spack dev-build --source-path <zero> zero@0.1.0
+# spack repo add <zero>/packaging/spack, then: spack dev-build --source-path <zero> zero@0.2.0
 # There is no released archive yet, so the version has no checksum.
 
 from spack.package import *
@@ -9,7 +9,7 @@ class Zero(CMakePackage):
 
     license("MIT")
 
-    version("0.1.0")
+    version("0.2.0")
 
     variant("tests", default=False, description="Build the tests")
     variant("compiled", default=False, description="Build zero::compiled as well")

@@ -138,7 +138,7 @@ struct StepTypes {
     using MasterWeights = Masters;
     static constexpr bool rounds_states = RoundsStates;
     static constexpr bool is_cut = IsCut;           ///< the model is cut over model ranks
-    static constexpr bool has_experts = HasExperts; ///< these hold experts
+    static constexpr bool has_experts = HasExperts; ///< the model ranks hold experts
 };
 
 template <class Config>

@@ -74,7 +74,7 @@ enum class Conflict {
     codes_of_offloaded,
     /// The backend cannot encode.
     codes_without_backend,
-    /// Frozen parameters lie in codes, and every rank has all of them as they are.
+    /// Frozen parameters are kept in codes, in a stage where every rank holds them uncoded.
     frozen_codes_without_shards,
     /// Gradients travel in codes, and in stage 0 every rank needs all sums.
     gradient_codes_without_shards,

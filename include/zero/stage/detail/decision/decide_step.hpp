@@ -7,12 +7,15 @@
 #include "../../../core/buffer.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
+#include "../../../core/detail/throw_error.hpp"
+#include "../../../core/error.hpp"
 #include "../../../core/memory_resource.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../../ops/arithmetic.hpp"
 #include "../../../ops/counter_random.hpp"
 #include "../../../ops/exact_sum.hpp"
 #include "../../../ops/host_device.hpp"
+#include "../../../policy/gradient_reduction.hpp"
 #include "../../../policy/master_weights_policy.hpp"
 #include "../../step_report.hpp"
 #include "../common/drain.hpp"
@@ -28,6 +31,30 @@
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
+
+/// @brief Returns the divisor of a payload before it is sent. It keeps a sum over W ranks in the
+/// range of the communication type. It is not the mean: `unscale_factor` undoes it and
+/// divides by ranks and micro-steps.
+/// @throws InvalidArgument if the option or its inverse is not a positive normal number
+[[gnu::cold]] inline float predivide_factor(GradientReductionOptions const& options,
+                                            std::size_t world, bool communicates_float16) {
+    if (options.predivide) {
+        constexpr float smallest_normal = 0x1p-126F; // 2^126 is the largest whose inverse is normal
+        float const divisor = *options.predivide;
+        if (!(divisor >= smallest_normal && divisor <= 1.0F / smallest_normal)) {
+            throw_error<InvalidArgument>(
+                {"zero: predivide is ", divisor,
+                 "; it and its inverse must be positive normal numbers. A power of two divides "
+                 "without rounding."});
+        }
+        return divisor;
+    }
+    float divisor = 1.0F;
+    while (communicates_float16 && static_cast<std::size_t>(divisor * divisor) * 2 < world) {
+        divisor *= 2.0F;
+    }
+    return divisor;
+}
 
 /// @brief Returns the factor that unscales and averages a reduced gradient, before clipping. It is
 /// computed in double and rounded once, where it is applied.

@@ -222,8 +222,7 @@ private:
     Buffer<StepReports> _reports;
     Buffer<ops::NormSum> _groups;    ///< sums of the groups on this rank
     Buffer<std::int64_t> _exchanged; ///< integers that the ranks reduce
-    Buffer<double> _norms;           ///< norms of all groups, for each report that is kept, where
-                                     ///< the reports are
+    Buffer<double> _norms;           ///< beside `_reports`: norms of all groups, by report
 };
 
 } // namespace ZERO_NAMESPACE::detail

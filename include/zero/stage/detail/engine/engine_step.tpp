@@ -8,9 +8,9 @@
 #include "../../../core/detail/text.hpp"
 #include "../../../core/detail/throw_error.hpp"
 #include "../../../core/error.hpp"
-#include "../../../policy/predivide_factor.hpp"
 #include "../../engine.hpp"
 #include "../common/gather_on_host.hpp"
+#include "../decision/decide_step.hpp"
 #include "../gradients/gradient_norms.hpp"
 
 #include <exception>
@@ -505,8 +505,8 @@ auto Engine<Config>::usable(std::optional<Queue> queue) const -> Queue {
 
 template <class Config>
 float Engine<Config>::predivide() const {
-    return predivide_factor(_options.reduction, detail::data_size_of(*_communicator),
-                            Config::communicates_float16 && !Config::adds_in_tree);
+    return detail::predivide_factor(_options.reduction, detail::data_size_of(*_communicator),
+                                    Config::communicates_float16 && !Config::adds_in_tree);
 }
 
 template <class Config>

@@ -227,16 +227,16 @@ public:
         }
     }();
 
-    /// @brief Whether this one does so, in every micro-step of which the gradients are sent.
-    /// Replicated gradients are all-reduced, and a divisor is applied, at one address. Beside a
-    /// block the copies may become the sums.
+    /// @brief Whether this engine sends gradients in pieces, the same in every micro-step that
+    /// sends. An all-reduce of replicated gradients and a divisor need one address. Beside a
+    /// gradient block the copies may become the sums.
     [[nodiscard]] static bool sends_pieces(EngineContext<Config> const& context) noexcept {
         return reads_pieces<C, A>(shard_of(*context.communicator)) && can_send_pieces
                && context.row.shards_optimizer() && context.predivide == 1.0F
                && !has_gradient_block(*context.layout);
     }
 
-    /// @brief Whether it does so in every micro-step, so that there is no buffer for copies.
+    /// @brief Whether it sends pieces in every micro-step, so that there is no buffer for copies.
     [[nodiscard]] static bool sends_only_pieces(EngineContext<Config> const& context) noexcept {
         return sends_pieces(context)
                && (context.schedule == ReductionSchedule::every_micro_step

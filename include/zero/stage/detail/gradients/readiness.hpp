@@ -39,7 +39,8 @@ public:
         return _parameters_left[bucket] == 0;
     }
 
-    /// @brief Marks the unit's gradients as complete. Call it once per unit and micro-step.
+    /// @brief Marks the unit's gradients as complete. Call it once per unit and micro-step:
+    /// `Protocol` refuses a second `gradients_ready`.
     void mark(std::size_t unit);
 
     /// @brief The lowest bucket that is not launched; the number of buckets if all are.

@@ -6,6 +6,7 @@
 #include "../../../layout/detail/count_blocks.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/piece.hpp"
+#include "../../../layout/shard_map.hpp"
 #include "../../../layout/stage_table.hpp"
 #include "../common/engine_context.hpp"
 
@@ -14,8 +15,7 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Maps elements of buckets to offsets in a `PlacedBuffer`. Depends on no element type, so
-/// it is compiled once.
+/// @brief Maps elements of buckets to offsets in a `PlacedBuffer`.
 class PlacedOffsets {
 public:
     PlacedOffsets() = default;
@@ -23,7 +23,16 @@ public:
     /// @param buckets number of buckets that are mapped, from the first on
     /// @param type index of the parameter type; buckets of other types occupy no space
     [[gnu::cold]] PlacedOffsets(FlatLayout const& layout, std::size_t buckets, std::size_t type,
-                                std::size_t rank, Placement placement);
+                                std::size_t rank, Placement placement) {
+        bool const is_sharded = placement == Placement::sharded;
+        std::vector<std::size_t> const begins =
+            is_sharded ? shard_begins(layout, rank, type) : replica_begins(layout, type);
+        for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
+            _first.push_back(is_sharded ? layout.extent(bucket, rank).begin : 0);
+            _storage_begin.push_back(begins[bucket]);
+        }
+        _storage_begin.push_back(begins[buckets]);
+    }
 
     /// @brief Returns the offset of element `index` of a bucket that this rank holds.
     [[nodiscard]] std::size_t at(std::size_t bucket, std::size_t index) const noexcept {
@@ -69,8 +78,15 @@ private:
 
 /// @brief Returns how many blocks of 64 elements begin in the slices of a parameter type that this
 /// rank holds. Used by `PerBlockBuffer`.
-[[gnu::cold]] std::size_t count_placed_blocks(FlatLayout const& layout, std::size_t type,
-                                              std::size_t rank, Placement placement);
+[[gnu::cold]] inline std::size_t count_placed_blocks(FlatLayout const& layout, std::size_t type,
+                                                     std::size_t rank, Placement placement) {
+    std::size_t blocks = 0;
+    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+        blocks +=
+            layout.bucket(bucket).type == type ? count_blocks(layout, bucket, rank, placement) : 0;
+    }
+    return blocks;
+}
 
 /// @brief Owns memory for a few numbers per block of 64 elements. Blocks begin with each slice of a
 /// parameter, so two slices never share one, even in adopted blocks, where slices start at any
@@ -124,7 +140,3 @@ PlacedBuffer<T> placed_for_optimizer(TypeContext<Config> const& context, MemoryR
 }
 
 } // namespace ZERO_NAMESPACE::detail
-
-#if !defined(ZERO_COMPILED)
-#include "placed_offsets.ipp"
-#endif

@@ -139,7 +139,7 @@ public:
     }
 
     /// @brief Makes slices name parameters. No pending command may use them.
-    /// @param slices those of the engine, which do so already
+    /// @param slices the slices of the engine, which name parameters
     [[gnu::cold]] void count_by_parameter(List<Slice> const& slices, MemoryResource& memory) {
         List<Slice> own(as_span(_slices.slices()));
         for (std::size_t index = 0; index < own.size(); ++index) {

@@ -137,7 +137,7 @@ public:
     [[gnu::cold]] void wait() const { drain<Backend>(Backend::handle(_stream->own)); }
 
     /// @brief Makes slices name parameters. No pending command may use them.
-    /// @param slices those of the device, which do so already
+    /// @param slices the slices of the device, which name parameters
     [[gnu::cold]] void count_by_parameter(List<Slice> const& slices) {
         for (Chunk& chunk : _stream->chunks) {
             for (Part& part : chunk.parts) {
@@ -288,8 +288,8 @@ private:
             1, smaller<std::size_t>(threads, std::thread::hardware_concurrency()));
     }
 
-    /// Cuts slices into parts of so many elements, up to a block more, or a slice more if the
-    /// optimizer needs whole parameters; the last part has the rest.
+    /// Cuts slices into parts of `elements` elements; the last part has the rest. A part may exceed
+    /// that by a block, or by a slice if the optimizer needs whole parameters.
     [[nodiscard, gnu::cold]] static List<Part> cut(Part const& whole, std::size_t elements) {
         List<Part> parts;
         std::size_t room = 0;

@@ -31,7 +31,7 @@ namespace ZERO_NAMESPACE::detail {
 /// - `complete` ends placing.
 /// - `take_over` enqueues a copy of the parameters to the master weights: one command for all
 ///   slices. `round`, which only copies have, enqueues the opposite. If the store `is_by_chunk`,
-///   both do so for the given slices only.
+///   both copy the given slices only.
 /// - `show` fills the spans of an `OwnedSlice`.
 template <class Config, class Types, MasterForm form = Types::master_form>
 class MasterWeightStore;

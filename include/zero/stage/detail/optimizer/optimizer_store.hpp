@@ -369,7 +369,8 @@ public:
         forget_writes();
     }
 
-    /// @brief Forgets what visitors wrote and no call took over: an update follows.
+    /// @brief Drops the notes of weights that visitors wrote and no call has rounded yet. Call it
+    /// where an update or a load writes all of them.
     void forget_writes() noexcept {
         if constexpr (notes_writes) {
             _written.forget();

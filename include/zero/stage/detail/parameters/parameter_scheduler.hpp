@@ -356,8 +356,9 @@ public:
         }
     }
 
-    /// @brief Copies what does not depend on the layout: readers, the order of acquisitions and its
-    /// counts. The next step then allocates no more than it would have under `other`.
+    /// @brief Takes from `other` what does not depend on the layout: readers, the order of
+    /// acquisitions and its counts. The next step then allocates no more than it would have under
+    /// `other`.
     void continue_from(ParameterScheduler& other) {
         _readers = std::move(other._readers);
         gather_apart(std::move(other._own));

@@ -17,6 +17,7 @@
 #include "../../../policy/optimizer.hpp"
 #include "../../parameter.hpp"
 #include "../../stage_options.hpp"
+#include "../decision/decide_step.hpp"
 #include "validate_arguments.hpp"
 
 #include <array>

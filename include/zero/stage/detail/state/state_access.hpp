@@ -100,7 +100,7 @@ public:
     [[nodiscard]] std::size_t rank() const noexcept { return _engine->_rank; }
     [[nodiscard]] std::size_t shard_rank() const noexcept { return shard_rank_of(communicator()); }
 
-    /// @brief Whether this rank saves its extents, and another one; of several replicas one saves.
+    /// @brief Whether this rank, or the given one, saves its extents: of several replicas one does.
     [[nodiscard]] bool saves() const noexcept { return counts_once(communicator()); }
     [[nodiscard]] bool saves(std::size_t rank) const noexcept {
         return counts_once(communicator(), rank);
@@ -369,7 +369,7 @@ public:
         guard([&] { _engine->_parameters.publish_written(); });
     }
 
-    /// @brief Forgets what visitors wrote: everything is written anew.
+    /// @brief Drops the notes of weights that visitors wrote: a load has written all of them.
     void forget_writes() const {
         _engine->_optimizer.each([](auto& store) { store.forget_writes(); });
     }
