@@ -360,4 +360,17 @@ TEST_CASE("A disk that is full while a file is written publishes nothing") {
     CHECK(entries(directory.incomplete("two")).empty());
 }
 
+TEST_CASE("A checkpoint that is published leaves no file open") {
+    std::filesystem::path const open_files("/proc/self/fd");
+    if (!std::filesystem::exists(open_files)) {
+        SUCCEED("skipped: the system does not list open files");
+        return;
+    }
+    TemporaryFolder const folder;
+    CheckpointDirectory const directory(folder / "all");
+    auto const before = entries(open_files).size();
+    publish(directory, "one", 1);
+    CHECK(entries(open_files).size() == before);
+}
+
 } // namespace zero::test::checkpoint_directory_test

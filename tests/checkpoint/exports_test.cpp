@@ -83,6 +83,29 @@ TEST_CASE("An exported file holds the parameters alone, and its format is pt") {
           == content_of(halves / "consolidated.safetensors"));
 }
 
+TEST_CASE("A parameter larger than what an export reads at once is exported whole") {
+    TemporaryFolder const folder;
+    on_ranks<int>(2, [&](LoopbackCommunicator& communicator) {
+        ZeroStage<3> engine(communicator,
+                            {{.name = "w",
+                              .elements = 65539,
+                              .initialise = [](std::size_t begin, std::span<float> values) {
+                                  for (float& value : values) {
+                                      value = static_cast<float>(begin++);
+                                  }
+                              }}});
+        save_checkpoint(engine, folder / "all", {.name = "one"});
+        return 0;
+    });
+    CheckpointReader checkpoint(folder / "all/one");
+    consolidate(checkpoint, folder / "whole");
+    SafetensorsReader reader(folder / "whole");
+    std::vector<float> values(65539);
+    reader.read(*reader.find("w"), 0, std::as_writable_bytes(std::span(values)));
+    CHECK(values[65535] == 65535.0F);
+    CHECK(values[65538] == 65538.0F);
+}
+
 TEST_CASE("A frozen parameter of 16 bits is exported in its type, aligned, and loads unrounded") {
     TemporaryFolder const folder;
     using Stage = ZeroStage<3, Parameters<bfloat16>>;

@@ -4,6 +4,7 @@
 
 #include <zero/checkpoint/checkpoint_error.hpp>
 #include <zero/checkpoint/detail/manifest_text.hpp>
+#include <zero/checkpoint/detail/plan_manifest.hpp>
 #include <zero/checkpoint/manifest.hpp>
 
 #include <bit>
@@ -279,6 +280,12 @@ TEST_CASE("Reading a folder names the file that is missing or no file") {
     std::filesystem::rename(folder / "manifest.json", folder / "x");
     std::filesystem::create_symlink("x", folder / "manifest.json");
     CHECK_THROWS_WITH(Manifest::read(folder.path()), contains_text("symbolic link"));
+}
+
+TEST_CASE("Bytes are numbers only where scales belong to them") {
+    CHECK(zero::detail::number_dtype("BF16") == DType::bfloat16);
+    CHECK(zero::detail::number_dtype("U8", true) == DType::power8);
+    CHECK_FALSE(zero::detail::number_dtype("U8").has_value());
 }
 
 } // namespace zero::test::manifest_test

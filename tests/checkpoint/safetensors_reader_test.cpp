@@ -3,6 +3,7 @@
 #include "support/temporary_folder.hpp"
 
 #include <zero/checkpoint/checkpoint_error.hpp>
+#include <zero/checkpoint/detail/safetensors_header.hpp>
 #include <zero/checkpoint/safetensors_reader.hpp>
 #include <zero/tier/detail/checksum.hpp>
 
@@ -198,6 +199,12 @@ TEST_CASE("A file of another program needs no checksums and may have unknown typ
     CHECK(reader.tensors().at(0).name == "a");
     CHECK(bytes_of(reader, *reader.find("b")) == std::vector<std::byte>(2));
     CHECK_THROWS_WITH(SafetensorsReader(folder / "file", 5), contains_text("changed or damaged"));
+}
+
+TEST_CASE("Two tensors of a file hold checksums, and are none of the program's") {
+    STATIC_REQUIRE(zero::detail::holds_checksums(zero::detail::block_checksums));
+    STATIC_REQUIRE(zero::detail::holds_checksums(zero::detail::group_checksums));
+    STATIC_REQUIRE_FALSE(zero::detail::holds_checksums("weight"));
 }
 
 } // namespace zero::test::safetensors_reader_test

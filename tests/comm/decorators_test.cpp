@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace zero::test::decorators_test {
@@ -241,6 +242,40 @@ TEST_CASE("A timeline shows a collective under the purpose of its tag, and witho
     Phases const expected{publish, gather, publish, reduce,  decide, // all-gathers
                           reduce,  reduce, reduce,  publish, decide};
     CHECK(ranks == std::vector<Phases>(2, expected));
+}
+
+namespace {
+
+/// A communicator whose collectives may start together.
+struct Grouping : LoopbackCommunicator {
+    explicit Grouping(LoopbackCommunicator&& own) : LoopbackCommunicator(std::move(own)) {}
+    template <class Body>
+    void grouped(Queue /*queue*/, Body const& body) {
+        body();
+    }
+};
+
+} // namespace
+
+TEST_CASE("A timeline shows the collectives of a group as one span with the bytes of all") {
+    using Bytes = std::vector<std::uint64_t>;
+    auto const ranks = on_ranks<Bytes>(2, [](LoopbackCommunicator& inner) {
+        Timeline timeline(inner.rank());
+        Grouping grouping(inner.split(0, inner.rank()));
+        Timed<Grouping> communicator(grouping, &timeline);
+        std::array<float, 4> values{};
+        auto const queue = HostBackend::default_compute_queue();
+        communicator.grouped(queue, [&] {
+            communicator.broadcast(values.data(), 4, 0, queue);
+            communicator.broadcast(values.data(), 2, 0, queue);
+        });
+        Bytes bytes;
+        for (std::size_t span = 0; span < timeline.size(); ++span) {
+            bytes.push_back(timeline[span].bytes);
+        }
+        return bytes;
+    });
+    CHECK(ranks == std::vector<Bytes>(2, Bytes{24}));
 }
 
 } // namespace zero::test::decorators_test

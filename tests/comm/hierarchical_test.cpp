@@ -397,6 +397,10 @@ TEST_CASE(
     }
     auto groups = LoopbackCommunicator::make_group(1);
     CHECK_NOTHROW(Levels(groups[0], groups[0], {.scratch_bytes = 100})); // not used
+    for (auto const& [inner, outer] : {std::pair(2, 1), std::pair(1, 2)}) {
+        CHECK_NOTHROW(
+            run_levels(inner, outer, {.scratch_bytes = 100}, [](Levels&, auto&, auto&) {}));
+    }
     auto const outcome =
         outcome_of([] { run_levels(2, 2, {.scratch_bytes = 100}, [](Levels&, auto&, auto&) {}); });
     CHECK(outcome.type == "InvalidArgument");

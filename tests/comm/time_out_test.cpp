@@ -107,6 +107,7 @@ TEST_CASE("A sum over ranks that one rank alone asks for tells that every rank m
 }
 
 TEST_CASE("A time-out must be positive and may be longer than any clock") {
+    CHECK(LoopbackOptions{}.time_out == std::chrono::minutes(30));
     CHECK_THROWS_AS(LoopbackCommunicator::make_group(2, {.time_out = std::chrono::milliseconds(0)}),
                     InvalidArgument);
     CHECK_THROWS_AS(

@@ -116,6 +116,7 @@ TEST_CASE("Frozen parameters are gathered in stage 3 and not moved in other stag
     // W = 2: 1000 -> 1024, 500 -> 512.
     auto const layout = make_layout<ContiguousPartitioner, UnitBucketer>(model, {2, 4, true});
     CHECK(step_traffic(layout, 0, boundary, 1, {}) == Traffic{0, 0, 1024});
+    CHECK(step_traffic_of_rank(layout, 1, 0, boundary, 1, {}) == Traffic{0, 0, 512});
     CHECK(step_traffic(layout, 1, boundary, 1, {}) == Traffic{512, 512, 0});
     std::size_t const acquired[] = {0, 1, 1, 0};
     CHECK(step_traffic(layout, 3, every, 1, acquired) == Traffic{512, 2 * (1024 + 512), 0});

@@ -210,6 +210,14 @@ TEST_CASE("Options that differ between ranks are refused on all of them") {
     CHECK((mpi_session().size() == 1 || contains(text, "shares_memory must be equal")));
 }
 
+TEST_CASE("A rank waits half an hour for its peers unless told, and five seconds after a failure") {
+    mpi::Options const options;
+    CHECK(options.time_out == std::chrono::minutes(30));
+    CHECK(options.heartbeat == std::chrono::seconds(1));
+    CHECK(options.finish_time_out == std::chrono::seconds(5));
+    CHECK(options.scratch_bytes == 8388608);
+}
+
 TEST_CASE("Options out of their range are refused before anything is sent") {
     for (int defect = 0; defect < 4; ++defect) {
         mpi::Options options = mpi_options();

@@ -4,16 +4,17 @@ usage: mutate.py [options] FOLDER|HEADER|HEADER:LINE ...      for instance: muta
 
 Each mutant is one change at a random place: == <-> !=, < <-> <=, > <-> >=, + <-> -, && <-> ||, true <-> false, a constant plus or minus 1, a '!' or a call
 removed. All are in one copy of include/, each as a branch of the smallest expression around it that the environment selects at run time. So a test file is
-compiled once, header-only and without optimisation, and runs for every mutant that it reaches. What only the compiler evaluates is tried alone. A mutant is
-    killed            a test fails, crashes, or exceeds the time limit;
-    does not compile  the type system or a static_assert refused it;
-    survived          every test file that was tried passes: write an assertion that fails, or know why the change is equivalent.
-The test files of a header are those of its folder in GENERAL, then the first `--most` with its stem in their name or that include it. The run is not part
-of the test suite. Linux, g++ or clang++, Catch2 2, libxxhash.
+compiled once, header-only and without optimisation. A run without a mutant notes which test cases reach which place; those run with the mutant. What only the
+compiler evaluates, or no test case reaches, is compiled alone, with `--most` test files that have the header's name or include it. A mutant is
+    killed            a test fails, crashes, or exceeds the time limit, or a static assertion refuses it;
+    does not compile  the type system refused it;
+    survived          every test case that reaches it passes: write an assertion that fails, or know why the change is equivalent.
+The test files are those of the headers' folders, or `--tests`. The run is not part of the test suite. Linux, g++ or clang++, Catch2 2, libxxhash.
 """
 
 import argparse
 import collections
+import concurrent.futures
 import functools
 import glob
 import itertools
@@ -23,19 +24,10 @@ import random
 import re
 import shutil
 import subprocess
-import time
+import threading
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD, SUPPORT = "build/mutants", "build/mutants/support"
-# General test files of each folder, those first that kill most.
-GENERAL = {
-    "layout": "sizes gather_plan lease_plan special_models bucketer partitioner traffic memory_plan_tiny bad_input cuts hash piece_position",
-    "comm": "loopback_conformance hierarchical abort mismatch split arguments decorators time_out run_ranks",
-    "checkpoint": "resume reshard damaged_file manifest safetensors_reader safetensors_writer checkpoint_saver foreign_refusals slow_files groups",
-    "stage": "parity storage protocol gradient_block skip_limit loss_scaler_steps bad_input optimizers gather_limits prefetch update_tiles "
-             "callers_memory several_types training_state order_agreement settings_agreement report_figures no_gradients",
-    "mpi": "communicator_ranks conformance_ranks enqueue_ranks hierarchical_ranks",
-}
 SWAPS = {"==": "!=", "!=": "==", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "+": "-", "-": "+", "&&": "||", "||": "&&", "+=": "-=", "-=": "+=",
          "true": "false", "false": "true", "!": "!!"}
 TOKEN = re.compile(r"(?<= )(?:==|!=|<=|>=|&&|\|\||\+=|-=|[-+<>])(?= )|\b(?:true|false)\b|(?<![\w.'])\d+(?=U?\b(?![.'\w]))|!(?=[\w(*])")
@@ -69,22 +61,51 @@ def places_of(text):
         before = line.strip()[-1:] or before
 
 
-# What every switch asks. A run without a mutant notes the switches that it reaches.
+# What every switch asks. A run without a mutant notes the switches that each test case reaches.
 SWITCH = """
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+inline char const* zero_test_case = "";
+inline std::atomic<int> zero_test_cases;
+inline void zero_note(int number) {
+    std::FILE* const file = std::fopen(std::getenv("ZERO_MUTANTS_REACHED"), "a");
+    std::fprintf(file, "%d %s\\n", number, zero_test_case);
+    std::fclose(file);
+}
 inline bool zero_is_mutant(int number) {
     static int const selected = std::atoi(std::getenv("ZERO_MUTANT"));
-    static std::atomic<bool> is_noted[10000];
-    if (selected == 0 && !is_noted[number].exchange(true)) {
-        std::FILE* const file = std::fopen(std::getenv("ZERO_MUTANTS_REACHED"), "a");
-        std::fprintf(file, "%d\\n", number);
-        std::fclose(file);
+    static std::atomic<int> noted[10000];
+    int const now = zero_test_cases + 1;
+    if (selected == 0 && noted[number] != now && noted[number].exchange(now) != now) {
+        zero_note(number);
     }
     return number == selected;
 }
 constexpr bool zero_mutant(int number) { return !__builtin_is_constant_evaluated() && zero_is_mutant(number); }
+"""
+# Tells the switches which test case runs, ends one that hangs, and notes how it ended: 0 for success, and its milliseconds as a number below 0.
+LISTENER = """
+#include "support/catch.hpp"
+#include <zero/core/detail/namespace.hpp>
+#include <chrono>
+#include <unistd.h>
+struct ZeroListener : Catch::TestEventListenerBase {
+    using TestEventListenerBase::TestEventListenerBase;
+    std::chrono::steady_clock::time_point start;
+    void testCaseStarting(Catch::TestCaseInfo const& info) override {
+        zero_test_case = info.name.c_str();
+        ++zero_test_cases;
+        start = std::chrono::steady_clock::now();
+        alarm(static_cast<unsigned>(std::atoi(std::getenv("ZERO_CASE_SECONDS"))));
+    }
+    void testCaseEnded(Catch::TestCaseStats const& stats) override {
+        zero_note(static_cast<int>((start - std::chrono::steady_clock::now()) / std::chrono::milliseconds(1)) - 1);
+        stats.totals.testCases.failed == 0 ? zero_note(0) : void();
+        zero_test_case = "";
+    }
+};
+CATCH_REGISTER_LISTENER(ZeroListener)
 """
 # Where an expression begins or ends. clang-format puts spaces around binary operators and none before a template's brackets.
 EDGE = re.compile(r"(?P<open>[(\[{]|(?<![ <])<)|(?P<close>[)\]}]|(?<![ =-])(?<! >)>)|[,;?]|(?<!:):(?!:)|(?<![=<>!])=(?!=)|\b(?:return|case|throw)\b")
@@ -136,14 +157,16 @@ class Tests:
     def __init__(self, options, texts, mutants):
         self.options, self.texts, self.mutants, self.selectable = options, texts, mutants, set(mutants)
         self.lines = {}  # (header, first line, last line) of each number that the copy can select
-        self.programs, self.times, self.reached = {}, {}, {}  # by test files compiled together: seconds without a mutant; what they reached, if they passed
+        # By test files compiled together: their program, the seconds of each passing case, and by mutant the cases that reach it.
+        self.programs, self.seconds, self.reached = {}, {}, {}
+        self.lock = threading.Lock()  # of selectable, and of the headers in the copy
         shutil.copytree("include", os.path.join(options.copy, "include"), dirs_exist_ok=True)
         first = pathlib.Path(options.copy, "include/zero/core/detail/namespace.hpp")
         first.write_text(first.read_text(encoding="utf-8") + SWITCH, encoding="utf-8")
         for header in {mutant[0] for mutant in mutants.values()}:
             self.write(header)
-        self.flags = ["-std=c++20", "-O0", "-w", "-D_GLIBCXX_ASSERTIONS", "-pthread", f'-DZERO_SOURCE_DIR="{ROOT}"',
-                      f"-I{BUILD}", f"-I{options.copy}/include", "-Itests", "-Itests/stage"]
+        self.flags = ["-std=c++20", "-O0", "-w", "-D_GLIBCXX_ASSERTIONS", "-DCATCH_CONFIG_EXTERNAL_INTERFACES", "-pthread", f'-DZERO_SOURCE_DIR="{ROOT}"',
+                      f"-I{BUILD}", f"-I{options.copy}/include", "-Itests", "-Itests/stage", "-I."]
         shutil.copytree("tests/support", SUPPORT, dirs_exist_ok=True)  # a second #include of a unit does not find the precompiled one
         self.support = []
         for path in ["tests/support/catch.hpp", *sorted(glob.glob("tests/support/*.cpp"))]:
@@ -162,7 +185,9 @@ class Tests:
         if alone:
             _, begin, end, new = self.mutants[alone]
             text = self.texts[header][:begin] + new + self.texts[header][end:]
-        pathlib.Path(self.options.copy, header).write_text(text, encoding="utf-8")
+        whole = pathlib.Path(self.options.copy, header + ".whole")
+        whole.write_text(text, encoding="utf-8")
+        whole.rename(whole.with_suffix(""))  # a compiler beside it reads the old one or the new one
 
     def compile(self, *arguments):
         """The compiler's messages; empty if it succeeds."""
@@ -172,105 +197,134 @@ class Tests:
         return (done.stderr or "no message") if done.returncode else ""
 
     def link(self, unit, program):
-        pathlib.Path(program + ".cpp").write_text("".join(f'#include "{ROOT}/{test}"\n' for test in unit.split()), encoding="utf-8")
+        includes = "".join(f'#include "{ROOT}/{test}"\n' for test in unit.split())
+        pathlib.Path(program + ".cpp").write_text(LISTENER + includes, encoding="utf-8")
         return self.compile(program + ".cpp", "-c", "-o", program + ".o") or self.compile(program + ".o", *self.support, "-lxxhash", "-o", program)
 
-    def run(self, unit, program, number):
-        """'passes', 'fails' or 'hangs'; the number 0 selects no mutant and notes what the tests reach."""
-        start, limit = time.monotonic(), max(self.options.limit, 10 * self.times.get(unit, self.options.limit))
-        start_with = f"prlimit --as={16 << 30} timeout --signal=KILL {limit} " + (self.options.mpirun if "/mpi/" in unit else "")
-        variables = {**os.environ, "ZERO_MUTANT": str(number), "ZERO_MUTANTS_REACHED": os.path.abspath(program + ".reached")}
-        done = subprocess.run([*start_with.split(), program, "--abort"], env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-        self.times.setdefault(unit, seconds := time.monotonic() - start)
-        return "passes" if done.returncode == 0 else "hangs" if seconds > limit else "fails"
+    def build(self, unit):
+        """Compiles test files together, and returns an error message. Mutants that the compiler refuses are no longer selectable."""
+        while True:
+            before = set(self.selectable)
+            if not (message := self.link(unit, self.programs[unit])):
+                return ""
+            named = re.findall(re.escape(self.options.copy) + r"/(include/[^:\s]+):(\d+)", message)
+            places = {(os.path.normpath(path), int(line)) for path, line in named}
+            refused = {number for number in before for header, first, last in [self.lines[number]]
+                       if any((header, line) in places for line in range(first, last + 1))}
+            if not refused:
+                return message
+            with self.lock:
+                self.selectable -= refused
+                for header in {self.mutants[number][0] for number in refused}:
+                    self.write(header)
 
-    def build(self, tests):
-        """Compiles new test files, several of a folder together, and runs them. Mutants that the compiler refuses are no longer selectable."""
-        left, most = [], self.options.together
-        for folder, new in itertools.groupby(sorted(set(tests) - set(" ".join(self.programs).split())), os.path.dirname):
-            left += (units := [" ".join(some) for some in iter(lambda new=new: list(itertools.islice(new, most)), [])])
-            self.programs.update({unit: f"{self.options.copy}/{os.path.basename(folder)}_{len(self.programs) + i}" for i, unit in enumerate(units)})
-        while left:
-            found = {unit: self.link(unit, self.programs[unit]) for unit in left}
-            for unit in (unit for unit in left if not found[unit]):
-                reached = pathlib.Path(self.programs[unit] + ".reached")
-                reached.write_text("", encoding="utf-8")
-                if (outcome := self.run(unit, self.programs[unit], 0)) == "passes":
-                    self.reached[unit] = set(map(int, reached.read_text(encoding="utf-8").split()))
-                print(f"{unit} {outcome} without a mutant, in {self.times[unit]:.1f} s", flush=True)
-            left = [unit for unit in left if found[unit]]
-            named = [place for unit in left for place in re.findall(re.escape(self.options.copy) + r"/(include/[^:\s]+):(\d+)", found[unit])]
-            places = {(os.path.normpath(path), line) for path, line in named}
-            refused = {number for number in self.selectable for header, first, last in [self.lines[number]]
-                       if any((header, str(line)) in places for line in range(first, last + 1))}
-            assert refused or not left, found[left[0]]
-            self.selectable -= refused
-            for header in {self.mutants[number][0] for number in refused}:
-                self.write(header)
+    def run(self, unit, program, number, cases=()):
+        """'passes', 'hangs', or how it fails; the number 0 selects no mutant and notes what the test cases reach."""
+        seconds = self.seconds.get(unit, {})
+        longest, whole = (function([0, *(seconds.get(case, 0) for case in cases)]) for function in (max, sum))
+        limit = self.options.limit + 10 * whole if number and cases else 3600
+        start_with = f"prlimit --data={16 << 30} timeout --kill-after=5 {limit} " + (self.options.mpirun if "/mpi/" in unit else "")
+        variables = {**os.environ, "ZERO_MUTANT": str(number), "ZERO_MUTANTS_REACHED": os.path.abspath(program + ".reached"),
+                     "ZERO_CASE_SECONDS": str(round(self.options.limit + 10 * longest) if number else 0)}
+        chosen = pathlib.Path(f"{program}.cases_{number}")
+        # Catch2 2 reads no comma in a name: a case that has one is chosen by what stands before it.
+        chosen.write_text("".join('"' + re.sub(r'[",\\].*', "*", case) + '"\n' for case in cases), encoding="utf-8")
+        selection = ["--input-file", str(chosen)] if cases else []
+        command = [*start_with.split(), program, *(["--abort"] if number else []), *selection]
+        done = subprocess.run(command, env=variables, capture_output=True, encoding="utf-8", errors="replace", check=False)
+        assert not re.search("No test cases matched|Invalid Filter|No tests ran", done.stdout), done.stdout
+        place = re.search(r"\w+/\w+_test\.cpp:\d+(?=: FAILED)", done.stdout)
+        return {0: "passes", 124: "hangs", 137: "hangs", -14: "hangs", 142: "hangs"}.get(done.returncode, place[0] if place else f"ends with {done.returncode}")
 
-    @functools.cache
-    def headers_of(self, test):
-        depends = os.path.join(self.options.copy, "depends")
-        self.compile(test, "-MM", "-MF", depends)
-        return {os.path.relpath(path, self.options.copy) for path in pathlib.Path(depends).read_text(encoding="utf-8").split()}
+    def note(self, unit):
+        """Runs test files without a mutant."""
+        reached, passed, seconds, every = collections.defaultdict(set), set(), {}, set()
+        notes = pathlib.Path(self.programs[unit] + ".reached")
+        notes.write_text("", encoding="utf-8")
+        self.run(unit, self.programs[unit], 0)
+        for number, _, case in (line.partition(" ") for line in notes.read_text(encoding="utf-8").splitlines()):
+            every.add(case)
+            if int(number) < 0:
+                seconds[case] = -int(number) / 1000
+            else:
+                (passed if number == "0" else reached[int(number)]).add(case)
+        self.seconds[unit] = {case: seconds[case] for case in passed}
+        self.reached[unit] = {number: sorted(passed if "" in cases else cases & passed) for number, cases in reached.items()}
+        failed = " ".join(f"'{case}' fails without a mutant" for case in sorted(every - passed - {""}))
+        print(f"{self.programs[unit]} of {unit}: {len(passed)} test cases in {sum(self.seconds[unit].values()):.1f} s {failed}", flush=True)
 
-    @functools.cache
-    def of(self, header):
-        """The general tests of a header, and those of its own."""
-        stem, folder = os.path.basename(header)[:-4], header.split("/")[2]
-        every = [path for path in sorted(glob.glob("tests/*/*_test.cpp")) if not re.search("/(cuda|torch|guard|examples|mpi)/|oracle|alone", path)]
-        including = (path for path in every if f"<{header[len('include/'):]}>" in pathlib.Path(path).read_text(encoding="utf-8"))
-        own = dict.fromkeys([*(path for path in every if stem in os.path.basename(path)), *sorted(including, key=os.path.getsize)])
-        general = [f"tests/{folder}/{name}_test.cpp" for name in GENERAL.get(folder, "").split()]
-        chosen = itertools.islice((test for test in own if test not in general and header in self.headers_of(test)), self.options.most)
-        return (self.options.tests, []) if self.options.tests else (general, list(chosen))
+    def units(self):
+        """The test files, those together that are compiled together."""
+        folders = dict.fromkeys(mutant[0].split("/")[2] for mutant in self.mutants.values())
+        every = self.options.tests or [path for folder in folders for path in sorted(glob.glob(f"tests/{folder}/*_test.cpp"))
+                                       if not re.search("oracle_|_alone_|_runs_", path)]
+        for key, tests in itertools.groupby(every, lambda path: path if re.search("oracle_|_alone_", path) else os.path.dirname(path)):
+            while some := list(itertools.islice(tests, len(every) if "/mpi" in key else self.options.together)):
+                yield " ".join(some)
 
     def fates(self):
         """Yields (number, fate, why) of every mutant."""
-        left, tried = set(self.mutants), collections.defaultdict(list)
-        while left & self.selectable:
-            built = set(" ".join(self.programs).split())
-            untried = [[test for test in tests if test not in built] for number in left & self.selectable for tests in self.of(self.mutants[number][0])]
-            general = [tests[:self.options.together] for tests in untried[::2]]
-            if not (wanted := sum(general, []) or sum(untried, [])):
-                break
-            self.build(wanted)
-            for number in sorted(left & self.selectable):
-                for unit in (unit for unit in sorted(self.reached, key=self.times.get) if number in self.reached[unit] and unit not in tried[number]):
-                    tried[number].append(unit)
-                    if (outcome := self.run(unit, self.programs[unit], number)) != "passes":
+        left, tried = set(self.mutants), collections.Counter()
+        units = list(self.units())
+        self.programs = {unit: f"{self.options.copy}/{os.path.basename(os.path.dirname(unit))}_{i}" for i, unit in enumerate(units)}
+        with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
+            builds = {pool.submit(self.build, unit): unit for unit in units}
+            for build in concurrent.futures.as_completed(builds):
+                unit = builds[build]
+                if message := build.result():
+                    print(f"{unit} does not compile: {message}", flush=True)
+                    continue
+                self.note(unit)
+                runs = {number: cases for number, cases in self.reached[unit].items() if cases and number in left}
+                with concurrent.futures.ThreadPoolExecutor(self.options.runs) as some:
+                    outcomes = list(some.map(lambda run, unit=unit: self.run(unit, self.programs[unit], *run), runs.items()))
+                for (number, cases), outcome in zip(runs.items(), outcomes):
+                    tried[number] += len(cases)
+                    if outcome != "passes":
                         left.remove(number)
-                        yield number, "killed", f"{unit} {outcome}"
-                        break
+                        yield number, "killed", f"{self.programs[unit]}: {outcome}"
         for number in sorted(left):
-            yield number, *(("survived", " ".join(tried[number])) if tried[number] else self.fate_apart(number))
+            yield number, *(("survived", f"{tried[number]} test cases") if number in self.selectable and tried[number] else self.fate_apart(number))
 
     def fate_apart(self, number):
-        """What becomes of a mutant that no run can select."""
+        """What becomes of a mutant that no run can select, or that no test case reaches."""
         header = self.mutants[number][0]
-        self.build(tests := sum(reversed(self.of(header)), [])[:self.options.most])
-        unit, program = " ".join(tests), os.path.join(self.options.copy, header.split("/")[2] + "_apart")
-        if not tests or not all(any(test in passing for passing in self.reached) for test in tests):
-            return "not tried", unit or "no test of the folder; name one with --tests"
-        self.write(header, number)
-        refused = self.link(unit, program)
-        self.write(header)
-        outcome = "does not compile" if refused else self.run(unit, program, number)
-        return {"passes": "survived", "does not compile": outcome}.get(outcome, "killed"), f"{unit} {outcome}, alone"
+        stem = os.path.basename(header)[:-4]
+        every = [test for unit in self.programs for test in unit.split()]
+        including = (test for test in every if f"<{header[len('include/'):]}>" in pathlib.Path(test).read_text(encoding="utf-8"))
+        own = dict.fromkeys([*(test for test in every if stem in os.path.basename(test)), *sorted(including, key=os.path.getsize),
+                             *(test for test in every if f"/{header.split('/')[2]}/" in test)])
+        fates = []
+        for unit in itertools.islice(own, self.options.most):
+            self.write(header, number)
+            message = self.link(unit, program := f"{self.options.copy}/{unit.split('/')[1]}_apart")
+            self.write(header)
+            if message:
+                return "killed" if "static assertion failed" in message or "static_assert" in message else "does not compile", unit
+            if (outcome := self.run(unit, program, number)) != "passes":
+                return "killed", f"alone, {unit}: {outcome}"
+            fates.append(unit)
+        return ("survived" if fates else "not tried"), "alone: " + " ".join(fates)
+
+
+def numbers(text):
+    return [int(number) for number in text.split(",")]
 
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1].split("\n")[0])
     parser.add_argument("headers", nargs="+", metavar="FOLDER|HEADER|HEADER:LINE")
-    parser.add_argument("--count", type=int, default=10, help="number of mutants (10), in turn from every header; of a named line all, if it is large enough")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--most", type=int, default=3, help="most test files of a header beside the general ones (3)")
-    parser.add_argument("--tests", nargs="*", help="these test files for every header")
+    parser.add_argument("--count", type=numbers, default="10", help="mutants of each seed (10), such as 120,60, in turn from every header")
+    parser.add_argument("--seed", type=numbers, default="1")
+    parser.add_argument("--most", type=int, default=3, help="most test files of a mutant that is compiled alone (3)")
+    parser.add_argument("--tests", nargs="*", help="these test files instead of those of the headers' folders")
+    parser.add_argument("--jobs", type=int, default=1, help="test files that are compiled beside one another (1)")
+    parser.add_argument("--runs", type=int, default=1, help="mutants that run beside one another (1); more where the machine is busy")
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--launcher", default="", help="a prefix of every compilation, such as ccache")
     parser.add_argument("--together", type=int, default=6, help="most test files of a folder that are compiled together (6)")
     parser.add_argument("--mpirun", default="mpirun --allow-run-as-root --oversubscribe -n 7")
-    parser.add_argument("--limit", type=float, default=60, help="seconds for a run, and at least ten times those of the same without a mutant (60)")
+    parser.add_argument("--limit", type=float, default=60, help="seconds for a test case, beside ten times those without a mutant (60)")
     parser.add_argument("--copy", default=os.path.join(BUILD, "copy"), help="the folder of the changed copy; runs beside one another need one each")
     options = parser.parse_args()
     os.chdir(ROOT)
@@ -279,12 +333,14 @@ def main():
         path, _, line = given.partition(":")
         for header in sorted(glob.glob(path + "/**/*.?pp", recursive=True)) if os.path.isdir(path) else [path]:
             lines.setdefault(os.path.relpath(header), set()).update([int(line)] if line else [])
-    texts, pools = {header: pathlib.Path(header).read_text(encoding="utf-8") for header in lines}, []
-    for header, text in texts.items():
-        pool = [(header, *place) for place in places_of(text) if not lines[header] or text.count("\n", 0, place[0]) + 1 in lines[header]]
-        pools.append(random.Random(f"{options.seed} {header}").sample(pool, len(pool)))
-    random.Random(options.seed).shuffle(pools)
-    chosen = [place for turn in itertools.zip_longest(*pools) for place in turn if place][:options.count]
+    texts, chosen = {header: pathlib.Path(header).read_text(encoding="utf-8") for header in lines}, set()
+    for seed, count in zip(options.seed, options.count):
+        pools = []
+        for header, text in texts.items():
+            pool = [(header, *place) for place in places_of(text) if not lines[header] or text.count("\n", 0, place[0]) + 1 in lines[header]]
+            pools.append(random.Random(f"{seed} {header}").sample(pool, len(pool)))
+        random.Random(seed).shuffle(pools)
+        chosen.update([place for turn in itertools.zip_longest(*pools) for place in turn if place][:count])
     mutants, counts = dict(enumerate(sorted(chosen), 1)), collections.Counter()
     for number, fate, why in Tests(options, texts, mutants).fates():
         header, begin, end, new = mutants[number]

@@ -54,6 +54,11 @@ TEST_CASE("A pre-division over a loss scale must be a float above zero") {
     CHECK(large.type == "InvalidArgument");
     CHECK_THAT(large.message, contains_text("for predivide 4") && contains_text("and loss scale ")
                                   && contains_text("outside the range of float"));
+    auto const of_many = run_and_observe(16, [](LoopbackCommunicator& communicator) {
+        Stage engine(communicator, registration<float>(toy_specs()),
+                     {.loss_scaler = {.scale = 0x1p-126F}}); // float is not divided before the sum
+    });
+    CHECK(of_many.rethrown == Outcome{});
     Outcome const small = construct(0x1p126F, 0x1p-30F);
     CHECK(small.type == "InvalidArgument");
     CHECK_THAT(small.message, contains_text("outside the range of float"));

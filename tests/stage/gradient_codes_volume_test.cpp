@@ -131,9 +131,9 @@ TEST_CASE("A chunk of an exchange leaves room for the pieces of all ranks") {
     CHECK(exchange_stride(even, 1023) == 192); // 255 elements per rank
     CHECK(exchange_chunks(even, 1023) == 2);
     CHECK(exchange_stride(even, 0) == 64);
-    std::array<std::size_t, 4> const uneven_list{0, 0, 320, 384};
-    Cuts const uneven{uneven_list};
-    CHECK(exchange_chunks(uneven, 3 * 320) == 1);
+    static constexpr std::array<std::size_t, 4> uneven_list{0, 0, 320, 384};
+    constexpr Cuts uneven{uneven_list};
+    STATIC_REQUIRE(exchange_chunks(uneven, 3 * 320) == 1); // and no cut behind the last is read
     CHECK(exchange_stride(uneven, 384) == 128); // the bucket would fit, three pieces of 320 not
     CHECK(exchange_chunks(uneven, 384) == 3);
     CHECK(exchange_chunks(Cuts::even(3, 0), 384) == 0);

@@ -56,6 +56,19 @@ Passed passed_on(std::size_t behind) {
 
 } // namespace
 
+TEST_CASE("A log is eight steps behind unless it is told") {
+    auto const passed = on_ranks<std::size_t>(1, [](auto& communicator) {
+        ZeroStage<2> engine(communicator, registration<float>(toy_specs()));
+        std::size_t count = 0;
+        ReportLog log(engine, [&](StepReport const& /*report*/) { ++count; });
+        for (std::uint64_t step = 0; step < 10; ++step) {
+            log.add(run_step(engine, 0, step));
+        }
+        return count;
+    });
+    CHECK(passed[0] == 2);
+}
+
 TEST_CASE("A log that ends passes on what is left, up to a callback that throws") {
     auto const passed = on_ranks<std::vector<std::uint64_t>>(1, [](auto& communicator) {
         ZeroStage<2> engine(communicator, registration<float>(toy_specs()));

@@ -1,7 +1,9 @@
 #include "support/catch.hpp"
+#include "support/gate.hpp"
 #include "support/ranks.hpp"
 #include "support/stages.hpp"
 
+#include <zero/host/threaded_queue.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/zero_stage.hpp>
 
@@ -206,6 +208,33 @@ TEST_CASE("The default limit makes no step wait") {
     CHECK(standard == 100);
     CHECK(waits(standard, false) == std::vector<std::size_t>{without, without});
     CHECK(waits(standard, true) == std::vector<std::size_t>{without + 88, without + 88});
+}
+
+TEST_CASE("A step begins while the last one still runs, whatever its number") {
+    auto const running = on_ranks<std::vector<int>>(1, [](LoopbackCommunicator& communicator) {
+        host::ThreadedQueue compute;
+        host::ThreadedQueue communication;
+        ZeroStage<2, Sgd> engine(
+            communicator, {{.name = "w", .elements = 3}},
+            {.compute_queue = &compute, .communication_queue = &communication});
+        std::vector<int> seen;
+        for (int count = 0; count < 4; ++count) {
+            Gate gate;
+            engine.begin_step();
+            engine.begin_micro_step(MicroStep::last);
+            engine.gradients(0)[0][0] = 1.0F;
+            engine.gradients_ready(0);
+            engine.end_micro_step();
+            gate.hold(compute);
+            auto const ticket = engine.step(0.1);
+            engine.begin_step();
+            seen.push_back(ticket.done().is_complete() ? 0 : 1);
+            gate.open();
+            engine.cancel_step();
+        }
+        return seen;
+    });
+    CHECK(running[0] == std::vector<int>{1, 1, 1, 1});
 }
 
 TEST_CASE("Ranks with different skip limits are refused") {
