@@ -26,11 +26,24 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+// Compiled in gpt/host_model.cpp.
+namespace gpt {
+extern template struct HostAttention<float>;
+extern template class HostDevice<float>;
+extern template void load(std::span<float const>, float*) noexcept;
+extern template void load(std::span<zero::bfloat16 const>, float*) noexcept;
+extern template void load(std::span<zero::float16 const>, float*) noexcept;
+extern template void add_to(std::span<float>, float const*) noexcept;
+extern template void add_to(std::span<zero::bfloat16>, float const*) noexcept;
+extern template void add_to(std::span<zero::float16>, float const*) noexcept;
+} // namespace gpt
 
 namespace {
 

@@ -245,7 +245,7 @@ build_all() {
         compile cuda_train_gpt "$nvcc" "${flags[@]}" -O2 -DGPT_ALL_TYPES "$root/examples/cuda_train_gpt.cu" "$build/program.o" "${nccl_example[@]}" -lcublas \
             -o "$build/cuda_train_gpt"
         if has_include Eigen/Core "$eigen"; then
-            compile train_gpt "$cxx" "${program[@]}" -isystem "$eigen" "$root/examples/train_gpt.cpp" "$build/program.o" -pthread -s -o "$build/train_gpt"
+            compile train_gpt "$cxx" "${program[@]}" -isystem "$eigen" "$root/examples/train_gpt.cpp" "$root/examples/gpt/host_model.cpp" "$build/program.o" -pthread -s -o "$build/train_gpt"
         fi
     fi
     # The library of benchmarks is copied into lib/, where programs look for it.

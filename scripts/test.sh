@@ -28,7 +28,7 @@ sanitizer_configurations=130
 # that build in about 40 s: they cover every kind of partitioner, owner and scale, and the others differ only in types.
 waits='^host/.*queue|^stage/(.*failure|agreement|overlap|poison|several_queues|no_memory|pending_commands|caller_update|gradients_in_place|handed_over|rebuild)_test'
 threads_and_failures="^comm/|^cuda/nccl_failure_test|$waits"
-sanitized_asan="$threads_and_failures|^tier/file_tier_test|^stage/offload_(pipeline_)?test|^c/|^launch/|^checkpoint/|^stage/oracle_(float|bfloat16|partitioners)_test"
+sanitized_asan="$threads_and_failures|^tier/file_tier_test|^stage/offload_((pipeline|refusals)_)?test|^c/|^launch/|^checkpoint/|^stage/oracle_(float|bfloat16|partitioners)_test"
 # Those of them that take the compiler longest are not compiled without the sanitizer as well, if the same compiler does both. The forms of files are tested beside
 # optimised libraries too, and checkpoint/many_readers_test is as large as it must be only without a sanitizer.
 only_asan="$waits|^launch/|^checkpoint/(checkpoint_|early|exports|groups|initialise|keep|killed|memory|offload|reshard|resume|slow|tiles|update|vanished)"

@@ -36,6 +36,17 @@ using OffloadAll = std::conditional_t<
                BufferKind::parameters>>,
     Offload<To<FileTier, BufferKind::optimizer_state, BufferKind::master_weights>>>;
 
+template <int N>
+using InFile = ZeroStage<N, Parameters<bfloat16>, OffloadAll<N>>;
+
+inline FileTierOptions in_folder(TemporaryFolder const& folder, FileCalls* calls = nullptr) {
+    return {.path = folder.path(),
+            .chunk_bytes = 1500,
+            .depth = 2,
+            .allow_page_cache = true,
+            .calls = calls};
+}
+
 /// Files in memory. Requests pause at random, so that a missing event shows.
 class DelayedFiles final : public FileCalls {
 public:

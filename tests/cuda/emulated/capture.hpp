@@ -5,7 +5,7 @@
 // any order that their edges allow, so a missing edge shows. Whatever invalidates a capture on a
 // device does so here: waiting for, or querying, a stream or an event of it; waiting inside for an
 // event from outside; allocating memory; streams that are not joined at its end. Included by
-// cuda_runtime_api.h.
+// runtime_state.hpp.
 
 #include <algorithm>
 #include <atomic>
