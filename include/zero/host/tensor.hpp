@@ -79,6 +79,7 @@ public:
         convert(values, values, n, factor);
     }
 
+    /// @brief Transposes a rows x columns matrix.
     void transpose(float* out, float const* in, std::size_t rows,
                    std::size_t columns) const noexcept {
         zero::detail::transpose(out, in, rows, columns);
