@@ -439,6 +439,15 @@ TEST_CASE("Weights must not be held across a step, in any stage") {
 
 TEST_CASE("A unit that finds no lease is refused with its bucket and the remedy") {
     run_ranks(1, [](LoopbackCommunicator& communicator) {
+        ZeroStage<3> engine(communicator, {{.name = "a", .elements = 64, .units = {0}},
+                                           {.name = "b", .elements = 64, .units = {1}},
+                                           {.name = "c", .elements = 64, .units = {2}}});
+        auto const a = engine.acquire(0);
+        auto const b = engine.acquire(1);
+        CHECK_THROWS_WITH(engine.acquire(2),
+                          contains_text("finds no room for its 1 gathered bucket, bucket 0 ("));
+    });
+    run_ranks(1, [](LoopbackCommunicator& communicator) {
         ZeroStage<3> engine(communicator, registration<float>(toy_specs()));
         auto const a = engine.acquire(0);
         auto const b = engine.acquire(1);
@@ -448,7 +457,8 @@ TEST_CASE("A unit that finds no lease is refused with its bucket and the remedy"
         });
         CHECK(refused.type == "OutOfOrder");
         CHECK_THAT(refused.message,
-                   contains_text("finds no room for its ") && contains_text("extra_leases"));
+                   contains_text("finds no room for its 2 gathered buckets, the first is bucket 2")
+                       && contains_text("extra_leases"));
         CHECK(a[0].size() == 300);
     });
     run_ranks(1, [](LoopbackCommunicator& communicator) {
