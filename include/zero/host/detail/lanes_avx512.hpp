@@ -32,8 +32,8 @@ public:
     ZERO_HOST_AVX512 static double sum(T const* from) noexcept {
         WideExactSquares squares;
         for (std::size_t i = 0; i < elements; i += 64) {
-            prefetch_after(from + i);
-            prefetch_after(from + i + 32);
+            prefetch_after(from + i, read_prefetch_bytes);
+            prefetch_after(from + i + 32, read_prefetch_bytes);
             squares.add(from + i);
             squares.add(from + i + 32);
         }

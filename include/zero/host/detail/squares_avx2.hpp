@@ -46,11 +46,16 @@ using Double4 = double __attribute__((vector_size(32)));
 /// 4096 bytes are as fast.
 inline constexpr std::uintptr_t prefetch_bytes = 2048;
 
-/// Prefetches the cache line `prefetch_bytes` after an address. The line may be beyond the end of
-/// an array: a prefetch does not fault.
-[[gnu::always_inline]] inline void prefetch_after(void const* address) noexcept {
+/// The distance for loops that read one array and write none: sums of squares from memory are 1.2
+/// times as fast as with 2048 on an AMD EPYC of family 26.
+inline constexpr std::uintptr_t read_prefetch_bytes = 8192;
+
+/// Prefetches the cache line `bytes` after an address. The line may be beyond the end of an array:
+/// a prefetch does not fault.
+[[gnu::always_inline]] inline void prefetch_after(void const* address,
+                                                  std::uintptr_t bytes = prefetch_bytes) noexcept {
     // The sum is a number, because a pointer must not leave its array.
-    auto const behind = reinterpret_cast<std::uintptr_t>(address) + prefetch_bytes;
+    auto const behind = reinterpret_cast<std::uintptr_t>(address) + bytes;
     // NOLINTNEXTLINE(performance-no-int-to-ptr): nothing is read there
     __builtin_prefetch(reinterpret_cast<void const*>(behind));
 }
@@ -134,7 +139,7 @@ private:
             Bits8 largest = {};
             Bits8 smallest = ~largest; // less 1, so that zeros become the largest number
             for (std::size_t i = 0; i < n; i += step) {
-                prefetch_after(from + i);
+                prefetch_after(from + i, read_prefetch_bytes);
                 add_exponents(from + i, largest, smallest);
                 add_squares(from + i, sum0, rest0);
                 add_squares(from + i + 4, sum1, rest1);
@@ -288,8 +293,8 @@ public:
         ExactSquares squares;
         for (std::size_t i = 0; i < elements;
              i += 64) { // unrolled by hand, because GCC does not unroll loops at -O2
-            prefetch_after(from + i);
-            prefetch_after(from + i + 32);
+            prefetch_after(from + i, read_prefetch_bytes);
+            prefetch_after(from + i + 32, read_prefetch_bytes);
             squares.add(from + i);
             squares.add(from + i + 16);
             squares.add(from + i + 32);
