@@ -163,20 +163,17 @@ struct RankOutcome {
     std::string text{}; ///< of the failure
     std::uint64_t value = 0;
 
-    /// @brief Calls `run()`, which returns a number.
-    template <class Run>
-    [[nodiscard]] static RankOutcome of(Run& run) {
-        RankOutcome outcome;
+    /// @brief Calls `run()`, and keeps what it throws.
+    void call(FunctionRef<> run) {
         try {
-            outcome.value = run();
+            run();
         } catch (std::exception const& error) {
-            outcome.failure = std::current_exception();
-            outcome.text = error.what();
+            failure = std::current_exception();
+            text = error.what();
         } catch (...) {
-            outcome.failure = std::current_exception();
-            outcome.text = "an exception that is not a std::exception";
+            failure = std::current_exception();
+            text = "an exception that is not a std::exception";
         }
-        return outcome;
     }
 };
 
@@ -230,26 +227,20 @@ std::vector<std::uint64_t> exchange_states(Access const& access, char const* wha
 /// @return the number that `run` returned on each rank
 template <class Access, class Run>
 std::vector<std::uint64_t> on_every_rank(Access const& access, char const* what, Run&& run) {
-    RankOutcome const own = RankOutcome::of(run);
+    RankOutcome own;
+    own.call([&] { own.value = run(); });
     return agree(access, what, own,
                  exchange_states(access, what,
                                  own.failure ? RankState::failed : RankState::succeeded, own.value,
                                  0));
 }
 
-/// @brief The same for calls that wait for files, for instance until they are durable. While one
-/// rank waits, all ranks meet at short intervals, so that none waits in a collective for long.
-///
-/// `run(on_caller)` is called on a thread of its own, so it must not use the communicator, and
-/// calls a device through `on_caller` only. On a single rank it is called here.
-/// @param limit the longest wait; that of rank 0 counts
-/// @param remote files on disks of other ranks that `run` may read: the same on every rank
-/// @throws CheckpointError on every rank when it is over, as soon as the call of this rank has
-/// ended; InvalidArgument if it is not positive
-template <class Access, class Run>
-std::vector<std::uint64_t> on_files(Access const& access, char const* what, Run&& run,
-                                    std::chrono::milliseconds limit,
-                                    RemoteFiles* remote = nullptr) {
+/// @brief Does what `on_files` says, for a `run` that writes its number to `value`: once for all
+/// work on an engine, which has a dozen kinds.
+template <class Access>
+std::vector<std::uint64_t> wait_for_files(Access const& access, char const* what,
+                                          FunctionRef<OnCaller> run, std::uint64_t const& value,
+                                          std::chrono::milliseconds limit, RemoteFiles* remote) {
     auto const here = [](FunctionRef<> call) { call(); };
     auto const checked = [&](OnCaller on_caller) {
         if (limit.count() <= 0) {
@@ -258,7 +249,8 @@ std::vector<std::uint64_t> on_files(Access const& access, char const* what, Run&
                                           ". Give the longest time that a rank may need for its "
                                           "file."});
         }
-        return run(on_caller);
+        run(on_caller);
+        return value;
     };
     if (access.communicator().size() == 1) {
         return on_every_rank(access, what, [&] { return checked(here); });
@@ -272,8 +264,7 @@ std::vector<std::uint64_t> on_files(Access const& access, char const* what, Run&
     std::vector<std::uint64_t> all;
     auto const work = [&](OnCaller on_caller) {
         constexpr bool is_device = requires { requires Access::Backend::is_device; };
-        auto const of_caller = [&] { return checked(is_device ? on_caller : OnCaller(here)); };
-        own = RankOutcome::of(of_caller);
+        own.call([&] { own.value = checked(is_device ? on_caller : OnCaller(here)); });
     };
     if (has_remote) {
         remote->begin();
@@ -317,6 +308,24 @@ std::vector<std::uint64_t> on_files(Access const& access, char const* what, Run&
         }
     }
     return agree(access, what, own, all);
+}
+
+/// @brief The same for calls that wait for files, for instance until they are durable. While one
+/// rank waits, all ranks meet at short intervals, so that none waits in a collective for long.
+///
+/// `run(on_caller)` is called on a thread of its own, so it must not use the communicator, and
+/// calls a device through `on_caller` only. On a single rank it is called here.
+/// @param limit the longest wait; that of rank 0 counts
+/// @param remote files on disks of other ranks that `run` may read: the same on every rank
+/// @throws CheckpointError on every rank when it is over, as soon as the call of this rank has
+/// ended; InvalidArgument if it is not positive
+template <class Access, class Run>
+std::vector<std::uint64_t> on_files(Access const& access, char const* what, Run&& run,
+                                    std::chrono::milliseconds limit,
+                                    RemoteFiles* remote = nullptr) {
+    std::uint64_t value = 0;
+    return wait_for_files(
+        access, what, [&](OnCaller on_caller) { value = run(on_caller); }, value, limit, remote);
 }
 
 /// @brief Returns the text of rank 0. Collective; waits.

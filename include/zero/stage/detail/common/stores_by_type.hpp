@@ -21,10 +21,14 @@ decltype(auto) visit_at(Tuple& tuple, std::size_t index, Visitor&& visit) {
     return visit(std::get<I>(tuple));
 }
 
-/// @brief Calls `visit` with every element of a tuple.
-template <class Tuple, class Visitor>
+/// @brief Calls `visit` with every element of a tuple, in order. (`std::apply` is ten functions for
+/// each visitor of each engine, and nvcc compiles them for devices as well.)
+template <std::size_t I = 0, class Tuple, class Visitor>
 void visit_all(Tuple& tuple, Visitor&& visit) {
-    std::apply([&](auto&... element) { (visit(element), ...); }, tuple);
+    visit(std::get<I>(tuple));
+    if constexpr (I + 1 < std::tuple_size_v<std::remove_cv_t<Tuple>>) {
+        visit_all<I + 1>(tuple, visit);
+    }
 }
 
 /// @brief Owns one `Store<Config, Types>` for each parameter type of a model and finds the one that
