@@ -167,7 +167,7 @@ TEST_CASE("Checked finds the same differences, before the inner communicator see
 TEST_CASE("The words that ranks exchange keep 32 characters of a text and 96 of a context") {
     std::string letters(100, ' ');
     for (std::size_t letter = 0; letter < letters.size(); ++letter) {
-        letters[letter] = static_cast<char>('a' + letter % 23);
+        letters[letter] = static_cast<char>('a' + letter % 26);
     }
     using detail::CallSignature;
     CollectiveTag const tag{letters.data(), 7, letters.data() + 1, letters.data() + 2};
