@@ -317,7 +317,7 @@ TEST_CASE("Cancelled requests make no call, and none outlives its memory") {
                 tier.writing_queue(chunk)->wait(events.back());
                 events.push_back(tier.write(chunk, begin_of(staging[chunk])));
             }
-            for (int seen = 0; (seen = begun) < 2;) {
+            for (int seen = 0; (seen = begun) < static_cast<int>(FileTier::queues);) {
                 begun.wait(seen);
             }
             if (!is_destroyed) {
