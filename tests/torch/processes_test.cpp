@@ -1,5 +1,7 @@
 // Trainings by processes. They run torch_process; trainer_process.cpp describes what it does.
 
+#include "no_check_macro.hpp"
+
 #include "comm/values.hpp"
 #include "support/catch.hpp"
 #include "support/program.hpp"

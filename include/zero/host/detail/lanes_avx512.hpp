@@ -88,8 +88,8 @@ private:
 #if defined(__clang__)
             _sums[first + 1] += (Double8)__builtin_ia32_psrlv16si((Int16)squares, odd_only);
 #else
-            _sums[first + 1] += (Double8)__builtin_ia32_psrlv16si_mask((Int16)squares, odd_only,
-                                                                       Int16{}, all_lanes);
+            _sums[first + 1] += (Double8)__builtin_ia32_psrlv16si_mask(
+                (Int16)squares, odd_only, Int16{}, static_cast<unsigned short>(all_lanes));
 #endif
         } else {
             _sums[first] += (Double8)((squares & 0xffffffffU) << 29);
@@ -102,7 +102,7 @@ private:
         _least = __builtin_elementwise_max(_least, x);
 #else
         using Short32 = std::int16_t __attribute__((vector_size(64)));
-        _least = (Half32)__builtin_ia32_pmaxuw512_mask((Short32)_least, (Short32)x, Short32{}, -1);
+        _least = (Half32)__builtin_ia32_pmaxuw512_mask((Short32)_least, (Short32)x, Short32{}, ~0U);
 #endif
     }
 
