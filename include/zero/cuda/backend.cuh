@@ -20,7 +20,6 @@
 #include "detail/element_kernels.cuh"
 #include "detail/launch.cuh"
 #include "detail/sum_kernels.cuh"
-#include "detail/tensor_kernels.cuh"
 #include "detail/update_kernels.cuh"
 #include "runtime_backend.hpp"
 #include "table_range.hpp"
@@ -179,7 +178,12 @@ struct Backend : RuntimeBackend {
     ZERO_CUDA_HIDDEN static void update(Queue queue, TableRange<Slice> const& table,
                                         Group const* groups, UpdateDecision const* decision) {
         if constexpr (Optimizer::whole_tensor) {
-            detail::update_tensors<Optimizer>(queue, table, groups, decision);
+            static_assert(
+                requires { sizeof(detail::TensorUpdates<Optimizer>); },
+                "zero: kernels of whole parameters include CUB, which units that link "
+                "zero::cuda_compiled do not; #include "
+                "<zero/cuda/detail/tensor_kernels.cuh> in the unit of the engine.");
+            detail::TensorUpdates<Optimizer>::enqueue(queue, table, groups, decision);
         } else {
             detail::launch(queue, table.count, detail::block_threads,
                            detail::update_kernel<Optimizer, Slice, Group>, table, groups, decision);
@@ -190,8 +194,7 @@ struct Backend : RuntimeBackend {
     /// a parameter's norms.
     template <class Optimizer>
     [[nodiscard]] static std::size_t norm_floats(std::size_t elements, std::size_t rows) noexcept {
-        return detail::TensorCalls::of<Optimizer>(elements, rows).norms() * sizeof(ops::Inspection)
-               / sizeof(float);
+        return detail::TensorUpdates<Optimizer>::norm_floats(elements, rows);
     }
 
     /// @brief Enqueues one kernel that copies a bucket to its tensors, and converts where the types
@@ -276,4 +279,5 @@ static_assert(zero::Backend<Backend>);
 // The operations whose kernels depend on element types alone. They include CUB.
 #if !defined(ZERO_CUDA_COMPILED)
 #include "detail/element_operations.tpp"
+#include "detail/tensor_kernels.cuh"
 #endif

@@ -532,49 +532,58 @@ private:
     mutable std::size_t _blocks = 0;
 };
 
-/// @brief Enqueues one optimizer step: parameters that need no scratch memory together, as long as
-/// they take the same number of calls, others one after another.
-/// @throws CudaError
-template <class Optimizer, class Slice, class Group>
-ZERO_CUDA_HIDDEN void update_tensors(cudaStream_t stream, TableRange<Slice> const& table,
-                                     Group const* groups, UpdateDecision const* decision) {
-    auto const needs_scratch = [](Slice const& slice) {
-        return Optimizer::scratch_floats(slice.rows, slice.rows == 0 ? slice.elements
-                                                                     : slice.elements / slice.rows)
-               != 0;
-    };
-    auto rest = table;
-    for (std::size_t first = 0; first != table.host_count; rest.chunks += rest.count) {
-        Slice const& slice = table.host_slices[first];
-        auto const calls = TensorCalls::of<Optimizer>(slice.elements, slice.rows);
-        unsigned norms = calls.norms();
-        rest.count = chunks_of(slice.elements);
-        std::size_t next = first + 1;
-        for (; !needs_scratch(slice) && next != table.host_count; ++next) {
-            Slice const& other = table.host_slices[next];
-            auto const more = TensorCalls::of<Optimizer>(other.elements, other.rows);
-            if (needs_scratch(other) || more.calls() != calls.calls()) {
-                break;
-            }
-            norms = zero::detail::larger(norms, more.norms());
-            rest.count += chunks_of(other.elements);
-        }
-        if (norms != 0 && rest.count != 0) {
-            CaptureLock const lock(stream);
-            check(cudaMemsetAsync(slice.scratch, 0,
-                                  (next - first) * norms * sizeof(ops::Inspection), stream),
-                  "cudaMemsetAsync");
-        }
-        for (unsigned call = 0; rest.count != 0 && call != calls.calls(); ++call) {
-            auto const blocks =
-                TensorCalls::of<Optimizer>(slice.elements, slice.rows, call).blocks();
-            launch(stream, blocks == 0 ? rest.count : blocks, block_threads,
-                   tensor_kernel<Optimizer, Slice, Group>, rest, groups, decision,
-                   TensorCall{call, norms});
-        }
-        first = next;
+template <class Optimizer>
+struct TensorUpdates {
+    /// @brief Floats that the sums of a parameter's norms take.
+    static std::size_t norm_floats(std::size_t elements, std::size_t rows) noexcept {
+        return TensorCalls::of<Optimizer>(elements, rows).norms() * sizeof(ops::Inspection)
+               / sizeof(float);
     }
-}
+
+    /// @brief Enqueues one optimizer step: parameters that need no scratch memory together, as long
+    /// as they take the same number of calls, others one after another.
+    /// @throws CudaError
+    template <class Slice, class Group>
+    ZERO_CUDA_HIDDEN static void enqueue(cudaStream_t stream, TableRange<Slice> const& table,
+                                         Group const* groups, UpdateDecision const* decision) {
+        auto const needs_scratch = [](Slice const& slice) {
+            return Optimizer::scratch_floats(
+                       slice.rows, slice.rows == 0 ? slice.elements : slice.elements / slice.rows)
+                   != 0;
+        };
+        auto rest = table;
+        for (std::size_t first = 0; first != table.host_count; rest.chunks += rest.count) {
+            Slice const& slice = table.host_slices[first];
+            auto const calls = TensorCalls::of<Optimizer>(slice.elements, slice.rows);
+            unsigned norms = calls.norms();
+            rest.count = chunks_of(slice.elements);
+            std::size_t next = first + 1;
+            for (; !needs_scratch(slice) && next != table.host_count; ++next) {
+                Slice const& other = table.host_slices[next];
+                auto const more = TensorCalls::of<Optimizer>(other.elements, other.rows);
+                if (needs_scratch(other) || more.calls() != calls.calls()) {
+                    break;
+                }
+                norms = zero::detail::larger(norms, more.norms());
+                rest.count += chunks_of(other.elements);
+            }
+            if (norms != 0 && rest.count != 0) {
+                CaptureLock const lock(stream);
+                check(cudaMemsetAsync(slice.scratch, 0,
+                                      (next - first) * norms * sizeof(ops::Inspection), stream),
+                      "cudaMemsetAsync");
+            }
+            for (unsigned call = 0; rest.count != 0 && call != calls.calls(); ++call) {
+                auto const blocks =
+                    TensorCalls::of<Optimizer>(slice.elements, slice.rows, call).blocks();
+                launch(stream, blocks == 0 ? rest.count : blocks, block_threads,
+                       tensor_kernel<Optimizer, Slice, Group>, rest, groups, decision,
+                       TensorCall{call, norms});
+            }
+            first = next;
+        }
+    }
+};
 
 } // namespace ZERO_CUDA_NAMESPACE
 } // namespace ZERO_NAMESPACE::cuda::detail

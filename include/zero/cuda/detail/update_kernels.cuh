@@ -89,6 +89,11 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 2)
                                                                                  is_aligned, body);
 }
 
+/// @brief The updates of an optimizer of whole parameters. tensor_kernels.cuh defines it, which
+/// includes CUB.
+template <class Optimizer>
+struct TensorUpdates;
+
 } // namespace ZERO_CUDA_NAMESPACE
 } // namespace ZERO_NAMESPACE::cuda::detail
 
