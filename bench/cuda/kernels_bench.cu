@@ -1,6 +1,8 @@
 #include "device_time.cuh"
 #include "passes.cuh"
 
+#include <zero/cuda/detail/tensor_kernels.cuh>
+
 #include <cub/device/device_copy.cuh>
 #include <cub/device/device_memcpy.cuh>
 #include <cub/device/device_reduce.cuh>
