@@ -244,6 +244,17 @@ struct Rounded : Plain {
 
 /// @}
 
+/// An optimizer whose first calls have no work.
+struct EmptyCalls : Lamb {
+    ZERO_NO_SIDE_CHECK
+    template <class Tensor>
+    ZERO_HOST_DEVICE static void update_tensor(Tensor const& tensor, Hyper const& hyper) noexcept {
+        tensor.scale(tensor.scratch(), 0, 2.0F);
+        tensor.transpose(tensor.scratch(), tensor.scratch(), 0, 3);
+        Lamb::update_tensor(tensor, hyper);
+    }
+};
+
 /// Floats of the scratch memory that the updates of all parameters need, on either side.
 template <class Optimizer>
 std::size_t scratch_of(Places const& all) {
@@ -365,6 +376,8 @@ TEST_CASE("A device runs every optimizer of whole parameters to the bits of the 
     }
     compare_updates<Lamb, float, Masters<float, bfloat16>, States<2, float>>();
     compare_updates<Lamb, float, Split, Rounded<States<2, bfloat16>>>();
+    compare_updates<EmptyCalls, float, Masters<float, float>, States<2, float>>(
+        consecutive_places());
     compare_updates<Muon, float, Masters<float, float>, States<2, float>>(places_of_matrices());
     compare_updates<Muon, bfloat16, Split, Rounded<States<2, bfloat16>>>(places_of_matrices());
     compare_updates<Lamb, bfloat16, Masters<bfloat16, bfloat16>, States<2, bfloat16>>(

@@ -55,7 +55,7 @@ struct ProductTile {
 
     /// @brief Returns the number of blocks.
     static constexpr std::size_t count(zero::detail::MatrixProduct const& product) {
-        return along(product.rows) * along(product.columns);
+        return along(product.rows) * along(product.columns); // 0: `launch` does nothing
     }
 
     /// All threads of the block call it.
@@ -478,7 +478,9 @@ public:
     [[nodiscard]] unsigned calls() const noexcept { return _calls; }
     /// @brief Number of calls of `norm`.
     [[nodiscard]] unsigned norms() const noexcept { return _norms; }
-    /// @brief Blocks of the wanted call; 0: one for each chunk of the parameter.
+    static constexpr std::size_t by_chunk = ~std::size_t{0}; ///< one block for each chunk
+
+    /// @brief Blocks of the wanted call, or `by_chunk`; 0: it has no work.
     [[nodiscard]] std::size_t blocks() const noexcept { return _blocks; }
 
     [[nodiscard]] std::size_t elements() const noexcept { return _elements; }
@@ -490,20 +492,20 @@ public:
 
     template <class Functor>
     void update(typename Functor::Hyper const&) const noexcept {
-        call(0);
+        call(by_chunk);
     }
     template <class Functor>
     void update(float const*, typename Functor::Hyper const&) const noexcept {
-        call(0);
+        call(by_chunk);
     }
     template <class Functor>
     void write(float*, typename Functor::Hyper const&) const noexcept {
-        call(0);
+        call(by_chunk);
     }
     template <class Functor>
     [[nodiscard]] double norm(typename Functor::Hyper const&) const noexcept {
         ++_norms;
-        call(0);
+        call(by_chunk);
         return 1.0;
     }
     [[nodiscard]] double norm(float const*, std::size_t n) const noexcept {
@@ -576,7 +578,7 @@ struct TensorUpdates {
             for (unsigned call = 0; rest.count != 0 && call != calls.calls(); ++call) {
                 auto const blocks =
                     TensorCalls::of<Optimizer>(slice.elements, slice.rows, call).blocks();
-                launch(stream, blocks == 0 ? rest.count : blocks, block_threads,
+                launch(stream, blocks == TensorCalls::by_chunk ? rest.count : blocks, block_threads,
                        tensor_kernel<Optimizer, Slice, Group>, rest, groups, decision,
                        TensorCall{call, norms});
             }
