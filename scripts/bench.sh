@@ -73,7 +73,7 @@ chosen() {
 }
 
 has_run=
-# run PROGRAM: runs the chosen benchmarks. Each filter has its own file, so that it adds to earlier results.
+# run PROGRAM: runs the chosen benchmarks. Each filter has its own file, so that it adds to earlier results. Without input, because mpirun would read the list of programs.
 run() {
     local name names file
     name=$(basename "$1")
@@ -85,7 +85,7 @@ run() {
     say "$name"
     run_quietly "$1" --benchmark_filter="$names" --benchmark_repetitions="$repetitions" --benchmark_enable_random_interleaving=true \
         --benchmark_min_time="$smallest_time" --benchmark_context="cpu=$(processor),compiler=$(compiler_name)" \
-        --benchmark_out="$file.part" --benchmark_out_format=json || stop "$name failed (its output is above)"
+        --benchmark_out="$file.part" --benchmark_out_format=json </dev/null || stop "$name failed (its output is above)"
     mv "$file.part" "$file"
 }
 
