@@ -98,7 +98,6 @@ TEST_CASE("Every stage on a device gives the bits of the host for optimizers of 
         for (std::size_t const index : {1U, 3U, 5U}) {
             specs[index].rows = 1 + random() % 40;
             specs[index].elements = specs[index].rows * (1 + random() % 40);
-            UNSCOPED_INFO(specs[index].elements << " elements in " << specs[index].rows << " rows");
         }
         compare_all_stages<Muon, WholeMatrixPartitioner>(configure, specs, {world});
     }

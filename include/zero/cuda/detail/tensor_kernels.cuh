@@ -70,11 +70,13 @@ struct ProductTile {
         unsigned const column = threadIdx.x % (side / own) * own;
         float sums[own][own] = {};
         for (std::size_t k = 0; k < product.depth; k += depth) {
-            load_columns(product.left, product.rows, product.depth, top, k, shared.left);
+            load_terms<true>(product.left, product.rows, product.depth, top, k, shared.left);
             if (product.is_right_transposed) {
-                load_columns(product.right, product.columns, product.depth, first, k, shared.right);
+                load_terms<true>(product.right, product.columns, product.depth, first, k,
+                                 shared.right);
             } else {
-                load_rows(product.right, product.depth, product.columns, k, first, shared.right);
+                load_terms<false>(product.right, product.depth, product.columns, k, first,
+                                  shared.right);
             }
             __syncthreads();
             if (product.depth - k >= depth) {
@@ -115,29 +117,20 @@ private:
         }
     }
 
-    /// Loads `side` rows and `depth` columns of a matrix and transposes them, with zeros outside.
-    __device__ static void load_columns(float const* matrix, std::size_t rows, std::size_t columns,
-                                        std::size_t top, std::size_t first,
-                                        float (&to)[depth][side + 4]) {
-        unsigned const row = threadIdx.x / (depth / own);
-        unsigned const column = threadIdx.x % (depth / own) * own;
+    /// Loads a part of a matrix by term, with zeros outside: `depth` rows and `side` columns, or if
+    /// `is_transposed` `side` rows and `depth` columns. Each thread loads four neighbours of a row.
+    template <bool is_transposed>
+    __device__ static void load_terms(float const* matrix, std::size_t rows, std::size_t columns,
+                                      std::size_t top, std::size_t first,
+                                      float (&to)[depth][side + 4]) {
+        constexpr unsigned of_row = (is_transposed ? depth : side) / own;
+        unsigned const row = threadIdx.x / of_row;
+        unsigned const column = threadIdx.x % of_row * own;
         float const* const from = global(matrix + (top + row) * columns + first + column);
 #pragma unroll
         for (unsigned i = 0; i < own; ++i) {
-            to[column + i][row] = top + row < rows && first + column + i < columns ? from[i] : 0.0F;
-        }
-    }
-
-    /// Loads `depth` rows and `side` columns of a matrix, with zeros outside.
-    __device__ static void load_rows(float const* matrix, std::size_t rows, std::size_t columns,
-                                     std::size_t top, std::size_t first,
-                                     float (&to)[depth][side + 4]) {
-        unsigned const row = threadIdx.x / (side / own);
-        unsigned const column = threadIdx.x % (side / own) * own;
-        float const* const from = global(matrix + (top + row) * columns + first + column);
-#pragma unroll
-        for (unsigned i = 0; i < own; ++i) {
-            to[row][column + i] = top + row < rows && first + column + i < columns ? from[i] : 0.0F;
+            float& term = is_transposed ? to[column + i][row] : to[row][column + i];
+            term = top + row < rows && first + column + i < columns ? from[i] : 0.0F;
         }
     }
 
@@ -488,7 +481,10 @@ public:
     [[nodiscard]] std::size_t columns() const noexcept {
         return _rows == 0 ? _elements : _elements / _rows;
     }
-    [[nodiscard]] float* scratch() const noexcept { return nullptr; }
+    /// An address that is none: a null pointer must not be added to.
+    [[nodiscard]] float* scratch() const noexcept {
+        return reinterpret_cast<float*>(alignof(float));
+    }
 
     template <class Functor>
     void update(typename Functor::Hyper const&) const noexcept {
