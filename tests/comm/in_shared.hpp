@@ -1,16 +1,19 @@
 #pragma once
 
+#include "support/toy_model.hpp"
 #include "values.hpp"
 
 #include <zero/comm/communicator.hpp>
 #include <zero/comm/detail/decorator.hpp>
 #include <zero/core/buffer.hpp>
 #include <zero/host/queue.hpp>
+#include <zero/zero.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 namespace zero::test {
@@ -137,5 +140,27 @@ private:
     std::uint64_t _serial = 0;
     std::vector<host::Event> _done;
 };
+
+using ParametersOfStages = std::vector<std::vector<std::vector<float>>>;
+
+/// @brief Trains the toy model in each stage. Returns the parameters, by stage.
+template <class C>
+ParametersOfStages train_every_stage(C& ranks) {
+    ParametersOfStages result;
+    auto const train = [&]<int N>(std::integral_constant<int, N>) {
+        ZeroStage<N, Parameters<bfloat16>, C> engine(ranks, registration<bfloat16>(toy_specs()),
+                                                     {.gradient_clipping = 1.0F});
+        auto const rank = static_cast<std::uint64_t>(ranks.rank());
+        for (std::uint64_t step = 0; step < 4; ++step) {
+            (void)run_step(engine, rank, step, 2);
+        }
+        result.push_back(full_parameters(engine));
+    };
+    train(std::integral_constant<int, 0>());
+    train(std::integral_constant<int, 1>());
+    train(std::integral_constant<int, 2>());
+    train(std::integral_constant<int, 3>());
+    return result;
+}
 
 } // namespace zero::test

@@ -47,20 +47,6 @@ struct Fixture {
 using Shared = Fixture<false>;
 using Mixed = Fixture<true>;
 
-using Values = std::vector<std::vector<float>>;
-
-/// Trains a model. Returns its parameters.
-template <int N, class C>
-Values train(C& ranks) {
-    ZeroStage<N, Parameters<bfloat16>, C> engine(ranks, registration<bfloat16>(toy_specs()),
-                                                 {.gradient_clipping = 1.0F});
-    auto const rank = static_cast<std::uint64_t>(ranks.rank());
-    for (std::uint64_t step = 0; step < 4; ++step) {
-        (void)run_step(engine, rank, step, 2);
-    }
-    return full_parameters(engine);
-}
-
 } // namespace
 
 TEST_CASE("Ranks that read one another's memory sum in rank order") {
@@ -91,18 +77,15 @@ TEST_CASE("Ranks that read one another's memory are released when one aborts") {
 
 TEST_CASE("Engines on one host send no bucket, and have the bits of threads and of messages") {
     int const world = mpi_session().size();
-    auto const expected = on_ranks<std::vector<Values>>(world, [](LoopbackCommunicator& ranks) {
-        return std::vector<Values>{train<0>(ranks), train<1>(ranks), train<2>(ranks),
-                                   train<3>(ranks)};
-    });
+    auto const expected = on_ranks<ParametersOfStages>(
+        world, [](LoopbackCommunicator& threads) { return train_every_stage(threads); });
     std::array<std::size_t, 2> sent{};
     for (bool const shares : {false, true}) {
         mpi::Options options = mpi_options();
         options.shares_memory = shares;
         mpi::Communicator ranks(mpi_session().world(), options);
         std::size_t const before = sent_bytes;
-        std::vector<Values> const found{train<0>(ranks), train<1>(ranks), train<2>(ranks),
-                                        train<3>(ranks)};
+        ParametersOfStages const found = train_every_stage(ranks);
         sent[shares ? 1 : 0] = sent_bytes - before;
         CHECK(found == expected[static_cast<std::size_t>(ranks.rank())]);
         std::string const reason = shares ? "" : "mpi::Options::shares_memory is false";
@@ -152,9 +135,9 @@ TEST_CASE("Ranks send messages if the system refuses one of them a file in memor
     if (world > 1) {
         CHECK(ranks.reason_for_messages() == (shared.rank() == last ? own : other));
     }
-    auto const expected =
-        on_ranks<Values>(world, [](LoopbackCommunicator& threads) { return train<3>(threads); });
-    CHECK(train<3>(ranks) == expected[static_cast<std::size_t>(ranks.rank())]);
+    auto const expected = on_ranks<ParametersOfStages>(
+        world, [](LoopbackCommunicator& threads) { return train_every_stage(threads); });
+    CHECK(train_every_stage(ranks) == expected[static_cast<std::size_t>(ranks.rank())]);
 }
 
 TEST_CASE("Ranks that differ in whether they share memory are told so") {

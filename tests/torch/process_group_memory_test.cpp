@@ -79,20 +79,6 @@ struct Fixture {
 using Shared = Fixture<false>;
 using Mixed = Fixture<true>;
 
-using Values = std::vector<std::vector<float>>;
-
-/// Trains a model. Returns its parameters.
-template <int N, class C>
-Values train(C& ranks) {
-    ZeroStage<N, Parameters<bfloat16>, C> engine(ranks, registration<bfloat16>(toy_specs()),
-                                                 {.gradient_clipping = 1.0F});
-    auto const rank = static_cast<std::uint64_t>(ranks.rank());
-    for (std::uint64_t step = 0; step < 4; ++step) {
-        (void)run_step(engine, rank, step, 2);
-    }
-    return full_parameters(engine);
-}
-
 } // namespace
 
 TEST_CASE("Ranks of a process group that read one another's memory sum in rank order") {
@@ -122,13 +108,11 @@ TEST_CASE("Ranks of a process group that read one another's memory are released 
 
 TEST_CASE("Engines over a process group on one host send no bucket, and have the bits of threads") {
     for (int const world : {1, 2, 3, 5}) {
-        auto const expected = on_ranks<std::vector<Values>>(world, [](LoopbackCommunicator& ranks) {
-            return std::vector<Values>{train<0>(ranks), train<1>(ranks), train<2>(ranks),
-                                       train<3>(ranks)};
-        });
+        auto const expected = on_ranks<ParametersOfStages>(
+            world, [](LoopbackCommunicator& ranks) { return train_every_stage(ranks); });
         std::array<std::size_t, 2> sent{};
         for (bool const shares : {false, true}) {
-            std::vector<std::vector<Values>> found(static_cast<std::size_t>(world));
+            std::vector<ParametersOfStages> found(static_cast<std::size_t>(world));
             Report report;
             std::size_t const before = CountingBackend::bytes;
             GlooFixture::run_groups(world, [&](int rank, auto const& group, auto const& store) {
@@ -142,8 +126,7 @@ TEST_CASE("Engines over a process group on one host send no bucket, and have the
                     : shares   ? ""
                                : "torch::ProcessGroupOptions::shares_memory is false";
                 report.expect(ranks.reason_for_messages() == reason, ranks.reason_for_messages());
-                found[static_cast<std::size_t>(rank)] = {train<0>(ranks), train<1>(ranks),
-                                                         train<2>(ranks), train<3>(ranks)};
+                found[static_cast<std::size_t>(rank)] = train_every_stage(ranks);
             });
             report.check();
             sent[shares ? 1 : 0] = CountingBackend::bytes - before;
