@@ -119,11 +119,17 @@ private:
         return to;
     }
 
+    /// Copies the result, and overwrites what was lent: no peer may read it any more.
     template <class T>
     void give_back(T* to, T const* from, std::size_t elements, Queue queue) {
-        if (to != from) {
-            queue->enqueue([=] { std::copy_n(from, elements, to); });
-        }
+        std::span<std::byte> const lent(_memory.data() + _given, _used - _given);
+        _given = _used;
+        queue->enqueue([=] {
+            if (to != from) {
+                std::copy_n(from, elements, to);
+            }
+            std::fill(lent.begin(), lent.end(), std::byte{0xa5});
+        });
         _done.push_back(queue->record());
     }
 
@@ -133,10 +139,12 @@ private:
         }
         _done.clear();
         _used = 0;
+        _given = 0;
     }
 
     Buffer<std::byte> _memory;
     std::size_t _used = 0;
+    std::size_t _given = 0; ///< part that was given back
     std::uint64_t _serial = 0;
     std::vector<host::Event> _done;
 };
