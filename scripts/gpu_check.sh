@@ -194,7 +194,7 @@ wait_for_compilers() { wait; running=0; }
 
 build_all() {
     local flags name file extra library_flags program nccl_example benchmark_flags
-    flags=(-std=c++20 -Xlinker=-s --expt-relaxed-constexpr "-arch=$arch" "-DZERO_SOURCE_DIR=\"$root\"" "${include[@]}" "-diag-suppress=20014,20011")
+    flags=(-std=c++20 -Xlinker=-s "-arch=$arch" "-DZERO_SOURCE_DIR=\"$root\"" "${include[@]}" "-diag-suppress=20014,20011")
     begin_phase build
     rm -rf "$build"/log/*.built "${build:?}/lib" "$build/programs.txt"
     mkdir -p "$build/lib"

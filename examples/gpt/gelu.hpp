@@ -1,5 +1,7 @@
 #pragma once
 
+#include <zero/ops/host_device.hpp>
+
 namespace gpt {
 
 // GELU in its tanh form, x/2 (1 + tanh u) with u = sqrt(2 / pi) (x + 0.044715 x^3), written as x
@@ -15,22 +17,26 @@ template <class Real>
 inline constexpr Real gelu_cubic = static_cast<Real>(0.044715) * gelu_linear<Real>;
 
 /// 1 / (1 + e^-value)
+ZERO_NO_SIDE_CHECK
 template <class Number, class Exponential>
-constexpr Number sigmoid(Number value, Exponential const& exponential) noexcept {
+ZERO_HOST_DEVICE constexpr Number sigmoid(Number value, Exponential const& exponential) noexcept {
     return 1 / (1 + exponential(-value));
 }
 
 } // namespace detail
 
+ZERO_NO_SIDE_CHECK
 template <class Real, class Number, class Exponential>
-constexpr Number gelu(Number x, Exponential const& exponential) noexcept {
+ZERO_HOST_DEVICE constexpr Number gelu(Number x, Exponential const& exponential) noexcept {
     return x
            * detail::sigmoid(x * (detail::gelu_linear<Real> + detail::gelu_cubic<Real> * (x * x)),
                              exponential);
 }
 
+ZERO_NO_SIDE_CHECK
 template <class Real, class Number, class Exponential>
-constexpr Number gelu_derivative(Number x, Exponential const& exponential) noexcept {
+ZERO_HOST_DEVICE constexpr Number gelu_derivative(Number x,
+                                                  Exponential const& exponential) noexcept {
     Number const square = x * x;
     Number const gate = detail::sigmoid(
         x * (detail::gelu_linear<Real> + detail::gelu_cubic<Real> * square), exponential);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <zero/core/host_device.hpp>
+
 #include <cmath>
 #include <cstdint>
 #include <initializer_list>
@@ -9,7 +11,7 @@ namespace gpt {
 
 /// @brief A bijective mix of 64 bits: every input bit reaches every output bit (multiply and
 /// xor-shift rounds).
-constexpr std::uint64_t mix(std::uint64_t value) noexcept {
+ZERO_HOST_DEVICE constexpr std::uint64_t mix(std::uint64_t value) noexcept {
     value ^= value >> 32U;
     value *= 0xd6e8feb86659fd93U;
     value ^= value >> 32U;
@@ -22,7 +24,8 @@ constexpr std::uint64_t mix(std::uint64_t value) noexcept {
 ///
 /// There is no state: (seed, parameter, index) always gives the same number, on any rank, with any
 /// number of ranks and in any order of calls.
-constexpr std::uint64_t random_bits(std::initializer_list<std::uint64_t> key) noexcept {
+ZERO_HOST_DEVICE constexpr std::uint64_t
+random_bits(std::initializer_list<std::uint64_t> key) noexcept {
     std::uint64_t hash =
         0x9e3779b97f4a7c15U; // any odd constant: zero would be a fixed point of the mix
     for (std::uint64_t const part : key) {
@@ -33,8 +36,8 @@ constexpr std::uint64_t random_bits(std::initializer_list<std::uint64_t> key) no
 
 /// @brief A number below `bound` (at least 1): the high half of a product, whose bias is
 /// negligible.
-constexpr std::uint64_t random_below(std::uint64_t bound,
-                                     std::initializer_list<std::uint64_t> key) noexcept {
+ZERO_HOST_DEVICE constexpr std::uint64_t
+random_below(std::uint64_t bound, std::initializer_list<std::uint64_t> key) noexcept {
     std::uint64_t const bits = random_bits(key) >> 32U;
     return (bits * bound) >> 32U; // bound is a text length, below 2^32
 }

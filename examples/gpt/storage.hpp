@@ -1,6 +1,7 @@
 #pragma once
 
 #include <zero/core/convert.hpp>
+#include <zero/core/host_device.hpp>
 
 #include <cassert>
 #include <concepts>
@@ -16,7 +17,7 @@ namespace gpt {
 // stored as `Stored`, which may be a two-byte type. Only these functions convert between the two.
 
 template <class Real, class Stored>
-constexpr Real widen(Stored value) noexcept {
+ZERO_HOST_DEVICE constexpr Real widen(Stored value) noexcept {
     if constexpr (std::floating_point<Stored>) {
         return static_cast<Real>(value);
     } else {
@@ -25,7 +26,7 @@ constexpr Real widen(Stored value) noexcept {
 }
 
 template <class Stored, class Real>
-constexpr Stored narrow(Real value) noexcept {
+ZERO_HOST_DEVICE constexpr Stored narrow(Real value) noexcept {
     if constexpr (std::floating_point<Stored>) {
         return static_cast<Stored>(value);
     } else {

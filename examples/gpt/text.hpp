@@ -86,7 +86,7 @@ public:
         return {false, text_size - context - 1, count == 0 ? 1 : count, 0, 0, index * samples};
     }
 
-    constexpr std::size_t operator()(std::size_t sample) const noexcept {
+    ZERO_HOST_DEVICE constexpr std::size_t operator()(std::size_t sample) const noexcept {
         return _is_random
                    ? random_below(_range, {_seed_or_count, _step, _micro_step, _first + sample})
                    : _range * (_first + sample) / _seed_or_count;

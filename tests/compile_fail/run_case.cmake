@@ -48,7 +48,7 @@ if(COMPILER MATCHES "nvcc$")
     if(source MATCHES "\n// only nvcc\n")
         set(output_kind -c)
     endif()
-    set(check_only -x cu -arch=sm_80 --expt-relaxed-constexpr -ccbin "${HOST}" ${output_kind} -o /dev/null)
+    set(check_only -x cu -arch=sm_80 -ccbin "${HOST}" ${output_kind} -o /dev/null)
 endif()
 execute_process(
     COMMAND "${COMPILER}" -std=c++20 ${check_only} ${precompiled} "-I${ROOT}/include" "-I${ROOT}/tests/compile_fail" "${FILE}"

@@ -12,7 +12,7 @@ set(host "")
 if(HOST) # otherwise nvcc finds one
     set(host -ccbin "${HOST}")
 endif()
-set(compile "${NVCC}" ${host} -Werror all-warnings -std=c++20 --expt-relaxed-constexpr "-I${ROOT}/include" "-I${ROOT}/tests" "-arch=sm_${ARCHITECTURE}")
+set(compile "${NVCC}" ${host} -Werror all-warnings -std=c++20 "-I${ROOT}/include" "-I${ROOT}/tests" "-arch=sm_${ARCHITECTURE}")
 set(ptx "${kept}/all_kernels.ptx")
 set(failures 0)
 

@@ -85,7 +85,7 @@ template <class T>
 Result<T> on_the_host(Values<T> const& weights, Values<T> const& gradients, gpt::Text const& text,
                       gpt::SamplePositions const& positions) {
     Result<T> result{0.0, gradients};
-    gpt::Model<float> model(config, batch);
+    gpt::Model<double> model(config, batch); // kernels cannot have the packs of floats
     gpt::Batch samples(batch, config.context);
     samples.fill(text.training(), positions);
     run(model, weights, result.gradients, samples, loss_scale);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <zero/core/convert.hpp>
+#include <zero/core/host_device.hpp>
 #include <zero/core/storage_types.hpp>
 #include <zero/layout/parameter_spec.hpp>
 #include <zero/stage/parameter.hpp>
@@ -13,7 +14,8 @@
 namespace zero::test {
 
 /// Returns a number in [-1, 1) that depends only on the arguments.
-constexpr float noise(std::uint64_t a, std::uint64_t b, std::uint64_t c = 0, std::uint64_t d = 0) {
+ZERO_HOST_DEVICE constexpr float noise(std::uint64_t a, std::uint64_t b, std::uint64_t c = 0,
+                                       std::uint64_t d = 0) {
     std::uint64_t x = a * 0x9e3779b97f4a7c15U ^ (b + 0x7f4a7c15U) * 0xbf58476d1ce4e5b9U
                       ^ (c + 0x1ce4e5b9U) * 0x94d049bb133111ebU ^ (d + 1) * 0xd6e8feb86659fd93U;
     x ^= x >> 31U;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/host_device.hpp"
 #include "../core/storage_types.hpp"
 
 #include <array>
@@ -43,10 +44,14 @@ struct UpdateSlice : Weights, States {
                               ///< slices
 
     /// @brief The pointers to the weights.
-    [[nodiscard]] constexpr Weights const& weights() const noexcept { return *this; }
+    [[nodiscard]] ZERO_HOST_DEVICE constexpr Weights const& weights() const noexcept {
+        return *this;
+    }
 
     /// @brief The pointers to the states.
-    [[nodiscard]] constexpr States const& all_states() const noexcept { return *this; }
+    [[nodiscard]] ZERO_HOST_DEVICE constexpr States const& all_states() const noexcept {
+        return *this;
+    }
 };
 
 /// @brief A piece of a tensor and its offset in a bucket, for flatten and unflatten.

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "../ops/host_device.hpp"
+#include "../core/host_device.hpp"
 
 #include <cstdint>
 
@@ -30,7 +30,8 @@ ZERO_HOST_DEVICE constexpr float factor_of(Group const& group,
 /// @brief Returns the pointers to weights or states, with the random key of the step if they have
 /// one.
 template <class Pointers>
-constexpr Pointers decided(Pointers pointers, UpdateDecision const& decision) noexcept {
+ZERO_HOST_DEVICE constexpr Pointers decided(Pointers pointers,
+                                            UpdateDecision const& decision) noexcept {
     if constexpr (requires { pointers.key; }) {
         pointers.key = decision.random_key;
     }

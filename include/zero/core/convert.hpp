@@ -1,17 +1,17 @@
 #pragma once
 
 #include "detail/namespace.hpp"
+#include "host_device.hpp"
 #include "storage_types.hpp"
 
-#include <bit>
 #include <cstdint>
 #include <type_traits>
 
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Rounds to nearest, ties to even. `from_float` calls it.
-constexpr bfloat16 round_to_bfloat16(float value) noexcept {
-    auto const bits = std::bit_cast<std::uint32_t>(value);
+ZERO_HOST_DEVICE constexpr bfloat16 round_to_bfloat16(float value) noexcept {
+    auto const bits = __builtin_bit_cast(std::uint32_t, value);
     // Rounding could carry a NaN into infinity or -0, so keep its top bits and make it quiet.
     if ((bits & 0x7fffffffU) > 0x7f800000U) {
         return bfloat16::from_bits(static_cast<std::uint16_t>((bits >> 16U) | 0x0040U));
@@ -21,8 +21,8 @@ constexpr bfloat16 round_to_bfloat16(float value) noexcept {
 }
 
 /// @brief Rounds to nearest, ties to even, as round_to_bfloat16 does.
-constexpr float16 round_to_float16(float value) noexcept {
-    auto const bits = std::bit_cast<std::uint32_t>(value);
+ZERO_HOST_DEVICE constexpr float16 round_to_float16(float value) noexcept {
+    auto const bits = __builtin_bit_cast(std::uint32_t, value);
     auto const sign = static_cast<std::uint16_t>((bits >> 16U) & 0x8000U);
     std::uint32_t const magnitude = bits & 0x7fffffffU;
 #if defined(__CUDA_ARCH__)
@@ -41,9 +41,9 @@ constexpr float16 round_to_float16(float value) noexcept {
     }
     // Below 2^-14, adding 0.5 rounds to a multiple of 2^-24, to nearest even.
     if (magnitude < 0x38800000U) {
-        float const shifted = std::bit_cast<float>(magnitude) + 0.5F;
+        float const shifted = __builtin_bit_cast(float, magnitude) + 0.5F;
         return float16::from_bits(static_cast<std::uint16_t>(
-            sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000U)));
+            sign | (__builtin_bit_cast(std::uint32_t, shifted) - 0x3f000000U)));
     }
     std::uint32_t const rounded = magnitude + 0x0fffU + ((magnitude >> 13U) & 1U);
     return float16::from_bits(static_cast<std::uint16_t>(sign | ((rounded - 0x38000000U) >> 13U)));
@@ -54,20 +54,20 @@ constexpr float16 round_to_float16(float value) noexcept {
 namespace ZERO_NAMESPACE {
 
 /// @brief Converts to float, exactly.
-constexpr float to_float(float value) noexcept {
+ZERO_HOST_DEVICE constexpr float to_float(float value) noexcept {
     return value;
 }
 
 /// @copydoc to_float(float)
-constexpr float to_float(bfloat16 value) noexcept {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16U);
+ZERO_HOST_DEVICE constexpr float to_float(bfloat16 value) noexcept {
+    return __builtin_bit_cast(float, static_cast<std::uint32_t>(value.bits) << 16U);
 }
 
 /// @copydoc to_float(float)
 ///
 /// Almost branch-free: the exponent is shifted into place and re-biased by one exact
 /// multiplication, which also normalises subnormals.
-constexpr float to_float(float16 value) noexcept {
+ZERO_HOST_DEVICE constexpr float to_float(float16 value) noexcept {
 #if defined(__CUDA_ARCH__)
     // The instruction would change the bits of a NaN, so NaNs take the path below.
     if (!__builtin_is_constant_evaluated() && (value.bits & 0x7fffU) <= 0x7c00U) {
@@ -81,24 +81,24 @@ constexpr float to_float(float16 value) noexcept {
     // Infinity or NaN: the exponent becomes all ones, and a NaN becomes quiet.
     if (magnitude >= 0x0f800000U) {
         std::uint32_t const quiet = magnitude > 0x0f800000U ? 0x00400000U : 0U;
-        return std::bit_cast<float>(sign | 0x70000000U | magnitude | quiet);
+        return __builtin_bit_cast(float, sign | 0x70000000U | magnitude | quiet);
     }
-    float const scaled = std::bit_cast<float>(magnitude) * 0x1.0p112F;
-    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | sign);
+    float const scaled = __builtin_bit_cast(float, magnitude) * 0x1.0p112F;
+    return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, scaled) | sign);
 }
 
-constexpr bfloat16::operator float() const noexcept {
+ZERO_HOST_DEVICE constexpr bfloat16::operator float() const noexcept {
     return to_float(*this);
 }
 
-constexpr float16::operator float() const noexcept {
+ZERO_HOST_DEVICE constexpr float16::operator float() const noexcept {
     return to_float(*this);
 }
 
 /// @brief Converts from float, rounding to nearest, ties to even. Overflow gives infinity; a NaN
 /// becomes a quiet NaN.
 template <StorageType T>
-constexpr T from_float(float value) noexcept {
+ZERO_HOST_DEVICE constexpr T from_float(float value) noexcept {
     if constexpr (std::is_same_v<T, float>) {
         return value;
     } else if constexpr (std::is_same_v<T, bfloat16>) {

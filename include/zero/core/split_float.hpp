@@ -2,9 +2,9 @@
 
 #include "convert.hpp"
 #include "detail/namespace.hpp"
+#include "host_device.hpp"
 #include "storage_types.hpp"
 
-#include <bit>
 #include <cstdint>
 
 namespace ZERO_NAMESPACE {
@@ -24,19 +24,19 @@ struct SplitFloat {
 };
 
 /// @brief Splits a float, exactly. A NaN becomes the quiet NaN of its upper half.
-constexpr SplitFloat split(float value) noexcept {
+ZERO_HOST_DEVICE constexpr SplitFloat split(float value) noexcept {
     bfloat16 const half = from_float<bfloat16>(value);
     if (value != value) {
         return {half, 0, false};
     }
-    auto const bits = std::bit_cast<std::uint32_t>(value);
+    auto const bits = __builtin_bit_cast(std::uint32_t, value);
     return {half, static_cast<std::uint16_t>(bits & 0xffffU), half.bits != bits >> 16U};
 }
 
 /// @brief Restores the float that was split.
-constexpr float join(SplitFloat parts) noexcept {
+ZERO_HOST_DEVICE constexpr float join(SplitFloat parts) noexcept {
     std::uint32_t const bits = static_cast<std::uint32_t>(parts.half.bits) << 16U | parts.remainder;
-    return std::bit_cast<float>(bits - (parts.is_rounded_up ? 0x10000U : 0U));
+    return __builtin_bit_cast(float, bits - (parts.is_rounded_up ? 0x10000U : 0U));
 }
 
 } // namespace ZERO_NAMESPACE

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "detail/namespace.hpp"
+#include "host_device.hpp"
 
 #include <cstdint>
 #include <type_traits>
@@ -21,14 +22,15 @@ struct float16 {
     float16(Number) = delete;
 
     /// @brief Returns the number with these bits.
-    [[nodiscard]] static constexpr float16 from_bits(std::uint16_t pattern) noexcept {
+    [[nodiscard]] ZERO_HOST_DEVICE static constexpr float16
+    from_bits(std::uint16_t pattern) noexcept {
         float16 result;
         result.bits = pattern;
         return result;
     }
 
     /// @brief Converts exactly, as `to_float` does. Include core/convert.hpp to call it.
-    constexpr explicit operator float() const noexcept;
+    ZERO_HOST_DEVICE constexpr explicit operator float() const noexcept;
 
     /// @brief Compares bits: -0 differs from +0, and a NaN equals itself.
     friend constexpr bool operator==(float16, float16) = default;
@@ -47,14 +49,15 @@ struct bfloat16 {
     bfloat16(Number) = delete;
 
     /// @brief Returns the number with these bits.
-    [[nodiscard]] static constexpr bfloat16 from_bits(std::uint16_t pattern) noexcept {
+    [[nodiscard]] ZERO_HOST_DEVICE static constexpr bfloat16
+    from_bits(std::uint16_t pattern) noexcept {
         bfloat16 result;
         result.bits = pattern;
         return result;
     }
 
     /// @brief Converts exactly, as `to_float` does. Include core/convert.hpp to call it.
-    constexpr explicit operator float() const noexcept;
+    ZERO_HOST_DEVICE constexpr explicit operator float() const noexcept;
 
     /// @brief Compares bits.
     friend constexpr bool operator==(bfloat16, bfloat16) = default;

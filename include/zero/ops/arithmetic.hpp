@@ -5,7 +5,6 @@
 #include "host_device.hpp"
 #include "number.hpp"
 
-#include <bit>
 #include <concepts>
 #include <cstdint>
 
@@ -36,12 +35,12 @@ constexpr float fma_by_rounding_to_odd(float a, float b, float c) noexcept {
     double const part = sum - product;
     double const error =
         (product - (sum - part)) + (addend - part); // exact: sum + error = product + addend
-    auto bits = std::bit_cast<std::uint64_t>(sum);
+    auto bits = __builtin_bit_cast(std::uint64_t, sum);
     bool const inexact = error < 0.0 || error > 0.0; // false for the NaN that an infinity leaves
     if (inexact && (bits & 1U) == 0) {
         bits = (error > 0.0) == (sum > 0.0) ? bits + 1 : bits - 1;
     }
-    return static_cast<float>(std::bit_cast<double>(bits));
+    return static_cast<float>(__builtin_bit_cast(double, bits));
 }
 
 } // namespace ZERO_NAMESPACE::ops::detail

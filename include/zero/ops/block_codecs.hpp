@@ -7,7 +7,6 @@
 #include "host_device.hpp"
 #include "symmetric_codes.hpp"
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -32,15 +31,16 @@ struct SymmetricBlocks {
     }
 
     ZERO_HOST_DEVICE static void put_scale(float scale, std::uint8_t* to) noexcept {
-        std::uint32_t const half = std::bit_cast<std::uint32_t>(scale) >> 16U;
+        std::uint32_t const half = __builtin_bit_cast(std::uint32_t, scale) >> 16U;
         to[code_bytes] = static_cast<std::uint8_t>(half & 0xffU);
         to[code_bytes + 1] = static_cast<std::uint8_t>(half >> 8U);
     }
 
     [[nodiscard]] ZERO_HOST_DEVICE static float scale_of(std::uint8_t const* from) noexcept {
         // compilers make one load of it
-        return std::bit_cast<float>(
-            (std::uint32_t{from[code_bytes]} | std::uint32_t{from[code_bytes + 1]} << 8U) << 16U);
+        return __builtin_bit_cast(
+            float, (std::uint32_t{from[code_bytes]} | std::uint32_t{from[code_bytes + 1]} << 8U)
+                       << 16U);
     }
 
     ZERO_HOST_DEVICE static void encode(float const (&values)[coded_elements],
@@ -49,7 +49,7 @@ struct SymmetricBlocks {
         for (float const value : values) {
             largest = ops::larger_magnitude_bits(largest, value);
         }
-        float const scale = ops::code_scale(std::bit_cast<float>(largest), levels);
+        float const scale = ops::code_scale(__builtin_bit_cast(float, largest), levels);
         bool const is_finite = largest < 0x7f800000U;
         float const inverse = ops::div(1.0F, scale);
         auto const code = [&](float value) {

@@ -54,7 +54,6 @@ struct Inspection {
     /// @brief Adds a number: a square, or an exact sum of several. It is finite, not negative, and
     /// a multiple of 2^-298 below 2^268.
     ZERO_HOST_DEVICE void add(double number) noexcept {
-        // std::bit_cast runs on the host only.
         auto const bits = __builtin_bit_cast(std::uint64_t, number);
         if (bits != 0) {
             add_significands((bits & (hidden_bit - 1)) | hidden_bit, static_cast<int>(bits >> 52U));
@@ -150,7 +149,7 @@ struct Inspection {
 /// @brief The l2 norm of the inspected elements, or NaN if one is not finite.
 [[nodiscard]] ZERO_HOST_DEVICE inline double l2_norm(Inspection const& inspection) noexcept {
     return inspection.non_finite_count() == 0 ? ops::root(inspection.sum_of_squares())
-                                              : std::numeric_limits<double>::quiet_NaN();
+                                              : __builtin_nan("");
 }
 
 static_assert(std::is_trivially_copyable_v<Inspection> && std::is_standard_layout_v<Inspection>);

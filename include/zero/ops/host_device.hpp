@@ -1,15 +1,9 @@
 #pragma once
 
-/// @brief Marks functions that run on the host and in kernels. Empty unless nvcc compiles the
-/// translation unit.
-#if defined(__CUDACC__)
-#define ZERO_HOST_DEVICE __host__ __device__
-#else
-#define ZERO_HOST_DEVICE
-#endif
+#include "../core/host_device.hpp"
 
-/// @brief Before a template that is marked so, and calls functions that exist on one of the sides
-/// alone, depending on its arguments: nvcc then warns of no call.
+/// @brief Before a template that is marked ZERO_HOST_DEVICE, and calls functions that exist on one
+/// of the sides alone, depending on its arguments: nvcc then warns of no call.
 #if defined(__CUDACC__)
 #define ZERO_NO_SIDE_CHECK _Pragma("nv_exec_check_disable")
 #else

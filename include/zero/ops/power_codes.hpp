@@ -8,7 +8,6 @@
 #include "host_device.hpp"
 #include "number.hpp"
 
-#include <bit>
 #include <cstdint>
 #include <type_traits>
 
@@ -61,7 +60,7 @@ namespace ZERO_NAMESPACE::ops {
 /// @brief Whether the codes of a block are signed.
 /// @param scale as it is stored
 ZERO_HOST_DEVICE constexpr bool has_signed_codes(float scale) noexcept {
-    return (std::bit_cast<std::uint32_t>(scale) & 0x80000000U) == 0;
+    return (__builtin_bit_cast(std::uint32_t, scale) & 0x80000000U) == 0;
 }
 
 /// @brief Returns the scale of a block of states in type S, as it is stored.
@@ -138,7 +137,7 @@ template <Number F>
     F const magnitude = mul(detail::power(k, is_signed), is_signed ? scale : -scale);
     F const value = select(less(k, zero), sub(zero, magnitude), magnitude);
     auto const is_nan = is_signed ? less_equal(k, F(codes.nan)) : less_equal(F(codes.nan), k);
-    return select(is_nan, F(std::bit_cast<float>(0x7fc00000U)), value);
+    return select(is_nan, F(__builtin_bit_cast(float, 0x7fc00000U)), value);
 }
 
 /// @brief Returns the value of a stored state in a block with a scale.

@@ -5,7 +5,6 @@
 #include "../core/storage_types.hpp"
 #include "host_device.hpp"
 
-#include <bit>
 #include <cstdint>
 #include <type_traits>
 
@@ -50,7 +49,7 @@ template <StorageType T>
 ZERO_HOST_DEVICE constexpr T round_stochastically(float value, std::uint32_t random) noexcept {
     constexpr bool is_bfloat16 = std::is_same_v<T, bfloat16>;
     constexpr std::uint32_t largest = is_bfloat16 ? 0x7f7f0000U : 0x477fe000U;
-    auto const bits = std::bit_cast<std::uint32_t>(value);
+    auto const bits = __builtin_bit_cast(std::uint32_t, value);
     std::uint32_t const magnitude = bits & 0x7fffffffU;
     if (magnitude > largest) {
         return from_float<T>(value);
@@ -63,7 +62,7 @@ ZERO_HOST_DEVICE constexpr T round_stochastically(float value, std::uint32_t ran
             return T::from_bits(static_cast<std::uint16_t>(
                 sign | (magnitude - 0x38000000U + (random >> 19U)) >> 13U));
         }
-        float const scaled = detail::exact_product(std::bit_cast<float>(magnitude), 0x1p24F);
+        float const scaled = detail::exact_product(__builtin_bit_cast(float, magnitude), 0x1p24F);
         auto const lower = static_cast<std::uint32_t>(scaled);
         auto const chance = static_cast<std::uint32_t>(detail::exact_product(
             detail::exact_difference(scaled, static_cast<float>(lower)), 0x1p32F));

@@ -2,6 +2,5 @@
 
 // Included before every other header, so that this is the first error under an older standard.
 #if __cplusplus <= 201703L
-#error                                                                                             \
-    "zero: C++20 is required; compile with -std=c++20 (nvcc: -std=c++20 --expt-relaxed-constexpr)."
+#error "zero: C++20 is required; compile with -std=c++20."
 #endif

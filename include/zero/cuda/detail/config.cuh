@@ -5,9 +5,6 @@
 #if !defined(__CUDACC__)
 #error "zero: headers that end in .cuh are for nvcc; include them in .cu files only."
 #endif
-#if !defined(__CUDACC_RELAXED_CONSTEXPR__)
-#error "zero: compile with nvcc --expt-relaxed-constexpr (linking zero::cuda in CMake does it)."
-#endif
 #if !defined(__CUDA_ARCH_LIST__)
 #error "zero: this nvcc does not say for which architectures it compiles; use CUDA 12 or later."
 #endif

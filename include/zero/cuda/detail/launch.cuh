@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
+#include "../../core/host_device.hpp"
 #include "../capture_lock.hpp"
 #include "check.hpp"
 #include "chunk.hpp"
@@ -25,7 +26,8 @@ inline constexpr std::size_t round_elements =
 static_assert(chunk_elements % round_elements == 0);
 
 /// @brief Returns the number of thread blocks that process a range, one chunk per block.
-ZERO_CUDA_HIDDEN inline constexpr std::size_t chunks_of(std::size_t elements) noexcept {
+ZERO_CUDA_HIDDEN ZERO_HOST_DEVICE inline constexpr std::size_t
+chunks_of(std::size_t elements) noexcept {
     return (elements + chunk_elements - 1) / chunk_elements;
 }
 

@@ -22,6 +22,13 @@
 namespace ZERO_NAMESPACE::cuda::detail {
 inline namespace ZERO_CUDA_NAMESPACE {
 
+/// @brief Returns an element of a std::array, whose own functions are host functions.
+template <class Array>
+__device__ inline auto& element(Array& array, std::size_t index) {
+    using Element = std::remove_reference_t<decltype(array[index])>;
+    return reinterpret_cast<Element*>(&array)[index];
+}
+
 /// @brief Rounds states to nearest and writes them.
 struct NearestStates {
     template <bool whole, std::size_t states, class S>
@@ -30,7 +37,7 @@ struct NearestStates {
                                  float const (&values)[states][pack_elements]) const {
 #pragma unroll
         for (std::size_t s = 0; s < states; ++s) {
-            store_results<whole>(at.states[s] + begin, count, values[s]);
+            store_results<whole>(element(at.states, s) + begin, count, values[s]);
         }
     }
 };
@@ -77,9 +84,9 @@ struct StochasticallyRoundedStates {
                     rounded[1][i] = rounded_state<S>(values[s + 1][i], ops::swapped_halves(random));
                 }
             }
-            store<whole>(at.states[s] + begin, count, rounded[0]);
+            store<whole>(element(at.states, s) + begin, count, rounded[0]);
             if (s + 1 < states) {
-                store<whole>(at.states[s + 1] + begin, count, rounded[1]);
+                store<whole>(element(at.states, s + 1) + begin, count, rounded[1]);
             }
         }
     }
@@ -98,7 +105,7 @@ struct StateAccess {
     __device__ bool is_aligned() const {
         bool result = true;
         for (std::size_t s = 0; s < states; ++s) {
-            result = result && are_aligned(at.states[s]);
+            result = result && are_aligned(element(at.states, s));
         }
         return result;
     }
@@ -108,7 +115,7 @@ struct StateAccess {
                                 float (&values)[states][pack_elements]) const {
 #pragma unroll
         for (std::size_t s = 0; s < states; ++s) {
-            load_operands<whole>(at.states[s] + begin, count, values[s]);
+            load_operands<whole>(element(at.states, s) + begin, count, values[s]);
         }
     }
 
@@ -139,7 +146,7 @@ struct ScaledStateAccess {
 #pragma unroll
         for (std::size_t s = 0; s < states; ++s) {
             S stored[pack_elements];
-            load<whole>(at->states[s] + begin, count, stored);
+            load<whole>(element(at->states, s) + begin, count, stored);
 #pragma unroll
             for (std::size_t first = 0; first < pack_elements; first += in_block<whole>) {
                 float const scale = first < count ? *scale_of<whole>(s, begin, first) : 1.0F;
@@ -194,7 +201,8 @@ private:
 
     template <bool whole>
     __device__ float* scale_of(std::size_t s, std::size_t begin, std::size_t index) const {
-        return global(at->scales[s] + (begin + index * stride<whole>) / ops::scaled_block_elements);
+        return global(element(at->scales, s)
+                      + (begin + index * stride<whole>) / ops::scaled_block_elements);
     }
 
     template <bool whole>

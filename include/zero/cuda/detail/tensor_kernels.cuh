@@ -3,6 +3,7 @@
 #include "../../backend/slices.hpp"
 #include "../../backend/update_decision.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../../core/host_device.hpp"
 #include "../../ops/arithmetic.hpp"
 #include "../../ops/detail/newton_schulz.hpp"
 #include "../../ops/exact_sum.hpp"
@@ -51,7 +52,9 @@ struct ProductTile {
         alignas(16) float right[depth][side + 4];
     };
 
-    static constexpr std::size_t along(std::size_t length) { return (length + side - 1) / side; }
+    static ZERO_HOST_DEVICE constexpr std::size_t along(std::size_t length) {
+        return (length + side - 1) / side;
+    }
 
     /// @brief Returns the number of blocks.
     static constexpr std::size_t count(zero::detail::MatrixProduct const& product) {
@@ -368,7 +371,7 @@ private:
             auto const& all = _slice->all_states();
             First first;
             for (std::size_t state = 0; state != Functor::states; ++state) {
-                first.states[state] = all.states[state];
+                element(first.states, state) = element(all.states, state);
             }
             if constexpr (requires { all.key; }) {
                 return access(StochasticStates<First>{first, all.first_index, 0},

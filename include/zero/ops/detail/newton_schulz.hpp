@@ -69,15 +69,20 @@ struct NewtonSchulz {
         std::size_t const columns = tensor.columns();
         std::size_t const n = rows * columns;
         bool const is_tall = rows > columns;
-        std::size_t const shorter = smaller(rows, columns);
-        std::size_t const longer = larger(rows, columns);
+        std::size_t const shorter = is_tall ? columns : rows;
+        std::size_t const longer = is_tall ? rows : columns;
         float* x = scratch;
         float* next = scratch + n;
         float* const square = scratch + 2 * n;
         float* const polynomial = square + shorter * shorter;
+        auto const swap = [&] { // std::swap is a host function
+            float* const before = x;
+            x = next;
+            next = before;
+        };
         if (is_tall) {
             tensor.transpose(next, x, rows, columns);
-            std::swap(x, next);
+            swap();
         }
         for (int iteration = 0; iteration < iterations; ++iteration) {
             tensor.multiply({.out = square,
@@ -106,7 +111,7 @@ struct NewtonSchulz {
                              .depth = shorter,
                              .addend = x,
                              .addend_scale = a});
-            std::swap(x, next);
+            swap();
         }
         if (is_tall) {
             tensor.transpose(next, x, columns, rows);

@@ -9,10 +9,8 @@
 #include "../../../ops/host_device.hpp"
 #include "../../step_report.hpp"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
 namespace ZERO_NAMESPACE::detail {
@@ -62,7 +60,8 @@ struct StepIntegers {
     static constexpr std::size_t sums = ops::Inspection::count;
 
     /// @brief Returns the number of minima, which follow the sums.
-    [[nodiscard]] static constexpr std::size_t minima(bool compares_order) noexcept {
+    [[nodiscard]] static ZERO_HOST_DEVICE constexpr std::size_t
+    minima(bool compares_order) noexcept {
         return 1 + (compares_order ? OrderAgreement::count : 0);
     }
 };
@@ -84,7 +83,7 @@ struct StepReports {
     static constexpr std::size_t kept = 16;
 
     std::uint64_t last_serial = 0; ///< number of the last report
-    std::array<StepFigures, kept> figures{};
+    StepFigures figures[kept]{};   // those of std::array are host functions
 
     [[nodiscard]] ZERO_HOST_DEVICE constexpr StepFigures& of(std::uint64_t serial) noexcept {
         return figures[serial % kept];
@@ -94,16 +93,15 @@ struct StepReports {
 /// @brief The state of `StageOptions::skip_above_norm`, in backend memory. `StepControl` owns it,
 /// and only with that option; only `DecideStep` and commands of `StepControl` write it.
 struct NormGuard {
-    double limit = std::numeric_limits<double>::infinity();
-    double factor = std::numeric_limits<double>::infinity();
+    double limit = __builtin_inf();
+    double factor = __builtin_inf();
     std::uint64_t window = 1;
     RunningNorm running{};
 
     /// @brief Returns the largest norm of the next step; infinite if there is none.
     [[nodiscard]] ZERO_HOST_DEVICE double largest() const noexcept {
         bool const is_known = running.steps >= window && running.mean > 0.0;
-        double const relative =
-            is_known ? ops::mul(factor, running.mean) : std::numeric_limits<double>::infinity();
+        double const relative = is_known ? ops::mul(factor, running.mean) : __builtin_inf();
         return relative < limit ? relative : limit;
     }
 

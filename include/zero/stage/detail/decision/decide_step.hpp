@@ -24,7 +24,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -70,7 +69,7 @@ ZERO_HOST_DEVICE inline double unscale_factor(float predivide, double divisor,
 /// finite.
 ZERO_HOST_DEVICE inline double norm_of(ops::Inspection const& inspection, double factor) noexcept {
     return inspection.non_finite_count() != 0
-               ? std::numeric_limits<double>::infinity()
+               ? __builtin_inf()
                : ops::mul(ops::root(inspection.sum_of_squares()), factor);
 }
 
@@ -169,7 +168,7 @@ struct DecideStep {
             report.is_skipped = is_empty || (overflow && skips_non_finite);
             if (guard != nullptr && !overflow && is_same_order) {
                 double const largest = guard->largest();
-                constexpr double most = std::numeric_limits<float>::max();
+                constexpr double most = 0x1.fffffep127; // the largest float
                 report.norm_limit =
                     largest > most ? report.norm_limit : static_cast<float>(largest);
                 report.is_too_large = report.gradient_norm > largest;

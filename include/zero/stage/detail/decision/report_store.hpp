@@ -149,7 +149,8 @@ public:
                      BufferKind::control),
           _norms(read_by_host(memory), options.group_norms ? groups * StepReports::kept : 0,
                  BufferKind::control) {
-        *_reports.data() = {};
+        StepReports const none{};
+        *_reports.data() = none;
     }
 
     /// @brief Returns the reports, which kernels write and the host reads after an event.
