@@ -18,7 +18,7 @@
 #include <zero/stage/gathered_parameters.hpp>
 #include <zero/stage/offload.hpp>
 #include <zero/stage/offload_states.hpp>
-#include <zero/stage/set_trainable.hpp>
+#include <zero/stage/live_changes.hpp>
 #include <zero/stage/wire.hpp>
 #include <zero/stage/zero_stage.hpp>
 
