@@ -79,6 +79,7 @@ struct Program {
         for (; number < 6; ++number) {
             first.push_back(some_item(random, number));
         }
+        first[0].spec.rows = first[0].spec.group = 0;
         first[0].spec.elements = 77; // a step needs a gradient, and the last unit a parameter
         first[0].spec.trainable = true;
         first[0].spec.units = {0, units - 1};
