@@ -134,7 +134,6 @@ public:
         }
         if (first_new != origins.size()) {
             store.set_initial(as_span(parameters), first_new);
-            wait_for_collectives(communicator, _engine->_queue); // which read them
         }
         move_parameters(old, store, all, origins);
         store.continue_from(_engine->_parameters);
