@@ -13,7 +13,7 @@
 #include <zero/layout/round_robin_partitioner.hpp>
 #include <zero/ops/adamw.hpp>
 #include <zero/ops/lamb.hpp>
-#include <zero/stage/set_trainable.hpp>
+#include <zero/stage/live_changes.hpp>
 #include <zero/stage/training_state.hpp>
 #include <zero/stage/zero_stage.hpp>
 

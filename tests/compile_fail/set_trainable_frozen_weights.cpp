@@ -1,7 +1,7 @@
-// expect: zero::set_trainable: zero::Wire and zero::FrozenWeights keep codes and errors by bucket, and this call makes other buckets; save a checkpoint, and load it with may_thaw into an engine whose registration says what is trainable.
+// expect: zero::set_trainable, add_parameters, remove_parameters: zero::Wire and zero::FrozenWeights keep codes and errors by bucket, and these calls make other buckets; save a checkpoint, and load it with may_thaw into an engine whose registration says what is trainable, or with may_differ into one with other parameters.
 #include "stage.hpp"
 
-#include <zero/stage/set_trainable.hpp>
+#include <zero/stage/live_changes.hpp>
 #include <zero/stage/wire.hpp>
 
 using Stage = zero::ZeroStage<3, zero::FrozenWeights<zero::Int8Blocks>>;

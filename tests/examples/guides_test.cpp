@@ -127,7 +127,7 @@ TEST_CASE("A diff that does not fit is refused") {
 
 TEST_CASE("The code of the guides is that of the examples") {
     check_code("docs/guides/choose_a_stage.md", {"src/plan/column.hpp"}, 1);
-    check_code("docs/guides/recipes.md", {"examples/recipes.cpp"}, 6);
+    check_code("docs/guides/recipes.md", {"examples/recipes.cpp", "examples/adapters.cpp"}, 7);
     check_code("docs/storage.md", {"examples/scattered.cpp"}, 1);
     check_code("docs/checkpoints.md", {"examples/save_and_resume.cpp"}, 2);
     check_code("docs/offload.md", {"examples/offload.cpp"}, 1);

@@ -16,9 +16,9 @@
 #include <zero/stage/averaged_weights.hpp>
 #include <zero/stage/describe.hpp>
 #include <zero/stage/gathered_parameters.hpp>
+#include <zero/stage/live_changes.hpp>
 #include <zero/stage/offload.hpp>
 #include <zero/stage/offload_states.hpp>
-#include <zero/stage/set_trainable.hpp>
 #include <zero/stage/wire.hpp>
 #include <zero/stage/zero_stage.hpp>
 

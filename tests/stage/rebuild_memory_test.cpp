@@ -5,6 +5,7 @@
 
 #include <zero/layout/balanced_partitioner.hpp>
 #include <zero/layout/communication_model.hpp>
+#include <zero/stage/live_changes.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <algorithm>
@@ -154,7 +155,59 @@ void check_accounts(std::size_t parameter_bytes, Storage storage = Storage::owne
     }
 }
 
+/// Parameters are added, or removed, before the first step.
+template <class Stage>
+void check_change(std::size_t parameter_bytes, bool adds) {
+    using T = typename Stage::ParameterType;
+    auto const accounts = on_ranks<Account>(world, [&](LoopbackCommunicator& communicator) {
+        WatchedMemory memory;
+        Account account;
+        {
+            Stage engine(communicator, registration<T>(toy_specs()),
+                         {.bucketer = {.bucket_bytes = 1024}, .memory = &memory});
+            account.before = engine.memory_plan();
+            memory.most = 0;
+            if (adds) {
+                add_parameters(engine, registration<T>({{"new.weight", 400, {1}, 0, true},
+                                                        {"new.table", 33, {2}, 0, false}}));
+            } else {
+                remove_parameters(engine, {"second.weight", "first.bias", "second.table"});
+            }
+            account.most = memory.most;
+            account.after = engine.memory_plan();
+            for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
+                account.allocated_after[kind] = memory.bytes(static_cast<BufferKind>(kind));
+            }
+        }
+        account.left = memory.bytes();
+        return account;
+    });
+    for (Account const& account : accounts) {
+        for (std::size_t kind = 0; kind < buffer_kinds; ++kind) {
+            INFO(name_of(static_cast<BufferKind>(kind)));
+            auto const& row = account.after.rows[kind];
+            CHECK(account.allocated_after[kind] == (row.is_callers ? 0 : row.bytes()));
+        }
+        CHECK((account.after.engine_bytes() > account.before.engine_bytes()) == adds);
+        CHECK(account.most == peak(account, parameter_bytes, 4));
+        CHECK(account.left == 0);
+    }
+}
+
 } // namespace
+
+TEST_CASE("Memory equals the plan after parameters were added or removed, and the documented peak "
+          "before",
+          "[stage][rebuild]") {
+    in_every_stage([]<int N>() {
+        for (bool const adds : {true, false}) {
+            check_change<ZeroStage<N, SizeCappedBucketer>>(4, adds);
+            check_change<
+                ZeroStage<N, SizeCappedBucketer, BalancedPartitioner, Parameters<bfloat16>>>(2,
+                                                                                             adds);
+        }
+    });
+}
 
 TEST_CASE("Memory equals the plan before and after a rebuild, and the documented peak in between",
           "[stage][rebuild]") {

@@ -440,7 +440,7 @@ public:
 private:
     void set(MemoryResource& memory, std::span<std::uint64_t const> updates, std::uint64_t steps) {
         std::size_t const parameters = updates.size();
-        if (!is_any()) {
+        if (_counts.size() != parameters) {
             Buffer<Group> rows(memory, parameters, BufferKind::control);
             _counts = Buffer<UpdateCount>(memory, parameters, BufferKind::control);
             _rows = std::move(rows);

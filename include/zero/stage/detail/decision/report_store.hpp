@@ -153,6 +153,13 @@ public:
         *_reports.data() = none;
     }
 
+    /// @brief Makes room for the minima of another number of parameters. No pending command may use
+    /// the figures.
+    [[gnu::cold]] void resize(std::size_t parameters, MemoryResource& memory) {
+        _exchanged = Buffer<std::int64_t>(
+            memory, ReportedFigures::size_for(_groups.size(), parameters), BufferKind::control);
+    }
+
     /// @brief Returns the reports, which kernels write and the host reads after an event.
     [[nodiscard]] StepReports* reports() const noexcept { return _reports.data(); }
 

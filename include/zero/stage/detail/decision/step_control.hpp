@@ -251,6 +251,10 @@ public:
 
     [[gnu::cold]] bool set_updates(std::span<std::uint64_t const> updates, MemoryResource& memory) {
         _settings.set_updates(updates);
+        bool const has_minima = _options->unused_parameters == UnusedParameters::leave;
+        if (has_minima && updates.size() != _counts.size()) { // some were added or removed
+            _report.resize(updates.size(), memory);
+        }
         return _counts.set_unequal(memory, updates, settled().step_count);
     }
 

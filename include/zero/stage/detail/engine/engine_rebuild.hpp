@@ -30,7 +30,7 @@
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Rebuilds the layout of an engine between two steps, and everything that depends on it.
-/// Implements the option `rebuild_buckets`, and `set_trainable`. Collective; waits.
+/// Implements the option `rebuild_buckets`, and live changes. Collective; waits.
 template <class Config>
 class EngineRebuild {
 public:
@@ -45,7 +45,7 @@ public:
         std::vector<std::size_t> const order(shared.begin(), shared.end());
         std::vector<AnyParameter> const parameters = registered();
         FlatLayout next = layout_of(parameters, as_span(order));
-        require_agreement_on(next);
+        require_agreement_on(next, parameters);
         _engine->_ready_order.stop();
         replace(parameters, std::move(next));
     }
@@ -77,11 +77,12 @@ public:
     }
 
     /// @throws LayoutMismatch on every rank
-    void require_agreement_on(FlatLayout& next) const {
+    void require_agreement_on(FlatLayout& next, std::vector<AnyParameter> const& parameters) const {
         auto& communicator = *_engine->_communicator;
         require_agreement(next, Config::parameter_dtypes,
                           compared_options(_engine->_number, _engine->_schedule,
-                                           _engine->predivide(), _engine->_options, communicator),
+                                           _engine->predivide(), _engine->_options, communicator,
+                                           hash_of_initialisation(as_span(parameters))),
                           communicator, _engine->_queue, *_engine->_memory);
     }
 
@@ -90,12 +91,14 @@ public:
         EngineContext<Config> all = _engine->context(parameters);
         all.layout = &next;
         _engine->_counted =
-            agree_over_model(_engine->_number, all, _engine->_control.group_count());
+            agree_over_model(_engine->_number, all, _engine->_control.group_count(), true);
     }
 
-    /// @brief Moves parameters and states into stores of another layout of the same parameters.
-    /// States of parameters that were frozen get their initial values.
-    [[gnu::cold]] void replace(std::vector<AnyParameter> const& parameters, FlatLayout next) {
+    /// @brief Moves parameters and states into stores of another layout. New parameters get their
+    /// registered values; the states of those that were frozen or are new, their initial values.
+    /// @param origins as of `StateMover`; new parameters are the last ones
+    [[gnu::cold]] void replace(std::vector<AnyParameter> const& parameters, FlatLayout next,
+                               std::span<std::size_t const> origins = {}) {
         auto& communicator = *_engine->_communicator;
         // First, since a disk without room for a second file must leave the engine as it is.
         auto offload = make_offload<Config>(next, communicator,
@@ -125,7 +128,14 @@ public:
         }
         all.offload = OffloadRef<Config>(offload);
         ParameterScheduler<Config> store(all);
-        move_parameters(old, store, all);
+        std::size_t first_new = 0;
+        while (first_new < origins.size() && origins[first_new] < old.parameters().size()) {
+            ++first_new;
+        }
+        if (first_new != origins.size()) {
+            store.set_initial(as_span(parameters), first_new);
+        }
+        move_parameters(old, store, all, origins);
         store.continue_from(_engine->_parameters);
         _engine->_parameters = std::move(store);
         _engine->_gradients = GradientScheduler<Config>(all);
@@ -141,37 +151,41 @@ public:
         auto scratch = make_update_scratch(all);
         auto stores =
             make_optimizer_stores(all, _engine->_parameters, _engine->_gradients, scratch);
-        if (is_any_thawed(old)) {
+        if (is_any_fresh(old, origins)) {
             stores.each([](auto& shard) { shard.set_initial(); });
         }
-        move_states(old, stores, all);
+        move_states(old, stores, all, origins);
         _engine->_optimizer = std::move(stores);
         if constexpr (Config::Offload::is_any) {
             _engine->_offload = std::move(offload); // ends the file of the old layout
         }
         _engine->_update_scratch = std::move(scratch);
+        _engine->_waits_for_callers =
+            _engine->uses_callers_memory(as_span(parameters), _engine->_options);
     }
 
 private:
     using Communicator = typename Config::Communicator;
     using Backend = typename Config::Backend;
 
-    /// Whether a parameter that the old layout had frozen is trainable.
-    [[nodiscard]] bool is_any_thawed(FlatLayout const& old) const {
+    /// Whether a parameter is trainable of which the old layout had no states.
+    [[nodiscard]] bool is_any_fresh(FlatLayout const& old,
+                                    std::span<std::size_t const> origins) const {
         bool is_any = false;
-        for (std::size_t index = 0; index < old.parameters().size(); ++index) {
-            is_any =
-                is_any
-                || (_engine->_layout.parameter(index).trainable && !old.parameter(index).trainable);
+        for (std::size_t index = 0; index < _engine->_layout.parameters().size(); ++index) {
+            std::size_t const origin = origins.empty() ? index : origins[index];
+            bool const had_states =
+                origin < old.parameters().size() && old.parameter(origin).trainable;
+            is_any = is_any || (_engine->_layout.parameter(index).trainable && !had_states);
         }
         return is_any;
     }
 
     void move_parameters(FlatLayout const& old, ParameterScheduler<Config>& to,
-                         EngineContext<Config> const& all) {
+                         EngineContext<Config> const& all, std::span<std::size_t const> origins) {
         StateMover<Communicator> const mover(old, all.row.shards_parameters(),
                                              *_engine->_communicator, _engine->_queue,
-                                             *_engine->_memory);
+                                             *_engine->_memory, origins);
         for (std::size_t type = 0;
              type < Config::types && _engine->_options.storage == Storage::owned; ++type) {
             Engine<Config>::with_types(type, [&]<class Types>(Types) {
@@ -196,12 +210,12 @@ private:
     }
 
     void move_states(FlatLayout const& old, OptimizerStores const& to,
-                     EngineContext<Config> const& all) {
+                     EngineContext<Config> const& all, std::span<std::size_t const> origins) {
         auto const sources = held_by(_engine->_optimizer);
         auto const targets = held_by(to);
         StateMover<Communicator> const mover(old, all.row.shards_optimizer(),
                                              *_engine->_communicator, _engine->_queue,
-                                             *_engine->_memory);
+                                             *_engine->_memory, origins);
         for (std::size_t array = 0; array < sources.size(); ++array) {
             move(mover, sources[array], targets[array], all);
         }

@@ -143,7 +143,9 @@ public:
     /// @brief Gives the parameters their registered values. The owners fill each bucket that every
     /// rank may compute, and stages 0 to 2 then gather it; rank 0 sends all other buckets.
     /// Collective; the registered values must stay valid until the caller has waited for the queue.
-    [[gnu::cold]] void set_initial(std::span<AnyParameter const> parameters) {
+    /// @param first buckets without a parameter from this one on are left out
+    [[gnu::cold]] void set_initial(std::span<AnyParameter const> parameters,
+                                   std::size_t first = 0) {
         if (_storage != Storage::owned) {
             broadcast_full();
             return;
@@ -153,6 +155,9 @@ public:
         // All owners compute before any bucket is sent.
         for (bool const sends : {false, true}) {
             for (std::size_t bucket = 0; bucket < _layout->buckets(); ++bucket) {
+                if (first != 0 && !has_any_from(first, bucket)) {
+                    continue;
+                }
                 bool const is_filled = is_filled_by_owners(*_layout, bucket, parameters);
                 _stores.of_bucket(bucket, [&](auto& store) {
                     if (sends && !is_filled) {
@@ -395,6 +400,14 @@ public:
     }
 
 private:
+    [[gnu::cold]] [[nodiscard]] bool has_any_from(std::size_t first, std::size_t bucket) const {
+        bool has_any = false;
+        for (Piece const& piece : _layout->pieces(bucket)) {
+            has_any = has_any || piece.parameter >= first;
+        }
+        return has_any;
+    }
+
     std::size_t bytes_in_place(std::size_t bucket) {
         std::size_t bytes = 0;
         _stores.of_bucket(bucket, [&](auto& store) { bytes = store.bytes_in_place(bucket); });

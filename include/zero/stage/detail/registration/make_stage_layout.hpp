@@ -144,8 +144,8 @@ template <class Engine>
 
 /// @brief Checks all arguments of a stage and makes its layout. Allocates no backend memory and
 /// sends nothing.
-/// @param unit_order the order in which units finish their backward pass; empty: by
-/// descending number
+/// @param unit_order the order in which units finish their backward pass, of an engine that is
+/// rebuilt; empty: by descending number
 /// @throws InvalidArgument naming the option or the parameter, and the remedy
 template <class Engine, class Partitioner, class Bucketer>
 [[gnu::cold]] FlatLayout
@@ -171,7 +171,8 @@ make_stage_layout(int stage, std::size_t world, std::span<AnyParameter const> pa
     require_accessible<typename Engine::Backend>(parameters, options.storage);
     validate_registration(parameters, options.groups.size(), options.storage,
                           Engine::Optimizer::whole_tensor, serves_adopted_block<Partitioner>,
-                          Engine::types, ModelParallelCommunicator<typename Engine::Communicator>);
+                          Engine::types, ModelParallelCommunicator<typename Engine::Communicator>,
+                          !unit_order.empty());
     bool const shards_parameters = stage_table[static_cast<std::size_t>(stage)].shards_parameters();
     std::vector<std::size_t> const bytes = sizes_of<Engine>();
     LayoutOptions const geometry{world,

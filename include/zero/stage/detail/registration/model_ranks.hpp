@@ -73,10 +73,12 @@ find_counted(FlatLayout const& layout, std::size_t model_rank, std::size_t model
 /// @brief Agrees with the model ranks, and returns what this rank counts. Collective over them;
 /// waits.
 /// @param group_count parameter groups of this rank
+/// @param is_rebuilt whether an engine has another layout now
 template <class Config>
 [[gnu::cold]] [[nodiscard]] CountedParameters<Config>
 agree_over_model([[maybe_unused]] int number, EngineContext<Config> const& context,
-                 [[maybe_unused]] std::size_t group_count) {
+                 [[maybe_unused]] std::size_t group_count,
+                 [[maybe_unused]] bool is_rebuilt = false) {
     FlatLayout const& layout = *context.layout;
     auto& communicator = *context.communicator;
     if constexpr (ModelParallelCommunicator<typename Config::Communicator>) {
@@ -88,7 +90,7 @@ agree_over_model([[maybe_unused]] int number, EngineContext<Config> const& conte
         auto const gather = gather_over(model, context.queue, *context.memory);
         try {
             compare_over_model(compared, gather);
-            require_used_groups(layout, options.groups.size(), gather);
+            require_used_groups(layout, is_rebuilt ? 0 : options.groups.size(), gather);
             return {find_counted(layout, static_cast<std::size_t>(model.rank()),
                                  static_cast<std::size_t>(model.size()),
                                  model_rules<Config>(communicator, options.unused_parameters

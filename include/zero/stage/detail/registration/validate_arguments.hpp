@@ -31,10 +31,12 @@ namespace ZERO_NAMESPACE::detail {
 /// @param serves_adopted whether the partitioner serves an adopted block
 /// @param types number of parameter types
 /// @param is_cut whether other ranks may hold the parameters of a group: `require_used_groups`
+/// @param is_rebuilt whether parameters of an engine were removed: groups may have lost theirs
 /// @throws InvalidArgument naming the parameter or the group, and the remedy
 [[gnu::cold]] void validate_registration(std::span<AnyParameter const> parameters,
                                          std::size_t groups, Storage storage, bool needs_whole,
-                                         bool serves_adopted, std::size_t types, bool is_cut);
+                                         bool serves_adopted, std::size_t types, bool is_cut,
+                                         bool is_rebuilt);
 
 /// @brief Decides for an optimizer with a rule for matrices which parameters are matrices, and sets
 /// `rows` and `update` accordingly.

@@ -23,7 +23,8 @@ namespace ZERO_NAMESPACE::detail {
 
 ZERO_COLD_INLINE void validate_registration(std::span<AnyParameter const> parameters,
                                             std::size_t groups, Storage storage, bool needs_whole,
-                                            bool serves_adopted, std::size_t types, bool is_cut) {
+                                            bool serves_adopted, std::size_t types, bool is_cut,
+                                            bool is_rebuilt) {
     if (needs_whole && storage == Storage::adopted) {
         throw_error<InvalidArgument>(
             {"zero: an adopted block is cut inside parameters, but the optimizer needs whole ones; "
@@ -34,7 +35,7 @@ ZERO_COLD_INLINE void validate_registration(std::span<AnyParameter const> parame
             {"zero: an adopted block is cut bucket by bucket where it lies, and another "
              "partitioner would be ignored; use ContiguousPartitioner or Storage::scattered."});
     }
-    std::vector<bool> is_used(groups, is_cut || parameters.empty());
+    std::vector<bool> is_used(groups, is_cut || is_rebuilt || parameters.empty());
     for (auto const& parameter : parameters) {
         if (parameter.spec.update == Update::elements && parameter.spec.rows != 0) {
             throw_error<InvalidArgument>(
@@ -48,7 +49,7 @@ ZERO_COLD_INLINE void validate_registration(std::span<AnyParameter const> parame
                  "without tiles()."});
         }
         // the largest index decides how many groups are made
-        if (groups == 0 && parameter.spec.group >= parameters.size()) {
+        if (groups == 0 && !is_rebuilt && parameter.spec.group >= parameters.size()) {
             throw_error<InvalidArgument>(
                 {"zero: parameter '", parameter.spec.name, "' is in group ", parameter.spec.group,
                  ", but there are ", parameters.size(),
@@ -146,8 +147,7 @@ ZERO_COLD_INLINE void require_tiles_of_blocks(std::span<AnyParameter const> para
     }
 }
 
-// Not inlined: g++ 12 otherwise assumes that the value of an empty optional is read, and warns in
-// the caller's code.
+// Not inlined: otherwise g++ 12 warns in the caller's code that an empty optional is read.
 [[gnu::noinline]] ZERO_COLD_INLINE void check_clipping(std::optional<float> const& largest_norm) {
     if (largest_norm && (!(*largest_norm > 0.0F) || !is_finite(*largest_norm))) {
         throw_error<InvalidArgument>(

@@ -12,6 +12,7 @@
 #include "state_table.hpp"
 
 #include <cstddef>
+#include <span>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -25,10 +26,12 @@ public:
 
     /// @param old the layout of the source
     /// @param is_sharded whether each rank holds only its extents
+    /// @param origins by index in the other layout, ascending: the index of each parameter in
+    /// `old`; larger than all of these for one that is new. Empty: both have the same parameters
     StateMover(FlatLayout const& old, bool is_sharded, Communicator& communicator, Queue queue,
-               MemoryResource& memory) noexcept
+               MemoryResource& memory, std::span<std::size_t const> origins = {}) noexcept
         : _old(&old), _is_sharded(is_sharded), _communicator(&communicator), _queue(queue),
-          _memory(&memory) {}
+          _memory(&memory), _origins(origins) {}
 
     /// @brief Moves one array, parameter by parameter, as far as both have it. Collective if it is
     /// sharded; waits.
@@ -49,9 +52,18 @@ public:
         Drain<Backend> const drain(_queue); // commands use the buffer, even after a throw
         std::size_t source = 0;
         std::size_t target = 0;
+        std::size_t next = 0;
         for (std::size_t parameter = 0; parameter < _old->parameters().size(); ++parameter) {
-            if (!from.has(*_old, parameter)) {
+            while (next < _origins.size() && _origins[next] < parameter) {
+                ++next;
+            }
+            bool const is_kept =
+                _origins.empty() || (next < _origins.size() && _origins[next] == parameter);
+            if (!is_kept || !from.has(*_old, parameter)) {
                 continue;
+            }
+            while (source < sources.size() && sources[source].parameter < parameter) {
+                ++source; // of a parameter that was removed
             }
             for (; source < sources.size() && sources[source].parameter == parameter; ++source) {
                 HeldSlice const& slice = sources[source];
@@ -68,10 +80,11 @@ public:
             if (copy) {
                 wait_for_collectives(*_communicator, _queue);
             }
-            while (target < targets.size() && targets[target].parameter < parameter) {
+            std::size_t const index = _origins.empty() ? parameter : next;
+            while (target < targets.size() && targets[target].parameter < index) {
                 ++target; // the source has no such array of it
             }
-            for (; target < targets.size() && targets[target].parameter == parameter; ++target) {
+            for (; target < targets.size() && targets[target].parameter == index; ++target) {
                 HeldSlice const& slice = targets[target];
                 copy_bytes(slice.data, whole.data() + from.bytes(slice.begin),
                            from.bytes(slice.elements));
@@ -87,6 +100,7 @@ private:
     Communicator* _communicator;
     Queue _queue;
     MemoryResource* _memory;
+    std::span<std::size_t const> _origins;
 };
 
 } // namespace ZERO_NAMESPACE::detail
