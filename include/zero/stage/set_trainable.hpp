@@ -67,7 +67,7 @@ public:
         std::exception_ptr difference;
         _access.guard([&] {
             try {
-                _rebuild.require_agreement_on(next);
+                _rebuild.require_agreement_on(next, call);
             } catch (LayoutMismatch const&) { // on every rank, and nothing was changed
                 difference = std::current_exception();
             }
