@@ -235,10 +235,9 @@ TEST_CASE("Over a transport without tags, ranks that save and load at once are t
     };
     TemporaryFolder const folder;
     std::vector<Call> const calls{
-        {"'begin the checkpoint ", [&](Stage& engine) { save_checkpoint(engine, folder / "all"); }},
-        {"'find a checkpoint ", [&](Stage& engine) { load_checkpoint(engine, folder / "all"); }},
-        {"'create the file of parameters ",
-         [&](Stage& engine) { save_parameters(engine, folder / "file"); }},
+        {"'save_checkpoint() ", [&](Stage& engine) { save_checkpoint(engine, folder / "all"); }},
+        {"'load_checkpoint() ", [&](Stage& engine) { load_checkpoint(engine, folder / "all"); }},
+        {"'save_parameters() ", [&](Stage& engine) { save_parameters(engine, folder / "file"); }},
         {"'load the checkpoint ", [&](Stage& engine) { load_parameters(engine, folder / "file"); }},
         {"'values of parameter ",
          [](Stage& engine) { (void)TrainingState(engine).full_fp32_parameter(0); }}};

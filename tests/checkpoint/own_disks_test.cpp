@@ -488,6 +488,72 @@ TEST_CASE("Without the option a disk that lacks a file is refused with its host"
     }
 }
 
+TEST_CASE("A rank with another option of a save, a load or an export is told by its name, and "
+          "training goes on") {
+    Disks const disks(1);
+    (void)save<ZeroStage<2>>(disks, {0, 0}, toy(), false, 1);
+    std::string const before = content_of(disks.of(0) / "latest");
+    auto const check_told = [&](char const* name, auto const& act) {
+        for (int const other : {0, 2}) { // the rank whose option differs
+            INFO(name << " of rank " << other);
+            auto const seen = on_ranks<Outcome>(3, [&](LoopbackCommunicator& ranks) {
+                auto engine = made<ZeroStage<2>>(ranks, toy());
+                auto const own = outcome_of([&] { act(engine, ranks.rank() == other); });
+                train(engine, ranks, 0, 1);
+                return own;
+            });
+            for (std::size_t rank = 0; rank < seen.size(); ++rank) {
+                CHECK(seen[rank].type == "InvalidArgument");
+                CHECK_THAT(
+                    seen[rank].message,
+                    contains_text("ranks 0 and " + std::to_string(other == 0 ? 1 : other)
+                                  + " have different options: '" + name)
+                        && contains_text("give all ranks the same (rank " + std::to_string(rank)));
+            }
+        }
+        CHECK(content_of(disks.of(0) / "latest") == before);
+        CHECK(entries(disks.of(0)).size() == 2);
+    };
+    auto const saves = [&](char const* name, auto const& set) {
+        check_told(name, [&](auto& engine, bool differs) {
+            SaveOptions options;
+            if (differs) {
+                set(options);
+            }
+            save_checkpoint(engine, disks.of(0), options);
+        });
+        check_told(name, [&](auto& engine, bool differs) {
+            SaveOptions options;
+            if (differs) {
+                set(options);
+            }
+            CheckpointSaver(engine, disks.of(0)).start(options);
+        });
+    };
+    auto const loads = [&](char const* name, auto const& set) {
+        check_told(name, [&](auto& engine, bool differs) {
+            LoadOptions options;
+            if (differs) {
+                set(options);
+            }
+            load_checkpoint(engine, disks.of(0), options);
+        });
+    };
+    saves("own_disks' (", [](auto& options) { options.own_disks = true; });
+    saves("name'", [](auto& options) { options.name = "another"; });
+    saves("only' or 'arrays'", [](auto& options) { options.only.trainable = true; });
+    loads("own_disks' (", [](auto& options) { options.own_disks = true; });
+    loads("scope'", [](auto& options) { options.scope = LoadScope::weights; });
+    loads("settings' (", [](auto& options) { options.settings = false; });
+    loads("may_round' (", [](auto& options) { options.may_round = true; });
+    loads("may_differ' (", [](auto& options) { options.may_differ = true; });
+    loads("may_thaw' (", [](auto& options) { options.may_thaw = true; });
+    loads("may_regroup' (", [](auto& options) { options.may_regroup = true; });
+    check_told("dtype'", [&](auto& engine, bool differs) {
+        save_parameters(engine, disks.of(0) / "file", differs ? DType::bfloat16 : DType::float32);
+    });
+}
+
 TEST_CASE("A rank whose disk cannot be written keeps every disk from giving the name") {
     Disks const disks(2);
     auto const seen = on_ranks<Outcome>(3, [&](LoopbackCommunicator& ranks) {

@@ -106,8 +106,30 @@ TEST_CASE("A description lists the options that another stage would use, one lin
     CHECK(lines.operator()<1>(2)[0] == describe<ZeroStage<1>>() + gather + tiles);
     CHECK(lines.operator()<2>(2)[0] == describe<ZeroStage<2>>() + gather + tiles);
     CHECK(lines.operator()<2>(1)[0] == describe<ZeroStage<2>>() + gather);
-    CHECK(lines.operator()<3>(2)[0] == describe<ZeroStage<3>>());
+    CHECK(lines.operator()<3>(2)[0]
+          == describe<ZeroStage<3>>()
+                 + ", no unit kept until the update, because keep_until_update is 1 elements and "
+                   "unit 0 has more");
+    CHECK(lines.operator()<3>(1)[0] == describe<ZeroStage<3>>()); // a single rank gathers nothing
     CHECK(lines.operator()<1>(2)[0] == lines.operator()<1>(2)[1]);
+}
+
+TEST_CASE("A description says how many units are kept until the update") {
+    auto const text = [](std::size_t most) {
+        return on_ranks<std::string>(2, [&](LoopbackCommunicator& ranks) {
+            return describe(ZeroStage<3>(ranks, registration<float>(toy_specs()),
+                                         {.unit_names = {"in", "1", "2", "3", "out"},
+                                          .gather = {.keep_until_update = most}}))
+                .substr(describe<ZeroStage<3>>().size());
+        })[0];
+    };
+    CHECK(text(0).empty());
+    CHECK(text(299)
+          == ", no unit kept until the update, because keep_until_update is 299 elements and unit "
+             "0 ('in') has more");
+    CHECK(text(300) == ", 1 of 5 units kept until the update"); // the head shares the embedding
+    CHECK(text(300 + 507 + 169) == ", 3 of 5 units kept until the update");
+    CHECK(text(GatherOptions::all) == ", 5 of 5 units kept until the update");
 }
 
 TEST_CASE("A description says that a step has one micro-step, and where that saves no memory") {

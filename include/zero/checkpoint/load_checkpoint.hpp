@@ -146,14 +146,25 @@ namespace ZERO_NAMESPACE {
 /// types and reduction schedule are the same, training continues bit for bit as if it had not
 /// stopped. Master weights of another form are loaded by their value.
 /// @param directory as given to `save_checkpoint`
-/// @throws CheckpointError if there is no checkpoint, a file is damaged, or it does not fit; the
-/// engine is unchanged. An error while the engine's memory is written breaks the engine: the files
-/// changed after they were verified, or `verify_first` is false.
+/// @throws CheckpointError if there is no checkpoint, a file is damaged, or it does not fit;
+/// InvalidArgument if ranks differ in an option. The engine is unchanged. An error while the
+/// engine's memory is written breaks the engine: the files changed after they were verified, or
+/// `verify_first` is false.
 template <class Stage>
 LoadReport load_checkpoint(Stage& stage, std::filesystem::path const& directory,
                            LoadOptions const& options = {}) {
     auto const access = detail::access_to(stage);
     access.wait_to_write("load_checkpoint()");
+    using detail::ComparedOption;
+    detail::require_same_options(
+        access, "load_checkpoint()",
+        {{"scope", Hash().add(options.scope).value()},
+         ComparedOption::of_value("settings", options.settings ? 1 : 0),
+         ComparedOption::of_value("may_round", options.may_round ? 1 : 0),
+         ComparedOption::of_value("may_differ", options.may_differ ? 1 : 0),
+         ComparedOption::of_value("may_thaw", options.may_thaw ? 1 : 0),
+         ComparedOption::of_value("may_regroup", options.may_regroup ? 1 : 0),
+         ComparedOption::of_value("own_disks", options.own_disks ? 1 : 0)});
     CheckpointDirectory const checkpoints(directory);
     std::string found = options.name;
     detail::on_every_rank(access, "find a checkpoint", [&] {

@@ -2,6 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/dtype.hpp"
+#include "../core/hash.hpp"
 #include "../layout/detail/shape.hpp"
 #include "../stage/detail/state/state_access.hpp"
 #include "../stage/training_state.hpp"
@@ -42,6 +43,8 @@ void save_parameters(Stage& stage, std::filesystem::path const& file,
     std::vector<detail::ExportedTensor> exported; // by parameter
     std::optional<detail::ModelWriter> writer;    // on rank 0
     detail::require_own_path(access, file);
+    detail::require_same_options(access, "save_parameters()",
+                                 {{"dtype", Hash().add(options.dtype).value()}});
     detail::on_every_rank(access, "create the file of parameters", [&] {
         detail::require_number(options.dtype);
         auto const arrays = access.arrays(); // those of the parameters come first, by type

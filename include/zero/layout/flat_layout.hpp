@@ -200,6 +200,13 @@ public:
     /// caller. It is not part of the hash.
     void separate_gradients() noexcept;
 
+    /// @brief Sets a number that is equal on all ranks and differs between the engines of a
+    /// program. It is not part of the hash.
+    void set_number(std::uint64_t number) noexcept { _number = number; }
+
+    /// @brief Returns that number; 0 before ranks have agreed.
+    [[nodiscard]] std::uint64_t number() const noexcept { return _number; }
+
     /// @brief Returns a hash of everything in the layout that must be equal on all ranks.
     [[nodiscard]] std::uint64_t hash() const;
 
@@ -226,6 +233,7 @@ private:
     std::vector<std::vector<std::size_t>> _parameter_buckets;
     std::vector<std::vector<std::size_t>> _unit_parameters;
     std::vector<std::vector<std::size_t>> _unit_buckets;
+    std::uint64_t _number = 0;
     std::vector<std::string> _unit_names;         ///< empty, or one for each unit
     char const* _backward_call = nullptr;         ///< for messages; null: gradients_ready()
     std::vector<PiecePosition> _positions;        ///< by parameter, then by unit

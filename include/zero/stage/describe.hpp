@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../comm/grouped_communicator.hpp"
+#include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/detail/text.hpp"
 #include "../core/dtype.hpp"
@@ -123,13 +124,36 @@ template <class Engine>
     return engine.has_one_micro_step() ? ", one micro-step per step" : "";
 }
 
-/// @brief Returns ", gathers on a communicator of their own" for an engine that has one; otherwise
-/// an empty text.
+/// @brief Returns ", 3 of 12 units kept until the update", or why none is.
+/// @param most `GatherOptions::keep_until_update`
+[[gnu::cold]] inline std::string describe_kept(FlatLayout const& layout, std::size_t most) {
+    std::size_t kept = 0;
+    std::size_t first = layout.units(); // the first unit that is not kept
+    for (std::size_t unit = 0; unit < layout.units(); ++unit) {
+        bool is_kept = true;
+        for (std::size_t const bucket : layout.unit_buckets(unit)) {
+            is_kept = is_kept && layout.bucket(bucket).is_persistent;
+        }
+        kept += is_kept ? 1 : 0;
+        first = is_kept ? first : smaller(first, unit);
+    }
+    return kept == 0 ? text({", no unit kept until the update, because keep_until_update is ", most,
+                             " elements and ", layout.unit_text(first), " has more"})
+                     : text({", ", kept, " of ", layout.units(), " units kept until the update"});
+}
+
+/// @brief Returns ", gathers on a communicator of their own" for an engine that has one, and which
+/// units it keeps by `keep_until_update`; otherwise an empty text.
 template <class Engine>
 [[gnu::cold]] std::string describe_gathers(Engine const& engine) {
-    bool const is_apart = engine.options().gather.own_communicator && engine.stage_number() == 3
-                          && engine.layout().world() != 1;
-    return is_apart ? ", gathers on a communicator of their own" : "";
+    auto const& gather = engine.options().gather;
+    if (engine.stage_number() != 3 || engine.layout().world() == 1) {
+        return {};
+    }
+    return (gather.own_communicator ? ", gathers on a communicator of their own" : "")
+           + (gather.keep_until_update == 0
+                  ? std::string()
+                  : describe_kept(engine.layout(), gather.keep_until_update));
 }
 
 /// @brief Returns ", collectives on the calling thread" for an engine whose queue has no thread;
@@ -249,10 +273,10 @@ template <class Stage>
 }
 
 /// @brief Returns the composition of an engine, with the reduction schedule that it uses and
-/// whether a step has one micro-step, gathers of their own and collectives on the calling thread,
-/// `skip_above_norm`, the size of its groups, then a line with the matrices of an optimizer that
-/// has a rule for them (`Muon`), and one line for each option that was set and that this stage does
-/// not use.
+/// whether a step has one micro-step, gathers of their own, units that `keep_until_update` keeps,
+/// collectives on the calling thread, `skip_above_norm`, the size of its groups, then a line with
+/// the matrices of an optimizer that has a rule for them (`Muon`), and one line for each option
+/// that was set and that this stage does not use.
 template <class Stage>
     requires requires(Stage const& stage) {
         typename Stage::Composition;

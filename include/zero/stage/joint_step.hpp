@@ -175,8 +175,8 @@ namespace ZERO_NAMESPACE {
 /// Each engine reduces its integers over its own ranks, as it does alone; the queues add them, and
 /// each then decides on the sum. So nothing more is sent, and the host does not wait. Collectives
 /// are enqueued engine by engine, in the order of the constructor, which must be the same on every
-/// rank. Engines may share a communicator; over NCCL give each one of its own (`split`), or one
-/// `communication_queue` to all.
+/// rank: steps compare it, and that every rank has a JointStep. Engines may share a communicator;
+/// over NCCL give each one of its own (`split`), or one `communication_queue` to all.
 ///
 /// `StepReport` of each engine has the joint norm, coefficient and skip; `first_non_finite`,
 /// `group_norms` and `zero_gradients` are the engine's own. An engine without gradients on any rank
@@ -232,7 +232,10 @@ public:
         detail::Drain<Backend> const drain(first()._queue); // a command uses it
         Backend::copy_bytes(first()._queue, _figures.data(), none.data(), sizeof(none));
         require_same_states();
-        each([](auto& engine, std::size_t) { engine._protocol.set_joint(true); });
+        each([](auto& engine, std::size_t number) {
+            engine._control.set_joint(number, count);
+            engine._protocol.set_joint(true);
+        });
     }
     JointStep(JointStep const&) = delete;
     JointStep& operator=(JointStep const&) = delete;
@@ -241,6 +244,7 @@ public:
     ~JointStep() {
         each([](auto& engine, std::size_t) {
             detail::drain<Backend>(engine._queue, engine._before_capture);
+            engine._control.set_joint(0, 0);
             engine._protocol.set_joint(false);
         });
     }
@@ -387,16 +391,7 @@ private:
     /// Requires that the engines decide alike from now on. Waits.
     [[gnu::cold]] void require_same_states() {
         auto const state_of = [](auto& engine) {
-            using Scaler = typename First::LossScaler;
             auto const state = engine._control.settled();
-            Hash scaler;
-            if constexpr (requires {
-                              Scaler::for_each_tracker(state.scaler, detail::OptionHasher{&scaler});
-                          }) {
-                Scaler::for_each_tracker(state.scaler, detail::OptionHasher{&scaler});
-            } else {
-                scaler.add(double{state.scaler.scale});
-            }
             Hash norm;
             if (engine._control.limits_norm()) {
                 RunningNorm const running = engine._control.running_norm();
@@ -404,7 +399,7 @@ private:
             }
             return detail::List<Value>{
                 Value::of_value("steps since construction", engine._control.serial()),
-                {"state of the loss scaler", scaler.value()},
+                {"state of the loss scaler", engine._control.hash_of(state.scaler)},
                 {"running norm", norm.value()},
                 Value::of_value("steps skipped in a row", state.skipped_in_a_row)};
         };

@@ -124,7 +124,7 @@ public:
         std::exception_ptr difference;
         _access.guard([&] {
             try {
-                _rebuild.require_agreement_on(next, _parameters);
+                _rebuild.require_agreement_on(next, _parameters, _call);
             } catch (LayoutMismatch const&) { // on every rank, and nothing was changed
                 difference = std::current_exception();
             }

@@ -8,9 +8,11 @@
 #include "../../core/error.hpp"
 #include "../../core/hash.hpp"
 #include "../../stage/detail/common/gather_on_host.hpp"
+#include "../../stage/detail/registration/compared_options.hpp"
 #include "../checkpoint_error.hpp"
 #include "remote_files.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -19,6 +21,7 @@
 #include <exception>
 #include <filesystem>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -233,6 +236,31 @@ std::vector<std::uint64_t> on_every_rank(Access const& access, char const* what,
                  exchange_states(access, what,
                                  own.failure ? RankState::failed : RankState::succeeded, own.value,
                                  0));
+}
+
+/// @brief Requires that options of a call are equal on all ranks. Collective; waits.
+/// @throws InvalidArgument on every rank, naming them; nothing was changed
+template <class Access>
+[[gnu::cold]] void require_same_options(Access const& access, char const* call,
+                                        List<ComparedOption> const& options) {
+    std::vector<std::uint64_t> own;
+    for (ComparedOption const& option : options) {
+        own.push_back(option.hash);
+    }
+    std::vector<std::uint64_t> all;
+    access.guard([&] {
+        all = gather_on_host(access.communicator(), access.queue(), access.memory(), own, call);
+    });
+    std::span<std::uint64_t const> const first(all.data(), own.size());
+    for (std::size_t rank = 1; rank * own.size() < all.size(); ++rank) {
+        std::span<std::uint64_t const> const other(all.data() + rank * own.size(), own.size());
+        if (!std::equal(first.begin(), first.end(), other.begin())) {
+            throw_error<InvalidArgument>(
+                {"zero: ", call, ": ranks 0 and ", rank,
+                 " have different options: ", name_differences(options, first, other),
+                 "; give all ranks the same (rank ", access.rank(), ")."});
+        }
+    }
 }
 
 /// @brief Does what `on_files` says, for a `run` that writes its number to `value`: once for all

@@ -3,6 +3,7 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
+#include "../../core/hash.hpp"
 #include "../checkpoint_directory.hpp"
 #include "../load_options.hpp"
 #include "../manifest.hpp"
@@ -17,6 +18,7 @@
 #include <exception>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -72,10 +74,14 @@ template <class Access, class Plan>
                                           SaveOptions const& options) {
     FolderLock lock; // of one rank of a disk
     require_own_path(access, directory.path(plan.name).parent_path());
+    require_same_options(access, "save_checkpoint()",
+                         {ComparedOption::of_value("own_disks", options.own_disks ? 1 : 0),
+                          {"name", Hash().add(std::string_view(plan.name)).value()},
+                          {"only' or 'arrays", plan.selection}});
     if (options.own_disks) {
         find_disks(access, directory, plan, options.file_time_out);
     }
-    auto const selections = on_files(
+    on_files(
         access, "begin the checkpoint",
         [&](OnCaller) {
             if (!plan.problem.empty()) {
@@ -89,18 +95,9 @@ template <class Access, class Plan>
                 directory.begin(plan.name);
                 lock = FolderLock(directory.incomplete(plan.name));
             }
-            return plan.selection;
+            return std::uint64_t{0};
         },
         options.file_time_out);
-    for (std::size_t rank = 0; rank < selections.size(); ++rank) {
-        if (selections[rank] != selections[0]) {
-            throw_error<InvalidArgument>({"zero: ranks 0 and ", rank,
-                                          " would save other parameters or arrays; give the same "
-                                          "SaveOptions::only, and arrays of the same names, types "
-                                          "and sizes of rows, on every rank (rank ",
-                                          access.rank(), ")."});
-        }
-    }
     return lock;
 }
 

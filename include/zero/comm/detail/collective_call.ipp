@@ -65,7 +65,7 @@ ZERO_INLINE void throw_mismatch(std::string_view difference) {
          "; every rank must make the same calls in the same order, for the same units (where a "
          "rank does not use one, skip(unit) in the forward pass, and skip(unit) and "
          "gradients_ready(unit) in the backward pass) and number of micro-steps, with the same "
-         "learning rate and settings."});
+         "learning rate and settings, and through the same JointStep or none."});
 }
 
 ZERO_COLD_INLINE void throw_second_thread(CollectiveTag const& tag) {

@@ -8,6 +8,8 @@
 #include "../../../core/buffer.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
+#include "../../../core/detail/text.hpp"
+#include "../../../core/hash.hpp"
 #include "../../../core/memory_resource.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../../ops/arithmetic.hpp"
@@ -33,6 +35,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -159,14 +162,15 @@ public:
         }
         std::size_t const compared = is_mean() ? micro_steps : 0;
         CollectiveTag const tag{_rate_text.of(learning_rate, compared),
-                                _settings.hash(begun, learning_rate)};
+                                _settings.hash(begun, learning_rate), "", _settings.context()};
         reduce_integers(*_communicator, _queue, values, is_inspected ? sums : 0, values + sums,
                         minima, tag);
         if constexpr (is_cut) {
             CollectiveTag const over_model{
                 _model_rate.of(learning_rate, compared),
                 _settings.hash_over_model(begun, learning_rate,
-                                          has_experts ? std::nullopt : weight)};
+                                          has_experts ? std::nullopt : weight),
+                "", _settings.context()};
             reduce_over_model(values, is_inspected ? sums : 0, values + sums, order.is_compared,
                               over_model);
         }
@@ -233,6 +237,38 @@ public:
                      Assign<typename Optimizer::Options>{&_groups.data()[group].options, hyper});
     }
 
+    /// @brief Sets the number of the engine, which ranks compare in every step.
+    void set_engine(std::uint64_t number) { _settings.set_engine(number); }
+
+    void note_cancelled() { _settings.note_cancelled(); }
+
+    /// @brief Sets what ranks compare in every step besides its settings: how it ends.
+    /// @param kind "JointStep 0 of 2: "; "" as by `step(learning_rate)`
+    void set_kind(std::string const& kind) {
+        _rate_text.set_kind(kind);
+        _model_rate.set_kind(kind);
+    }
+
+    /// @brief Sets the kind of a step as long as it lives.
+    class Kind {
+    public:
+        Kind(StepControl& control, char const* kind) : _control(&control) {
+            control.set_kind(kind);
+        }
+        Kind(Kind const&) = delete;
+        Kind& operator=(Kind const&) = delete;
+        ~Kind() { _control->set_kind({}); }
+
+    private:
+        StepControl* _control;
+    };
+
+    /// @brief Sets whether a `JointStep` ends the steps.
+    void set_joint(std::size_t place, std::size_t engines) {
+        set_kind(engines == 0 ? std::string() : text({"JointStep ", place, " of ", engines, ": "}));
+        _settings.set_joint(engines != 0);
+    }
+
     [[nodiscard]] double learning_rate_factor(std::size_t group) const noexcept {
         return _settings.learning_rate_factor(group);
     }
@@ -294,14 +330,27 @@ public:
 
     void set_scaler_state(ScalerState const& scaler) {
         ++_changes;
-        _settings.set_loss_scale(scaler.scale);
+        _settings.set_loss_scaler(hash_of(scaler));
         Backend::run(_queue, Assign<ScalerState>{&_state.data()->scaler, scaler});
+    }
+
+    /// @brief Returns a hash of all trackers of the loss scaler.
+    [[nodiscard]] static std::uint64_t hash_of(ScalerState const& state) noexcept {
+        Hash hash;
+        if constexpr (requires(OptionHasher visit) {
+                          Config::LossScaler::for_each_tracker(state, visit);
+                      }) {
+            Config::LossScaler::for_each_tracker(state, OptionHasher{&hash});
+        } else {
+            hash.add(double{state.scale});
+        }
+        return hash.value();
     }
 
     /// @brief Sets the scale alone; the rest of the scaler's state is kept.
     void set_scale(float scale) {
         ++_changes;
-        _settings.set_loss_scale(scale);
+        _settings.set_loss_scaler(Hash().add(double{scale}).value());
         Backend::run(_queue, Assign<float>{&_state.data()->scaler.scale, scale});
     }
 
@@ -398,6 +447,7 @@ private:
 
     struct NoRate {
         explicit NoRate(char const* /*between*/) noexcept {}
+        void set_kind(std::string const& /*kind*/) noexcept {}
     };
 
     /// Reduces the integers of the data ranks over the parts of a model that is cut.

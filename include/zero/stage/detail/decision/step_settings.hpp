@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../../core/detail/namespace.hpp"
+#include "../../../core/hash.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../step_report.hpp"
 
@@ -9,6 +10,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace ZERO_NAMESPACE::detail {
@@ -30,16 +33,27 @@ public:
 
     [[nodiscard]] std::size_t group_count() const noexcept { return _group_count; }
 
+    /// @brief Sets the number of the engine, so that ranks notice a step of another engine of the
+    /// same communicator. @see FlatLayout::number
+    void set_engine(std::uint64_t number);
+
+    /// @brief Whether a `JointStep` ends the steps, so that messages name the engine.
+    void set_joint(bool is_joint);
+
+    /// @brief Notes that a step was cancelled.
+    void note_cancelled() { note(Change::cancelled_steps); }
+
     /// @brief Sets a factor at construction, where ranks compare it as an option.
     void set_initial_factor(std::size_t group, double factor) noexcept { _factors[group] = factor; }
 
-    void set_learning_rate_factor(std::size_t group, double factor) noexcept;
-    void set_hyper_parameters(std::size_t group, std::uint64_t options_hash) noexcept;
-    void set_loss_scale(float scale) noexcept;
-    void set_step_count(std::uint64_t count) noexcept;
+    void set_learning_rate_factor(std::size_t group, double factor);
+    void set_hyper_parameters(std::size_t group, std::uint64_t options_hash);
+    /// @param state a hash of the trackers that were set
+    void set_loss_scaler(std::uint64_t state);
+    void set_step_count(std::uint64_t count);
     void set_running_norm(RunningNorm const& running);
     /// @brief Sets each parameter's number of updates, after `set_step_count`.
-    void set_updates(std::span<std::uint64_t const> updates) noexcept;
+    void set_updates(std::span<std::uint64_t const> updates);
     [[nodiscard]] double learning_rate_factor(std::size_t group) const noexcept {
         return _factors[group];
     }
@@ -58,7 +72,32 @@ public:
     [[nodiscard]] std::uint64_t hash_over_model(std::uint64_t begun, double learning_rate,
                                                 std::optional<std::int64_t> weight) const noexcept;
 
+    /// @brief Returns which settings the hash may differ in, for messages: "engine 2 ('weight')
+    /// with changed loss scaler"; "" if nothing was changed since construction.
+    [[nodiscard]] char const* context() const noexcept { return _context.c_str(); }
+
 private:
+    /// What a caller changes, in the order of `change_names`.
+    enum class Change : std::uint8_t {
+        learning_rates,
+        hyper_parameters,
+        loss_scaler,
+        step_count,
+        running_norm,
+        updates,
+        cancelled_steps
+    };
+
+    /// Adds it to the context if it is the first of its kind.
+    void note(Change change) {
+        std::uint32_t const all = _changes | 1U << static_cast<unsigned>(change);
+        if (all != _changes) {
+            _changes = all;
+            set_context();
+        }
+    }
+    [[gnu::cold]] void set_context();
+
     [[noreturn, gnu::cold]] static void throw_infinite_rate(double learning_rate, double factor,
                                                             std::size_t group, int rank);
 
@@ -68,6 +107,12 @@ private:
                                           ///< count, and the running norm once it was set; 0:
                                           ///< unchanged
     std::uint64_t _updates = 0;           ///< the same of the updates of each parameter
+    Hash _engine;                         ///< of its number
+    std::uint64_t _number = 0;            ///< of the engine
+    std::string _first;                   ///< its first parameter
+    std::uint32_t _changes = 0;           ///< a bit for each `Change`
+    bool _is_joint = false;
+    std::string _context;
 };
 
 /// @brief The learning rate of a step as the text of a collective's tag, so that ranks that
@@ -82,8 +127,15 @@ public:
     /// @param micro_steps 0: ranks may differ in them, so they are left out
     [[nodiscard]] char const* of(double learning_rate, std::size_t micro_steps) noexcept;
 
+    /// @brief Says what kind of step follows: "JointStep 0 of 2: "; "" for the usual one.
+    void set_kind(std::string kind) noexcept {
+        _kind = std::move(kind);
+        _rate = -1.0;
+    }
+
 private:
     char const* _between;
+    std::string _kind;
     double _rate = -1.0; ///< the rate in `_text`; initially -1, because no rate is negative
     std::size_t _micro_steps = 0;
     std::array<char, 128> _text{};

@@ -1,12 +1,11 @@
 #pragma once
 
 #include "../../../core/detail/light_std.hpp"
+#include "../../../core/detail/text.hpp"
 #include "../../../core/detail/throw_error.hpp"
 #include "../../../core/error.hpp"
-#include "../../../core/hash.hpp"
 #include "step_settings.hpp"
 
-#include <bit>
 #include <cstdio>
 #include <limits>
 
@@ -36,40 +35,70 @@ ZERO_COLD_INLINE StepSettings::StepSettings(FlatLayout const& layout, std::size_
     _group_count = larger<std::size_t>(_group_count, 1);
     _factors.resize(_group_count, 1.0);
     _settings.resize(2 * _group_count + 2);
+    _first = layout.parameters().empty() ? "" : layout.parameter(0).name.substr(0, 24);
 }
 
-ZERO_COLD_INLINE void StepSettings::set_learning_rate_factor(std::size_t group,
-                                                             double factor) noexcept {
+ZERO_COLD_INLINE void StepSettings::set_engine(std::uint64_t number) {
+    _number = number;
+    _engine = Hash().add(number);
+}
+
+ZERO_COLD_INLINE void StepSettings::set_joint(bool is_joint) {
+    _is_joint = is_joint;
+    set_context();
+}
+
+ZERO_COLD_INLINE void StepSettings::set_context() {
+    constexpr std::array names{"learning rates", "hyper-parameters", "loss scaler",    "step count",
+                               "running norm",   "updates",          "cancelled steps"};
+    std::string changes;
+    for (std::size_t change = 0; change < names.size(); ++change) {
+        if ((_changes >> change & 1U) != 0) {
+            changes += text({changes.empty() ? " with changed " : ", ", names[change]});
+        }
+    }
+    _context = changes.empty() && !_is_joint
+                   ? std::string()
+                   : text({"engine ", _number, " ('", _first, "')", changes});
+}
+
+ZERO_COLD_INLINE void StepSettings::set_learning_rate_factor(std::size_t group, double factor) {
     _factors[group] = factor;
     _settings[2 * group] = Hash().add(factor).value();
+    note(Change::learning_rates);
 }
 
 ZERO_COLD_INLINE void StepSettings::set_hyper_parameters(std::size_t group,
-                                                         std::uint64_t options_hash) noexcept {
+                                                         std::uint64_t options_hash) {
     _settings[2 * group + 1] = options_hash;
+    note(Change::hyper_parameters);
 }
 
-ZERO_COLD_INLINE void StepSettings::set_loss_scale(float scale) noexcept {
-    _settings[2 * _group_count] = std::bit_cast<std::uint32_t>(scale);
+ZERO_COLD_INLINE void StepSettings::set_loss_scaler(std::uint64_t state) {
+    _settings[2 * _group_count] = state;
+    note(Change::loss_scaler);
 }
 
-ZERO_COLD_INLINE void StepSettings::set_step_count(std::uint64_t count) noexcept {
+ZERO_COLD_INLINE void StepSettings::set_step_count(std::uint64_t count) {
     _settings[2 * _group_count + 1] = Hash().add(count).value();
     _updates = 0;
+    note(Change::step_count);
 }
 
 ZERO_COLD_INLINE void StepSettings::set_running_norm(RunningNorm const& running) {
     _settings.resize(2 * _group_count + 3);
     _settings.back() =
         Hash().add(running.mean).add(running.steps).add(std::uint64_t{running.too_large}).value();
+    note(Change::running_norm);
 }
 
-ZERO_COLD_INLINE void StepSettings::set_updates(std::span<std::uint64_t const> updates) noexcept {
+ZERO_COLD_INLINE void StepSettings::set_updates(std::span<std::uint64_t const> updates) {
     Hash hash;
     for (std::uint64_t const count : updates) {
         hash.add(count);
     }
     _updates = hash.value();
+    note(Change::updates);
 }
 
 ZERO_COLD_INLINE void StepSettings::throw_infinite_rate(double learning_rate, double factor,
@@ -90,7 +119,7 @@ ZERO_INLINE void StepSettings::require_finite_rates(double learning_rate, int ra
 
 ZERO_COLD_INLINE std::uint64_t StepSettings::hash(std::uint64_t begun,
                                                   double learning_rate) const noexcept {
-    Hash all;
+    Hash all = _engine;
     all.add(begun).add(learning_rate);
     for (std::uint64_t const setting : _settings) {
         all.add(setting);
@@ -111,8 +140,8 @@ StepSettings::hash_over_model(std::uint64_t begun, double learning_rate,
 
 ZERO_INLINE char const* RateText::of(double learning_rate, std::size_t micro_steps) noexcept {
     if (learning_rate != _rate || micro_steps != _micro_steps) { // 17 digits distinguish all rates
-        int const length =
-            std::snprintf(_text.data(), _text.size(), "%srate %.17g", _between, learning_rate);
+        int const length = std::snprintf(_text.data(), _text.size(), "%s%srate %.17g", _between,
+                                         _kind.c_str(), learning_rate);
         auto at = static_cast<std::size_t>(length);
         if (micro_steps != 0) {
             at += static_cast<std::size_t>(std::snprintf(_text.data() + at, _text.size() - at,

@@ -45,7 +45,7 @@ public:
         std::vector<std::size_t> const order(shared.begin(), shared.end());
         std::vector<AnyParameter> const parameters = registered();
         FlatLayout next = layout_of(parameters, as_span(order));
-        require_agreement_on(next, parameters);
+        require_agreement_on(next, parameters, "rebuild_buckets");
         _engine->_ready_order.stop();
         replace(parameters, std::move(next));
     }
@@ -77,13 +77,14 @@ public:
     }
 
     /// @throws LayoutMismatch on every rank
-    void require_agreement_on(FlatLayout& next, std::vector<AnyParameter> const& parameters) const {
+    void require_agreement_on(FlatLayout& next, std::vector<AnyParameter> const& parameters,
+                              char const* call) const {
         auto& communicator = *_engine->_communicator;
         require_agreement(next, Config::parameter_dtypes,
                           compared_options(_engine->_number, _engine->_schedule,
                                            _engine->predivide(), _engine->_options, communicator,
                                            hash_of_initialisation(as_span(parameters))),
-                          communicator, _engine->_queue, *_engine->_memory);
+                          communicator, _engine->_queue, *_engine->_memory, call);
     }
 
     /// @brief Counts the parameters of another layout in norms, where a model is cut over ranks.

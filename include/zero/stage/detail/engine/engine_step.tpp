@@ -255,7 +255,10 @@ auto Engine<Config>::step(double learning_rate, Update&& update, std::optional<s
     static_assert(!detail::delays_update<Config>,
                   "zero: an update of the caller runs inside step(), so it cannot be delayed; call "
                   "step(learning_rate), or leave zero::DelayedUpdate out of Offload.");
-    decide(learning_rate, weight);
+    {
+        typename detail::StepControl<Config>::Kind const kind(_control, "own update: ");
+        decide(learning_rate, weight);
+    }
     require_healthy();
     try {
         if (waits_for_update()) {
@@ -422,6 +425,7 @@ void Engine<Config>::cancel_step() {
         _gradients.cancel(_compute);
         _parameters.schedule().end_micro_step(false);
         _parameters.drop_prefetched();
+        _control.note_cancelled();
         if constexpr (Config::Offload::is_any) {
             _offload->settle();
         }

@@ -7,6 +7,7 @@
 #include "../../../layout/gradient_source.hpp"
 #include "compared_options.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <string>
@@ -62,22 +63,25 @@ namespace ZERO_NAMESPACE::detail {
 }
 
 ZERO_COLD_INLINE void require_agreement(FlatLayout& layout, std::span<DType const> types,
-                                        List<ComparedOption> const& options, GatherValues gather) {
+                                        List<ComparedOption> const& options, GatherValues gather,
+                                        char const* call) {
     std::vector<std::uint64_t> own{layout.parameters().size(), layout.hash()};
     for (ComparedOption const& option : options) {
         own.push_back(option.hash);
     }
-    own.push_back(has_gradient_block(layout) ? 1 : 0);
+    static std::atomic<std::uint64_t> engines{0}; // of this process
+    own.push_back(2 * ++engines + (has_gradient_block(layout) ? 1 : 0));
     std::vector<std::uint64_t> heads;
-    gather(own, "layout hash", heads);
+    gather(own, call, heads);
     std::size_t other = 0;
     std::size_t most = 0;
     std::uint64_t is_block = 1; // on every rank: an allocator may place gradients so by chance
     auto const head = [&](std::size_t rank) {
         return std::span(heads).subspan(rank * own.size(), own.size());
     };
+    layout.set_number(heads[own.size() - 1] / 2);
     for (std::size_t rank = 0; rank < heads.size() / own.size(); ++rank) {
-        is_block = smaller(is_block, std::exchange(head(rank).back(), 0));
+        is_block = smaller(is_block, std::exchange(head(rank).back(), 0) % 2);
         bool const differs =
             std::memcmp(head(rank).data(), heads.data(), head(rank).size_bytes()) != 0;
         other = other == 0 && differs ? rank : other;
@@ -115,7 +119,8 @@ ZERO_COLD_INLINE void require_agreement(FlatLayout& layout, std::span<DType cons
     throw_error<LayoutMismatch>(
         {"zero: the ranks registered different models; parameter number ", first, " is ",
          characters, " on rank 0 and ", characters + other * bytes, " on rank ", other,
-         "; register the same parameters in the same order on every rank."});
+         "; register the same parameters in the same order, and give set_trainable() the same, on "
+         "every rank."});
 }
 
 ZERO_COLD_INLINE List<ComparedOption> ComparedSettings::hashes() const {
