@@ -10,10 +10,12 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace zero::test::groups_test {
@@ -28,6 +30,14 @@ static_assert(!GroupedCommunicator<Checked<LoopbackCommunicator>>);
 using Shared = Groups<LoopbackCommunicator, Secondary>;
 static_assert(SecondaryCommunicator<Shared>);
 static_assert(!SecondaryCommunicator<Hosts>);
+
+/// A communicator with an option that must be equal on all ranks.
+struct Optioned : LoopbackCommunicator {
+    std::uint64_t option;
+    Optioned(LoopbackCommunicator&& ranks, std::uint64_t value)
+        : LoopbackCommunicator(std::move(ranks)), option(value) {}
+    [[nodiscard]] std::uint64_t options_hash() const noexcept { return option; }
+};
 
 /// Groups as a communicator of all ranks.
 struct GroupsFixture {
@@ -361,6 +371,32 @@ TEST_CASE("A rank that throws releases the ranks that wait in the secondary part
     for (Outcome const& outcome : outcomes) {
         CHECK_THAT(outcome.message, contains_text("the data of rank 3 ended"));
     }
+}
+
+TEST_CASE("Groups hash the options of all ranks and of every part") {
+    using Options = std::array<std::uint64_t, 3>;
+    auto const hash_with = [](auto make, Options const& options) {
+        return on_ranks<std::uint64_t>(4, [&](LoopbackCommunicator& ranks) {
+            int const rank = ranks.rank();
+            Optioned everyone(ranks.split(0, rank), options[0]);
+            Optioned part(ranks.split(rank / 2, rank), options[1]);
+            Optioned across(ranks.split(rank % 2, rank), options[2]);
+            return make(everyone, part, across).options_hash();
+        });
+    };
+    auto const hybrid = [](Optioned& everyone, Optioned& shard, Optioned& replicas) {
+        return Groups<Optioned, Hybrid>(everyone, shard, replicas);
+    };
+    auto const secondary = [](Optioned& everyone, Optioned& part, Optioned&) {
+        return Groups<Optioned, Secondary>(everyone, part);
+    };
+    CHECK(hash_with(hybrid, {1, 2, 3}) == hash_with(hybrid, {1, 2, 3}));
+    CHECK(hash_with(secondary, {1, 2, 3}) == hash_with(secondary, {1, 2, 4}));
+    for (Options const& other : {Options{9, 2, 3}, Options{1, 9, 3}}) {
+        CHECK(hash_with(hybrid, other) != hash_with(hybrid, {1, 2, 3}));
+        CHECK(hash_with(secondary, other) != hash_with(secondary, {1, 2, 3}));
+    }
+    CHECK(hash_with(hybrid, {1, 2, 9}) != hash_with(hybrid, {1, 2, 3}));
 }
 
 TEST_CASE("A failure reaches the ranks that wait in a given secondary part, which shares no other "

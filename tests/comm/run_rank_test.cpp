@@ -58,6 +58,18 @@ TEST_CASE("A failure on a thread of the program's own reaches the peers, with it
     }
 }
 
+TEST_CASE("The cause that run_rank reports is final: a later one does not replace it") {
+    auto group = LoopbackCommunicator::make_group(2);
+    CHECK_THROWS_WITH(
+        run_rank(group[1],
+                 [](LoopbackCommunicator&) { throw std::runtime_error("the file is missing"); }),
+        "the file is missing");
+    group[1].abort("a later cause");
+    Outcome const told = outcome_of([&] { meet(group[0]); });
+    CHECK(told.type == "Aborted");
+    CHECK_THAT(told.message, contains_text("rank 1: the file is missing"));
+}
+
 TEST_CASE("A rank that throws no std::exception is named") {
     auto const outcomes = on_own_threads([](LoopbackCommunicator& communicator) {
         if (communicator.rank() == 2) {

@@ -1,4 +1,5 @@
 // expect: zero: a Backend needs the member types 'Queue' (a handle), 'Event' and 'OwnedQueue'
+// expect: zero::ZeroStage: a policy was rejected
 // nvcc
 #include "stage.hpp"
 
@@ -12,5 +13,5 @@ struct Telegraph : zero::LoopbackCommunicator {
 
 int main() {
     auto group = zero::LoopbackCommunicator::make_group(1);
-    train<zero::ZeroStage<2, Telegraph>>(group.front());
+    train<zero::ZeroStage<2, zero::AdamW, Telegraph>>(group.front());
 }

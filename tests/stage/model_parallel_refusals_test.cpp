@@ -283,6 +283,20 @@ TEST_CASE("Model ranks are a divisor of all, equal everywhere, and given parts f
     check_all(crossed.ranks, "InvalidArgument", "the parts do not form a grid");
 }
 
+TEST_CASE("A rank that cannot see that given parts form no grid learns it from one that can") {
+    std::vector<Outcome> told(3); // in the body: an exception that leaves it aborts others
+    run_ranks(3, test_time_out, [&](LoopbackCommunicator& everyone) {
+        int const rank = everyone.rank();
+        auto data = everyone.split(rank / 2, rank);  // {0, 1}, {2}
+        auto model = everyone.split(rank % 2, rank); // {0, 2}, {1}
+        told[static_cast<std::size_t>(rank)] = outcome_of([&] { Ranks const ranks(data, model); });
+    });
+    for (Outcome const& outcome : told) {
+        CHECK(outcome.type == (&outcome == &told[2] ? "Aborted" : "InvalidArgument"));
+        CHECK_THAT(outcome.message, contains_text("the parts do not form a grid"));
+    }
+}
+
 TEST_CASE("A frozen part takes part in the step of the others, and is told when they deliver "
           "nothing") {
     enum class Other { delivers, delivers_nothing, frozen };

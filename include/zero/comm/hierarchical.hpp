@@ -110,7 +110,8 @@ public:
                                 + detail::position_of(*_intra));
     }
 
-    /// @brief See `Communicator`: G, unless it is admissible.
+    /// @brief See `Communicator`. Asks the inner level first: if its ranks together are no node of
+    /// the tree, it returns their number.
     [[nodiscard]] std::size_t inadmissible_ranks(ops::MicroBatchTree const& tree) const noexcept {
         ops::MicroBatchTree const inside = tree.inside(inner_ranks());
         if (std::size_t const ranks = detail::inadmissible_ranks_of(*_intra, inside); ranks != 0) {

@@ -13,7 +13,8 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-/// @brief Codes of -levels to levels in `bits` bits each, and one bfloat16 scale behind them.
+/// @brief Codes of -levels to levels in `bits` bits each, and one bfloat16 scale behind them, for
+/// `ops::scaled_block_elements` (block_scale.hpp).
 ///
 /// With 8 bits, byte i holds the code of element i. With 4 bits, byte i holds the codes of elements
 /// i, in the lower half, and i + 32. Negative codes are two's complements.

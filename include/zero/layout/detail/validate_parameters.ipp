@@ -99,8 +99,8 @@ ZERO_COLD_INLINE void validate_parameters(std::span<ParameterSpec const> paramet
         }
     }
     std::vector<std::uint64_t> names; // hashes of the names
-    // Owners of the names: the index of a parameter, or of a first tile plus the number of
-    // parameters for the parameter that is cut into tiles.
+    // What has each name: the index of a parameter. The name of a parameter that is cut into tiles
+    // has the index of its first tile plus the number of parameters.
     std::vector<std::size_t> named;
     std::vector<std::size_t> last_listed; // by unit: 1 + the last parameter that lists it
     std::size_t total = 0;

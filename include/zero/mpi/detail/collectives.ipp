@@ -70,8 +70,8 @@ ZERO_COLD_INLINE void Collectives::part(std::unique_ptr<Collectives> own) noexce
         auto const family = own->_peers.family();
         std::shared_ptr<void> leaving = std::move(own);
         auto const lock = family->lock();
-        (void)family->keep(leaving); // otherwise it waits now, after the lock
-    } catch (...) {                  // no memory: it waits now
+        family->keep(leaving); // otherwise it waits now, after the lock
+    } catch (...) {            // no memory: it waits now
     }
 }
 

@@ -36,8 +36,7 @@ public:
     /// @brief Keeps a communicator that an exception destroys until another one of the family is
     /// destroyed, unless it is the last: the handler of the exception can then report the cause
     /// before this rank waits for its peers. Call it under the lock.
-    /// @return whether it was kept
-    [[nodiscard]] bool keep(std::shared_ptr<void> leaving);
+    void keep(std::shared_ptr<void> leaving);
 
     /// @brief Returns what was kept. Call it under the lock, and destroy the result outside.
     [[nodiscard]] zero::detail::List<std::shared_ptr<void>> take_kept() noexcept {
@@ -64,16 +63,14 @@ inline void Family::remove(Peers const* member) noexcept {
     }
 }
 
-[[gnu::cold]] inline bool Family::keep(std::shared_ptr<void> leaving) {
+[[gnu::cold]] inline void Family::keep(std::shared_ptr<void> leaving) {
     std::size_t others = 0;
     for (Peers const* const member : _members) {
         others += member != nullptr ? 1 : 0;
     }
-    if (others <= 1 + _kept.size()) {
-        return false;
+    if (others > 1 + _kept.size()) {
+        _kept.push_back(std::move(leaving));
     }
-    _kept.push_back(std::move(leaving));
-    return true;
 }
 
 } // namespace ZERO_NAMESPACE::mpi::detail

@@ -16,7 +16,8 @@ namespace ZERO_NAMESPACE::detail {
 
 /// @brief Tracks which units, parameters and buckets of one micro-step have their gradients.
 ///
-/// A member of `GradientScheduler`. It depends only on the layout, not on data or queues.
+/// A member of `GradientScheduler`. It depends only on the layout, not on data or queues. What is
+/// missing is refused elsewhere, by `Protocol::require_all_used` (engine/protocol.ipp).
 class Readiness {
 public:
     Readiness() = default;

@@ -98,8 +98,8 @@ template <class Types>
             add(1, 0, Masters::bytes_per_block);
         } else {
             constexpr std::size_t count = States::states;
-            add(count, States::bytes / larger<std::size_t>(count, 1), 0);
-            add(count, 0, States::bytes_per_block / larger<std::size_t>(count, 1));
+            add(count, States::bytes / count, 0);
+            add(count, 0, States::bytes_per_block / count);
         }
     }
     return arrays;
