@@ -6,7 +6,7 @@
 #include <zero/core/host_memory_resource.hpp>
 #include <zero/stage/joint_step.hpp>
 #include <zero/stage/offload_states.hpp>
-#include <zero/stage/set_trainable.hpp>
+#include <zero/stage/live_changes.hpp>
 #include <zero/stage/training_state.hpp>
 #include <zero/stage/zero_stage.hpp>
 
