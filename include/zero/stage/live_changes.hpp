@@ -124,7 +124,8 @@ public:
         std::exception_ptr difference;
         _access.guard([&] {
             try {
-                _rebuild.require_agreement_on(next, _parameters, _call);
+                _rebuild.require_agreement_on(
+                    next, _parameters, "set_trainable(), add_parameters() or remove_parameters()");
             } catch (LayoutMismatch const&) { // on every rank, and nothing was changed
                 difference = std::current_exception();
             }
