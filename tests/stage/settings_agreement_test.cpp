@@ -5,7 +5,6 @@
 
 #include <zero/core/host_memory_resource.hpp>
 #include <zero/stage/joint_step.hpp>
-#include <zero/stage/offload_states.hpp>
 #include <zero/stage/live_changes.hpp>
 #include <zero/stage/training_state.hpp>
 #include <zero/stage/zero_stage.hpp>
@@ -196,6 +195,7 @@ struct Run {
     std::string engines = "a";              ///< which make steps, in this order
     std::size_t joined = 0;                 ///< how many of them in a JointStep
     bool is_apart = false;                  ///< 'b' is on another communicator
+    bool ends_joint = false;                ///< makes a JointStep, and ends it before the steps
 };
 
 /// A micro-step as the rank chose it.
@@ -276,6 +276,9 @@ std::vector<std::vector<float>> train(LoopbackCommunicator& communicator, Run<N>
     };
     if (run.before) {
         run.before(a);
+    }
+    if (run.ends_joint) {
+        JointStep const joint(a, b);
     }
     if (run.joined == 3) {
         JointStep joint(a, b, c);
@@ -370,11 +373,17 @@ std::vector<Choice<N>> choices() {
     before("set options", "with changed hyper-parameters",
            [](E& e) { e.set_hyper_parameters(0, {.beta1 = 0.8}); });
     before("set scale", "with changed loss scaler", [](E& e) { e.set_loss_scale(1024.0F); });
-    before("set trackers", "with changed loss scaler", [](E& e) {
-        auto state = e.loss_scaler_state();
-        state.clean_steps += 7; // the same scale, which will grow earlier
-        e.set_loss_scaler_state(state);
-    });
+    auto const set_clean_steps = [](R& run, std::uint32_t clean_steps) {
+        run.before = [clean_steps](E& e) {
+            auto state = e.loss_scaler_state();
+            state.clean_steps = clean_steps; // the same scale, which will grow at another step
+            e.set_loss_scaler_state(state);
+        };
+    };
+    all.push_back({"trackers",
+                   [set_clean_steps](R& run) { set_clean_steps(run, 8); },
+                   {"with changed loss scaler"},
+                   [set_clean_steps](R& run) { set_clean_steps(run, 1); }});
     before("set count", "with changed step count", [](E& e) { e.set_step_count(9); });
     before("set updates", "with changed updates", [](E& e) {
         TrainingState state(e);
@@ -398,10 +407,6 @@ std::vector<Choice<N>> choices() {
          [](R& run) { run.before = [](E& e) { set_trainable(e, {"third.weight"}, false); }; },
          {"parameter number 2 is 'first.bias'", "frozen", "trainable"},
          [](R& run) { run.before = [](E& e) { set_trainable(e, {"first.bias"}, false); }; }});
-    before("parked", "", [](E& e) {
-        offload_states(e);
-        reload_states(e);
-    });
     all.push_back({"norms",
                    [](R& run) { run.measures = [](E& e) { (void)e.gradient_norms(); }; },
                    {"'gradient norms"}});
@@ -440,6 +445,7 @@ std::vector<Choice<N>> choices() {
         run.engines = "ab";
         run.joined = 0;
     };
+    all.push_back({"ended joint", [](R& run) { run.ends_joint = true; }});
     all.push_back({"one alone", none, {"'JointStep 0 of 2: rate", "'rate 0.01"}, both});
     all.push_back({"one joint", both, {"'JointStep 0 of 2: rate", "'rate 0.01"}, none});
     all.push_back({"joint in another order",

@@ -233,7 +233,7 @@ private:
     std::vector<std::vector<std::size_t>> _parameter_buckets;
     std::vector<std::vector<std::size_t>> _unit_parameters;
     std::vector<std::vector<std::size_t>> _unit_buckets;
-    std::uint64_t _number = 0;
+    std::uint64_t _number = 0;                    ///< of the engine; 0: not agreed yet
     std::vector<std::string> _unit_names;         ///< empty, or one for each unit
     char const* _backward_call = nullptr;         ///< for messages; null: gradients_ready()
     std::vector<PiecePosition> _positions;        ///< by parameter, then by unit

@@ -244,7 +244,7 @@ public:
     ~JointStep() {
         each([](auto& engine, std::size_t) {
             detail::drain<Backend>(engine._queue, engine._before_capture);
-            engine._control.set_joint(0, 0);
+            engine._control.set_kind({});
             engine._protocol.set_joint(false);
         });
     }

@@ -263,10 +263,10 @@ public:
         StepControl* _control;
     };
 
-    /// @brief Sets whether a `JointStep` ends the steps.
+    /// @brief Lets a `JointStep` end the steps, until the kind is set again.
     void set_joint(std::size_t place, std::size_t engines) {
-        set_kind(engines == 0 ? std::string() : text({"JointStep ", place, " of ", engines, ": "}));
-        _settings.set_joint(engines != 0);
+        set_kind(text({"JointStep ", place, " of ", engines, ": "}));
+        _settings.name_engine();
     }
 
     [[nodiscard]] double learning_rate_factor(std::size_t group) const noexcept {

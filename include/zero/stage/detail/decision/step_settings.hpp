@@ -37,8 +37,11 @@ public:
     /// same communicator. @see FlatLayout::number
     void set_engine(std::uint64_t number);
 
-    /// @brief Whether a `JointStep` ends the steps, so that messages name the engine.
-    void set_joint(bool is_joint);
+    /// @brief Lets messages name the engine, also if nothing was changed.
+    void name_engine() {
+        _is_named = true;
+        set_context();
+    }
 
     /// @brief Notes that a step was cancelled.
     void note_cancelled() { note(Change::cancelled_steps); }
@@ -77,7 +80,7 @@ public:
     [[nodiscard]] char const* context() const noexcept { return _context.c_str(); }
 
 private:
-    /// What a caller changes, in the order of `change_names`.
+    /// What a caller changes, in the order of the names in `set_context`.
     enum class Change : std::uint8_t {
         learning_rates,
         hyper_parameters,
@@ -111,8 +114,8 @@ private:
     std::uint64_t _number = 0;            ///< of the engine
     std::string _first;                   ///< its first parameter
     std::uint32_t _changes = 0;           ///< a bit for each `Change`
-    bool _is_joint = false;
-    std::string _context;
+    bool _is_named = false;               ///< also if nothing was changed
+    std::string _context;                 ///< for messages
 };
 
 /// @brief The learning rate of a step as the text of a collective's tag, so that ranks that

@@ -43,11 +43,6 @@ ZERO_COLD_INLINE void StepSettings::set_engine(std::uint64_t number) {
     _engine = Hash().add(number);
 }
 
-ZERO_COLD_INLINE void StepSettings::set_joint(bool is_joint) {
-    _is_joint = is_joint;
-    set_context();
-}
-
 ZERO_COLD_INLINE void StepSettings::set_context() {
     constexpr std::array names{"learning rates", "hyper-parameters", "loss scaler",    "step count",
                                "running norm",   "updates",          "cancelled steps"};
@@ -57,7 +52,7 @@ ZERO_COLD_INLINE void StepSettings::set_context() {
             changes += text({changes.empty() ? " with changed " : ", ", names[change]});
         }
     }
-    _context = changes.empty() && !_is_joint
+    _context = changes.empty() && !_is_named
                    ? std::string()
                    : text({"engine ", _number, " ('", _first, "')", changes});
 }
