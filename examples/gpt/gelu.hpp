@@ -1,6 +1,6 @@
 #pragma once
 
-#include <zero/ops/host_device.hpp>
+#include <zero/core/host_device.hpp>
 
 namespace gpt {
 

@@ -4,8 +4,8 @@
 
 #include <zero/core/error.hpp>
 #include <zero/core/hash.hpp>
+#include <zero/core/host_device.hpp>
 #include <zero/ops/arithmetic.hpp>
-#include <zero/ops/host_device.hpp>
 #include <zero/ops/integer_power.hpp>
 #include <zero/policy/optimizer.hpp>
 

@@ -2,11 +2,11 @@
 
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
+#include "../core/host_device.hpp"
 #include "../core/policy_category.hpp"
 #include "../core/set_by_name.hpp"
 #include "arithmetic.hpp"
 #include "detail/check_option.hpp"
-#include "host_device.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,12 +1,12 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/host_device.hpp"
 #include "../core/policy_category.hpp"
 #include "../core/set_by_name.hpp"
 #include "arithmetic.hpp"
 #include "detail/adam_moments.hpp"
 #include "detail/check_option.hpp"
-#include "host_device.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/host_device.hpp"
 #include "detail/uncontracted.hpp"
-#include "host_device.hpp"
 #include "number.hpp"
 
 #include <concepts>

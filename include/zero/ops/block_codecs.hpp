@@ -1,10 +1,10 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/host_device.hpp"
 #include "../core/storage_types.hpp"
 #include "arithmetic.hpp"
 #include "codec.hpp"
-#include "host_device.hpp"
 #include "symmetric_codes.hpp"
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "host_device.hpp"
+#include "../core/host_device.hpp"
 
 #include <cstddef>
 #include <cstdint>

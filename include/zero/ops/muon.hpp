@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/host_device.hpp"
 #include "../core/policy_category.hpp"
 #include "../core/set_by_name.hpp"
 #include "adamw.hpp"
@@ -8,7 +9,6 @@
 #include "detail/check_option.hpp"
 #include "detail/newton_schulz.hpp"
 #include "detail/update_parts.hpp"
-#include "host_device.hpp"
 
 #include <cstddef>
 #include <cstdint>

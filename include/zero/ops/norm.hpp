@@ -1,9 +1,9 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/host_device.hpp"
 #include "arithmetic.hpp"
 #include "exact_sum.hpp"
-#include "host_device.hpp"
 
 #include <cstdint>
 #include <limits>

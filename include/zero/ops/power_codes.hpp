@@ -2,10 +2,10 @@
 
 #include "../core/convert.hpp"
 #include "../core/detail/namespace.hpp"
+#include "../core/host_device.hpp"
 #include "../core/storage_types.hpp"
 #include "arithmetic.hpp"
 #include "block_scale.hpp"
-#include "host_device.hpp"
 #include "number.hpp"
 
 #include <cstdint>

@@ -1,11 +1,11 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/host_device.hpp"
 #include "../core/policy_category.hpp"
 #include "../core/set_by_name.hpp"
 #include "arithmetic.hpp"
 #include "detail/check_option.hpp"
-#include "host_device.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -2,8 +2,8 @@
 
 #include "../core/convert.hpp"
 #include "../core/detail/namespace.hpp"
+#include "../core/host_device.hpp"
 #include "../core/storage_types.hpp"
-#include "host_device.hpp"
 
 #include <cstdint>
 #include <type_traits>

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/host_device.hpp"
 #include "../core/storage_types.hpp"
-#include "host_device.hpp"
 
 #include <cstddef>
 

@@ -1,12 +1,12 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "../core/host_device.hpp"
 #include "../core/policy_category.hpp"
 #include "../core/set_by_name.hpp"
 #include "../ops/arithmetic.hpp"
 #include "../ops/detail/check_option.hpp"
 #include "../ops/detail/update_parts.hpp"
-#include "../ops/host_device.hpp"
 #include "optimizer.hpp"
 
 #include <cstddef>

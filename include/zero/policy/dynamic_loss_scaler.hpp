@@ -2,10 +2,10 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
+#include "../core/host_device.hpp"
 #include "../core/policy_category.hpp"
 #include "../core/set_by_name.hpp"
 #include "../ops/arithmetic.hpp"
-#include "../ops/host_device.hpp"
 #include "loss_scaler.hpp"
 
 #include <cstdint>

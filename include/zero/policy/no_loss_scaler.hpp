@@ -3,8 +3,8 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
+#include "../core/host_device.hpp"
 #include "../core/policy_category.hpp"
-#include "../ops/host_device.hpp"
 #include "loss_scaler.hpp"
 
 namespace ZERO_NAMESPACE {

@@ -2,8 +2,8 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/hash.hpp"
+#include "../core/host_device.hpp"
 #include "../core/policy_category.hpp"
-#include "../ops/host_device.hpp"
 #include "detail/require_scale.hpp"
 #include "loss_scaler.hpp"
 

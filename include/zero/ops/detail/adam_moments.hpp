@@ -1,8 +1,8 @@
 #pragma once
 
 #include "../../core/detail/namespace.hpp"
+#include "../../core/host_device.hpp"
 #include "../arithmetic.hpp"
-#include "../host_device.hpp"
 #include "../integer_power.hpp"
 #include "../number.hpp"
 #include "update_parts.hpp"

@@ -2,8 +2,8 @@
 
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../../core/host_device.hpp"
 #include "../arithmetic.hpp"
-#include "../host_device.hpp"
 
 #include <concepts>
 #include <cstddef>

@@ -4,9 +4,9 @@
 #include "../../../comm/grouped_communicator.hpp"
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
+#include "../../../core/host_device.hpp"
 #include "../../../ops/arithmetic.hpp"
 #include "../../../ops/exact_sum.hpp"
-#include "../../../ops/host_device.hpp"
 #include "../../step_report.hpp"
 
 #include <cstddef>

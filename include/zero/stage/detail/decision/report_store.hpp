@@ -2,9 +2,9 @@
 
 #include "../../../core/buffer.hpp"
 #include "../../../core/detail/namespace.hpp"
+#include "../../../core/host_device.hpp"
 #include "../../../core/memory_resource.hpp"
 #include "../../../ops/exact_sum.hpp"
-#include "../../../ops/host_device.hpp"
 #include "../../../ops/norm.hpp"
 #include "../../stage_options.hpp"
 #include "../common/step_state.hpp"
