@@ -3,7 +3,7 @@
 
 #include <zero/core/storage_types.hpp>
 #include <zero/cuda/backend.cuh>
-#include <zero/cuda/detail/element_operations.tpp>
+#include <zero/cuda/detail/kernels/element_operations.tpp>
 
 #define ZERO_INSTANTIATE(T)                                                                        \
     template void Backend::sum_ranks(Backend::Queue, T*, T const* const*, int, std::size_t);       \

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <zero/core/convert.hpp>
-#include <zero/cuda/detail/check.hpp>
-#include <zero/cuda/detail/launch.cuh>
+#include <zero/cuda/detail/kernels/launch.cuh>
+#include <zero/cuda/detail/runtime/check.hpp>
 
 #include <cuda_runtime.h>
 

@@ -2,7 +2,7 @@
 
 #include "device_array.cuh"
 
-#include <zero/cuda/detail/launch.cuh>
+#include <zero/cuda/detail/kernels/launch.cuh>
 
 #include <cuda_runtime.h>
 

@@ -1,7 +1,7 @@
 #include "device_time.cuh"
 #include "passes.cuh"
 
-#include <zero/cuda/detail/tensor_kernels.cuh>
+#include <zero/cuda/detail/kernels/tensor_kernels.cuh>
 
 #include <cub/device/device_copy.cuh>
 #include <cub/device/device_memcpy.cuh>

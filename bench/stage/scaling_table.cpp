@@ -5,7 +5,7 @@
 #include "stage/scaling_model.hpp"
 
 #include <zero/layout/contiguous_partitioner.hpp>
-#include <zero/layout/detail/make_buckets.hpp>
+#include <zero/layout/detail/partition/make_buckets.hpp>
 #include <zero/layout/gather_options.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/memory_plan.hpp>

@@ -4,7 +4,7 @@
 
 #include <zero/comm/traffic_count.hpp>
 #include <zero/layout/communication_model.hpp>
-#include <zero/layout/detail/count_blocks.hpp>
+#include <zero/layout/detail/plan/count_blocks.hpp>
 #include <zero/layout/memory_plan.hpp>
 #include <zero/stage/trace_report.hpp>
 

@@ -9,7 +9,7 @@
 #include <zero/checkpoint/tensor_entry.hpp>
 #include <zero/checkpoint/tensor_rules.hpp>
 #include <zero/core/dtype.hpp>
-#include <zero/layout/detail/shape.hpp>
+#include <zero/layout/detail/partition/shape.hpp>
 #include <zero/stage/parameter.hpp>
 #include <zero/stage/training_state.hpp>
 

@@ -1,7 +1,7 @@
 // Defined as by nvcc; 'all' of CUDA 13.0 is 12 architectures.
 #define __CUDACC__
 #define __CUDA_ARCH_LIST__ 750, 800, 860, 870, 880, 890, 900, 1000, 1030, 1100, 1200, 1210
-#include <zero/cuda/detail/config.cuh>
+#include <zero/cuda/detail/kernels/config.cuh>
 #undef __CUDACC__
 
 #include "support/catch.hpp"

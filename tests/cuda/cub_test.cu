@@ -1,7 +1,7 @@
 #include "cuda/device.hpp"
 
-#include <zero/cuda/detail/cub.cuh>
-#include <zero/cuda/detail/launch.cuh>
+#include <zero/cuda/detail/kernels/cub.cuh>
+#include <zero/cuda/detail/kernels/launch.cuh>
 #include <zero/cuda/owned_stream.hpp>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 
 #include "support/catch.hpp"
 
-#include <zero/cuda/detail/check.hpp>
+#include <zero/cuda/detail/runtime/check.hpp>
 
 #include <cuda_runtime_api.h>
 

@@ -1,7 +1,7 @@
 #include "cuda/device.hpp"
 
-#include <zero/cuda/detail/exact_run.cuh>
-#include <zero/cuda/detail/launch.cuh>
+#include <zero/cuda/detail/kernels/exact_run.cuh>
+#include <zero/cuda/detail/kernels/launch.cuh>
 #include <zero/cuda/owned_stream.hpp>
 #include <zero/ops/exact_sum.hpp>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <zero/cuda/detail/check.hpp>
+#include <zero/cuda/detail/runtime/check.hpp>
 
 #include <cuda_runtime_api.h>
 

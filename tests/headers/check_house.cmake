@@ -30,7 +30,7 @@ set(rooms common memory gradients parameters optimizer decision state registrati
 # that a public header includes because it must stay light, or that makes a cycle where it is used.
 set(small_headers
     comm/detail/loopback_instantiations.hpp core/detail/shared_function.hpp core/detail/timeline_clock.hpp
-    cuda/detail/chunk.hpp cuda/detail/config.cuh cuda/detail/cub.cuh host/detail/random_bits_avx2.hpp host/detail/run_loop.hpp
+    cuda/detail/kernels/chunk.hpp cuda/detail/kernels/config.cuh cuda/detail/kernels/cub.cuh host/detail/random_bits_avx2.hpp host/detail/run_loop.hpp
     mpi/detail/mpi.hpp ops/detail/uncontracted.hpp policy/detail/require_scale.hpp stage/detail/engine/end_with_live_handles.hpp)
 # Light, and included by programs: a part that a composition or a program names.
 list(APPEND small_headers

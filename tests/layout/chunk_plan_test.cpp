@@ -2,7 +2,7 @@
 
 #include <zero/layout/chunk_plan.hpp>
 #include <zero/layout/contiguous_partitioner.hpp>
-#include <zero/layout/detail/count_blocks.hpp>
+#include <zero/layout/detail/plan/count_blocks.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/size_capped_bucketer.hpp>
 

@@ -1,7 +1,7 @@
 #include "support/catch.hpp"
 
 #include <zero/core/error.hpp>
-#include <zero/layout/detail/place_in_bucket.hpp>
+#include <zero/layout/detail/partition/place_in_bucket.hpp>
 #include <zero/layout/gather_options.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/padding.hpp>

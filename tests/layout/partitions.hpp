@@ -4,7 +4,7 @@
 
 #include <zero/layout/contiguous_partitioner.hpp>
 #include <zero/layout/cuts.hpp>
-#include <zero/layout/detail/place_in_bucket.hpp>
+#include <zero/layout/detail/partition/place_in_bucket.hpp>
 #include <zero/layout/partitioner.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
 

@@ -4,7 +4,7 @@
 #include "support/shapes.hpp"
 
 #include <zero/core/error.hpp>
-#include <zero/layout/detail/make_buckets.hpp>
+#include <zero/layout/detail/partition/make_buckets.hpp>
 #include <zero/layout/lease_plan.hpp>
 #include <zero/layout/make_layout.hpp>
 

@@ -4,7 +4,7 @@
 #include <zero/core/host_memory_resource.hpp>
 #include <zero/layout/balanced_partitioner.hpp>
 #include <zero/layout/contiguous_partitioner.hpp>
-#include <zero/layout/detail/make_buckets.hpp>
+#include <zero/layout/detail/partition/make_buckets.hpp>
 #include <zero/layout/gather_options.hpp>
 #include <zero/layout/make_layout.hpp>
 #include <zero/layout/shard_map.hpp>

@@ -3,7 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/dtype.hpp"
 #include "../core/hash.hpp"
-#include "../layout/detail/shape.hpp"
+#include "../layout/detail/partition/shape.hpp"
 #include "../stage/detail/state/state_access.hpp"
 #include "../stage/training_state.hpp"
 #include "detail/encode_floats.hpp"

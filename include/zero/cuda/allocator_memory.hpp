@@ -2,10 +2,10 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/memory_resource.hpp"
-#include "detail/check.hpp"
-#include "detail/clean_up.hpp"
-#include "detail/event_pool.hpp"
-#include "detail/stream_capture.hpp"
+#include "detail/runtime/check.hpp"
+#include "detail/runtime/clean_up.hpp"
+#include "detail/runtime/event_pool.hpp"
+#include "detail/runtime/stream_capture.hpp"
 
 #include <concepts>
 #include <cstddef>

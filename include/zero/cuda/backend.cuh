@@ -14,13 +14,13 @@
 #include "../ops/tree_sum.hpp"
 #include "allocator_memory.hpp"
 #include "capture_lock.hpp"
-#include "detail/check.hpp"
-#include "detail/code_kernels.cuh"
-#include "detail/config.cuh"
-#include "detail/element_kernels.cuh"
-#include "detail/launch.cuh"
-#include "detail/sum_kernels.cuh"
-#include "detail/update_kernels.cuh"
+#include "detail/kernels/code_kernels.cuh"
+#include "detail/kernels/config.cuh"
+#include "detail/kernels/element_kernels.cuh"
+#include "detail/kernels/launch.cuh"
+#include "detail/kernels/sum_kernels.cuh"
+#include "detail/kernels/update_kernels.cuh"
+#include "detail/runtime/check.hpp"
 #include "runtime_backend.hpp"
 #include "table_range.hpp"
 
@@ -182,7 +182,7 @@ struct Backend : RuntimeBackend {
                 requires { sizeof(detail::TensorUpdates<Optimizer>); },
                 "zero: kernels of whole parameters include CUB, which units that link "
                 "zero::cuda_compiled do not; #include "
-                "<zero/cuda/detail/tensor_kernels.cuh> in the unit of the engine.");
+                "<zero/cuda/detail/kernels/tensor_kernels.cuh> in the unit of the engine.");
             detail::TensorUpdates<Optimizer>::enqueue(queue, table, groups, decision);
         } else {
             detail::launch(queue, table.count, detail::block_threads,
@@ -278,6 +278,6 @@ static_assert(zero::Backend<Backend>);
 
 // The operations whose kernels depend on element types alone. They include CUB.
 #if !defined(ZERO_CUDA_COMPILED)
-#include "detail/element_operations.tpp"
-#include "detail/tensor_kernels.cuh"
+#include "detail/kernels/element_operations.tpp"
+#include "detail/kernels/tensor_kernels.cuh"
 #endif

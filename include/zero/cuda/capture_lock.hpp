@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "detail/stream_capture.hpp"
+#include "detail/runtime/stream_capture.hpp"
 
 #include <cuda_runtime_api.h>
 

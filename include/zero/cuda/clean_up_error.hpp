@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "detail/clean_up.hpp"
+#include "detail/runtime/clean_up.hpp"
 
 namespace ZERO_NAMESPACE::cuda {
 

@@ -2,10 +2,10 @@
 
 #include "../core/detail/namespace.hpp"
 #include "capture_lock.hpp"
-#include "detail/check.hpp"
-#include "detail/event_clock.hpp"
-#include "detail/event_pool.hpp"
-#include "detail/stream_capture.hpp"
+#include "detail/runtime/check.hpp"
+#include "detail/runtime/event_clock.hpp"
+#include "detail/runtime/event_pool.hpp"
+#include "detail/runtime/stream_capture.hpp"
 
 #include <cuda_runtime_api.h>
 

@@ -1,9 +1,9 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "detail/clean_up.hpp"
-#include "detail/event_clock.hpp"
-#include "detail/stream_capture.hpp"
+#include "detail/runtime/clean_up.hpp"
+#include "detail/runtime/event_clock.hpp"
+#include "detail/runtime/stream_capture.hpp"
 #include "nccl_library.hpp"
 #include "nccl_system.hpp"
 

@@ -17,9 +17,9 @@
 #include "../core/policy_category.hpp"
 #include "../core/storage_types.hpp"
 #include "../ops/tree_sum.hpp"
-#include "detail/nccl_flights.hpp"
-#include "detail/nccl_session.hpp"
-#include "detail/nccl_start.hpp"
+#include "detail/nccl/nccl_flights.hpp"
+#include "detail/nccl/nccl_session.hpp"
+#include "detail/nccl/nccl_start.hpp"
 #include "nccl_library.hpp"
 #include "nccl_options.hpp"
 

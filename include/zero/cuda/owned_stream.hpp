@@ -1,8 +1,8 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "detail/check.hpp"
-#include "detail/clean_up.hpp"
+#include "detail/runtime/check.hpp"
+#include "detail/runtime/clean_up.hpp"
 
 #include <cstdint>
 #include <cuda_runtime_api.h>

@@ -3,8 +3,8 @@
 #include "../backend/queue_clock.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/timeline.hpp"
-#include "detail/event_clock.hpp"
-#include "detail/stream_capture.hpp"
+#include "detail/runtime/event_clock.hpp"
+#include "detail/runtime/stream_capture.hpp"
 #include "runtime_backend.hpp"
 
 #include <concepts>

@@ -4,9 +4,9 @@
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/memory_resource.hpp"
-#include "detail/check.hpp"
-#include "detail/chunk.hpp"
-#include "detail/event_pool.hpp"
+#include "detail/kernels/chunk.hpp"
+#include "detail/runtime/check.hpp"
+#include "detail/runtime/event_pool.hpp"
 #include "table_range.hpp"
 
 #include <cuda_runtime_api.h>

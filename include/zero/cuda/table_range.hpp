@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
-#include "detail/chunk.hpp"
+#include "detail/kernels/chunk.hpp"
 
 #include <cstddef>
 

@@ -6,9 +6,9 @@
 #include "../core/source_location.hpp"
 #include "allocator_memory.hpp"
 #include "cuda_error.hpp"
-#include "detail/check.hpp"
-#include "detail/clean_up.hpp"
-#include "detail/event_pool.hpp"
+#include "detail/runtime/check.hpp"
+#include "detail/runtime/clean_up.hpp"
+#include "detail/runtime/event_pool.hpp"
 
 #include <array>
 #include <atomic>

@@ -2,8 +2,8 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
-#include "detail/order_by.hpp"
-#include "detail/place_in_bucket.hpp"
+#include "detail/partition/order_by.hpp"
+#include "detail/partition/place_in_bucket.hpp"
 #include "padding.hpp"
 #include "partitioner.hpp"
 

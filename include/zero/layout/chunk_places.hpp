@@ -181,5 +181,5 @@ private:
 } // namespace ZERO_NAMESPACE
 
 #if !defined(ZERO_COMPILED)
-#include "detail/chunk_places.ipp"
+#include "detail/plan/chunk_places.ipp"
 #endif

@@ -129,5 +129,5 @@ private:
 } // namespace ZERO_NAMESPACE
 
 #if !defined(ZERO_COMPILED)
-#include "detail/chunk_plan.ipp"
+#include "detail/plan/chunk_plan.ipp"
 #endif

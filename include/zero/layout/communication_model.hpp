@@ -349,5 +349,5 @@ LevelTraffic step_traffic_of_levels(FlatLayout const& layout, std::size_t rank,
 } // namespace ZERO_NAMESPACE
 
 #if !defined(ZERO_COMPILED)
-#include "detail/communication_model.ipp"
+#include "detail/plan/communication_model.ipp"
 #endif

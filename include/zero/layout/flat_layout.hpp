@@ -245,5 +245,5 @@ private:
 } // namespace ZERO_NAMESPACE
 
 #if !defined(ZERO_COMPILED)
-#include "detail/flat_layout.ipp"
+#include "detail/partition/flat_layout.ipp"
 #endif

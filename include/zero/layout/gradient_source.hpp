@@ -49,5 +49,5 @@ std::size_t copied_gradient_elements(FlatLayout const& layout, std::size_t type 
 } // namespace ZERO_NAMESPACE
 
 #if !defined(ZERO_COMPILED)
-#include "detail/gradient_source.ipp"
+#include "detail/leases/gradient_source.ipp"
 #endif

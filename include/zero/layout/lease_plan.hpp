@@ -76,5 +76,5 @@ LeasePlan plan_parameter_leases(FlatLayout const& layout, StageRow const& row, S
 } // namespace ZERO_NAMESPACE
 
 #if !defined(ZERO_COMPILED)
-#include "detail/lease_plan.ipp"
+#include "detail/leases/lease_plan.ipp"
 #endif

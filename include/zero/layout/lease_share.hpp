@@ -60,5 +60,5 @@ std::vector<LeaseShare> lease_shares(FlatLayout const& layout,
 } // namespace ZERO_NAMESPACE
 
 #if !defined(ZERO_COMPILED)
-#include "detail/lease_share.ipp"
+#include "detail/leases/lease_share.ipp"
 #endif

@@ -258,5 +258,5 @@ MemoryRow plan_gradient_errors(FlatLayout const& layout, std::size_t block_bytes
 } // namespace ZERO_NAMESPACE
 
 #if !defined(ZERO_COMPILED)
-#include "detail/memory_plan.ipp"
+#include "detail/plan/memory_plan.ipp"
 #endif

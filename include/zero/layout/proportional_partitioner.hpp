@@ -5,7 +5,7 @@
 #include "../core/detail/throw_error.hpp"
 #include "../core/error.hpp"
 #include "../core/policy_category.hpp"
-#include "detail/place_in_bucket.hpp"
+#include "detail/partition/place_in_bucket.hpp"
 #include "padding.hpp"
 #include "partitioner.hpp"
 

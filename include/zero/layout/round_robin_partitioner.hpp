@@ -2,7 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
-#include "detail/place_in_bucket.hpp"
+#include "detail/partition/place_in_bucket.hpp"
 #include "partitioner.hpp"
 
 #include <cstddef>

@@ -71,5 +71,5 @@ private:
 } // namespace ZERO_NAMESPACE
 
 #if !defined(ZERO_COMPILED)
-#include "detail/shard_map.ipp"
+#include "detail/partition/shard_map.ipp"
 #endif

@@ -3,7 +3,7 @@
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/policy_category.hpp"
-#include "detail/place_in_bucket.hpp"
+#include "detail/partition/place_in_bucket.hpp"
 #include "padding.hpp"
 #include "partitioner.hpp"
 

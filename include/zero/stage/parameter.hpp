@@ -3,7 +3,7 @@
 #include "../core/detail/namespace.hpp"
 #include "../core/detail/shared_function.hpp"
 #include "../core/dtype.hpp"
-#include "../layout/detail/shape.hpp"
+#include "../layout/detail/partition/shape.hpp"
 #include "../layout/parameter_spec.hpp"
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 
 #include "cuda/fake_communicator.hpp"
 
-#include <zero/cuda/detail/check.hpp>
+#include <zero/cuda/detail/runtime/check.hpp>
 #include <zero/cuda/linked_system.hpp>
 
 #include <cuda_runtime_api.h>

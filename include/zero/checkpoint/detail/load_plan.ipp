@@ -3,7 +3,7 @@
 #include "load_plan.hpp"
 
 #include "../../core/detail/throw_error.hpp"
-#include "../../layout/detail/shape.hpp"
+#include "../../layout/detail/partition/shape.hpp"
 #include "../../layout/piece.hpp"
 #include "../checkpoint_error.hpp"
 #include "plan_manifest.hpp"

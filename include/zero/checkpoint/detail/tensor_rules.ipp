@@ -6,7 +6,7 @@
 #include "../../core/detail/text.hpp"
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/error.hpp"
-#include "../../layout/detail/shape.hpp"
+#include "../../layout/detail/partition/shape.hpp"
 
 #include <algorithm>
 #include <optional>

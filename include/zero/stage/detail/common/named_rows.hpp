@@ -3,7 +3,7 @@
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/hash.hpp"
-#include "../../../layout/detail/order_by.hpp"
+#include "../../../layout/detail/partition/order_by.hpp"
 #include "../../../layout/flat_layout.hpp"
 
 #include <cstddef>

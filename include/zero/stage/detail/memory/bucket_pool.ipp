@@ -2,7 +2,7 @@
 
 #include "../../../core/detail/throw_error.hpp"
 #include "../../../core/error.hpp"
-#include "../../../layout/detail/order_by.hpp"
+#include "../../../layout/detail/partition/order_by.hpp"
 #include "bucket_pool.hpp"
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/memory_resource.hpp"
 #include "../../../core/storage_types.hpp"
-#include "../../../layout/detail/count_blocks.hpp"
+#include "../../../layout/detail/plan/count_blocks.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/piece.hpp"
 #include "../../../policy/master_weights_policy.hpp"

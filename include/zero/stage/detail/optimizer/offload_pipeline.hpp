@@ -8,7 +8,7 @@
 #include "../../../core/memory_resource.hpp"
 #include "../../../layout/chunk_places.hpp"
 #include "../../../layout/chunk_plan.hpp"
-#include "../../../layout/detail/count_blocks.hpp"
+#include "../../../layout/detail/plan/count_blocks.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/memory_plan.hpp"
 #include "../../../layout/piece.hpp"

@@ -4,7 +4,7 @@
 #include "../../../core/convert.hpp"
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/memory_resource.hpp"
-#include "../../../layout/detail/count_blocks.hpp"
+#include "../../../layout/detail/plan/count_blocks.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/piece.hpp"
 #include "../../../ops/block_scale.hpp"

@@ -3,7 +3,7 @@
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/hash.hpp"
-#include "../../../layout/detail/gather_order.hpp"
+#include "../../../layout/detail/leases/gather_order.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/gather_options.hpp"
 #include "../../trace_report.hpp"

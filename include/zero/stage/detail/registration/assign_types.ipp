@@ -3,7 +3,7 @@
 #include "../../../core/detail/text.hpp"
 #include "../../../core/detail/throw_error.hpp"
 #include "../../../core/error.hpp"
-#include "../../../layout/detail/order_by.hpp"
+#include "../../../layout/detail/partition/order_by.hpp"
 #include "make_stage_layout.hpp"
 
 #include <cstddef>

@@ -21,7 +21,8 @@
 /// @file
 /// @brief Checks of what a stage is constructed from: registrations, memory and options. Also what
 /// follows from them: which parameters an optimizer updates as matrices, and which options this
-/// stage does not use. `layout/detail/validate_parameters.ipp` checks names, sizes and units.
+/// stage does not use. `layout/detail/partition/validate_parameters.ipp` checks names, sizes and
+/// units.
 
 namespace ZERO_NAMESPACE::detail {
 

@@ -3,7 +3,7 @@
 #include "../../../core/detail/light_std.hpp"
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/dtype.hpp"
-#include "../../../layout/detail/count_blocks.hpp"
+#include "../../../layout/detail/plan/count_blocks.hpp"
 #include "../../../policy/detail/state_name.hpp"
 #include "../../../policy/master_weights_policy.hpp"
 #include "../../owned_slice.hpp"

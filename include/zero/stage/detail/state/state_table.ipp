@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../../../core/split_float.hpp"
-#include "../../../layout/detail/order_by.hpp"
+#include "../../../layout/detail/partition/order_by.hpp"
 #include "../../../layout/parameter_spec.hpp"
 #include "../../../layout/piece.hpp"
 #include "../../../ops/block_scale.hpp"
