@@ -98,6 +98,8 @@ control(check_house include/zero/core/version.hpp "#pragma once\n${many_lines}" 
 control(check_house include/zero/core/wrong.hpp "#pragma once\n${many_lines}" "include/zero/core has 2 files, and a folder has at most 1" ${roomy} -DMOST_IN_A_FOLDER=1)
 control(check_house include/zero/stage/detail/memory/wrong.hpp "#pragma once\n#include \"../gradients/x.hpp\"\n${many_lines}" "which is not in the room 'memory' or a room before it" ${roomy})
 control(check_house include/zero/stage/detail/memory/right.hpp "#pragma once\n#include \"../common/x.hpp\"\n${many_lines}" "" ${roomy})
+control(check_house include/zero/cuda/detail/runtime/wrong.hpp "#pragma once\n#include \"../kernels/x.cuh\"\n${many_lines}" "which is not in the room 'runtime' or a room before it" ${roomy})
+control(check_house include/zero/layout/detail/wrong.ipp "#include \"leases/x.hpp\"\n${many_lines}" "which is not in the room '' or a room before it" ${roomy})
 
 if(CLANG_FORMAT)
     control(check_format src/wrong.cpp "int  wrong;\n" "src/wrong.cpp:1:4: error:")

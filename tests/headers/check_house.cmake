@@ -5,7 +5,7 @@
 #   - less than MOST_CEREMONY percent of the lines are there only because a file is a file ('#pragma once', includes, namespaces);
 #   - a header below SMALL_LINES lines serves three files outside of its folder. Otherwise it belongs into the file that uses it, or into a list below;
 #   - so does a file of definitions (.ipp, .tpp) below SMALL_LINES lines;
-#   - the rooms of stage/detail/ have an order: each includes only from itself and from the rooms before it.
+#   - the rooms of layout/detail/, stage/detail/ and cuda/detail/ have an order: each includes only from itself and from the rooms before it.
 
 cmake_minimum_required(VERSION 3.20)
 
@@ -24,7 +24,9 @@ endif()
 if(NOT DEFINED SMALL_LINES)
     set(SMALL_LINES 60)
 endif()
-set(rooms common memory gradients parameters optimizer decision state registration engine compose)
+set(rooms_of_layout partition leases plan)
+set(rooms_of_stage common memory gradients parameters optimizer decision state registration engine compose)
+set(rooms_of_cuda runtime kernels nccl)
 
 # Small, and apart for a reason: a header that needs another library or compiler (mpi, cub, config), that two layers or two headers without one another share,
 # that a public header includes because it must stay light, or that makes a cycle where it is used.
@@ -92,9 +94,10 @@ foreach(file IN LISTS files)
         if(NOT used_folder STREQUAL folder)
             list(APPEND users_of_${used} "${file}")
         endif()
-        if(folder MATCHES "^stage/detail/(.*)" AND used MATCHES "^stage/detail/([^/]+)/")
-            list(FIND rooms "${CMAKE_MATCH_1}" used_rank)
-            string(REGEX REPLACE "^stage/detail/" "" room "${folder}")
+        if("${folder} ${used}" MATCHES "^(layout|stage|cuda)/detail/?([^ ]*) (layout|stage|cuda)/detail/([^/]*)" AND CMAKE_MATCH_1 STREQUAL CMAKE_MATCH_3)
+            set(rooms "${rooms_of_${CMAKE_MATCH_1}}")
+            set(room "${CMAKE_MATCH_2}")
+            list(FIND rooms "${CMAKE_MATCH_4}" used_rank)
             list(FIND rooms "${room}" rank)
             if(rank LESS 0 OR used_rank LESS 0 OR used_rank GREATER rank)
                 complain("${file}: includes ${used}, which is not in the room '${room}' or a room before it (order: ${rooms})")

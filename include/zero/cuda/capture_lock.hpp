@@ -16,7 +16,7 @@ namespace ZERO_NAMESPACE::cuda {
 /// ranks into one graph holds one around its own: `CaptureLock const lock(stream);` before a kernel
 /// launch. Hold it only for that: a call of an engine takes the same lock, and waits for other
 /// ranks. Takes no lock for a stream that is not being captured. It refuses nothing:
-/// `detail/check.hpp` explains the calls that CUDA refuses during a capture.
+/// `detail/runtime/check.hpp` explains the calls that CUDA refuses during a capture.
 class CaptureLock {
 public:
     /// @brief Waits for other threads if `stream` is being captured.

@@ -14,7 +14,7 @@ namespace ZERO_NAMESPACE {
 /// @brief A call of the CUDA runtime failed.
 ///
 /// `code()` is its cudaError_t. After most of these errors the device accepts no further work from
-/// this process. Thrown by `detail/check.hpp`.
+/// this process. Thrown by `detail/runtime/check.hpp`.
 class CudaError : public Error {
 public:
     explicit CudaError(std::string const& message, SourceLocation where = SourceLocation::current(),

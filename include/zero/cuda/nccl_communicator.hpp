@@ -80,8 +80,8 @@ struct NcclSlots {
 
 /// @brief A communicator over NCCL for any backend whose queues are streams. `cuda/nccl.hpp` has
 /// the one for programs, with NCCL's own types. Owns the rank's NCCL communicator, except as a
-/// reference (see `refer_to`). Its calls of NCCL are in `detail/nccl_session.hpp`; errors,
-/// time-outs and the abort are in `detail/nccl_lifetime.hpp`.
+/// reference (see `refer_to`). Its calls of NCCL are in `detail/nccl/nccl_session.hpp`; errors,
+/// time-outs and the abort are in `detail/nccl/nccl_lifetime.hpp`.
 ///
 /// There is one object per rank, used by one thread at a time except for `abort`. Calls enqueue and
 /// return; the first calls, in which NCCL connects the ranks, wait for the peers. Cuts into W equal

@@ -6,9 +6,9 @@
 /// Padding has two sources. `padded_size` rounds a parameter up to `granularity`, so that the next
 /// parameter of the bucket starts aligned. `even_extent` rounds the extents of an even cut up, so
 /// that every rank owns the same number of elements; the end of the bucket is padded to W extents.
-/// `detail/place_in_bucket.hpp` and `layout/detail/partition/make_buckets.hpp` apply both, and
-/// `FlatLayout::for_padding` lists the result. Buckets that are directly in an adopted block have
-/// no padding, because the caller chose its offsets.
+/// `layout/detail/partition/place_in_bucket.hpp` and `layout/detail/partition/make_buckets.hpp`
+/// apply both, and `FlatLayout::for_padding` lists the result. Buckets that are directly in an
+/// adopted block have no padding, because the caller chose its offsets.
 
 #include "../core/detail/namespace.hpp"
 
