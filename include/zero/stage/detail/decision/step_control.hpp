@@ -238,7 +238,7 @@ public:
     }
 
     /// @brief Sets the number of the engine, which ranks compare in every step.
-    void set_engine(std::uint64_t number) { _settings.set_engine(number); }
+    void set_engine(std::uint64_t number) noexcept { _settings.set_engine(number); }
 
     void note_cancelled() { _settings.note_cancelled(); }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "../../../core/detail/namespace.hpp"
-#include "../../../core/hash.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../step_report.hpp"
 
@@ -35,7 +34,7 @@ public:
 
     /// @brief Sets the number of the engine, so that ranks notice a step of another engine of the
     /// same communicator. @see FlatLayout::number
-    void set_engine(std::uint64_t number);
+    void set_engine(std::uint64_t number) noexcept { _number = _updates = number; }
 
     /// @brief Lets messages name the engine, also if nothing was changed.
     void name_engine() {
@@ -109,8 +108,8 @@ private:
     std::vector<std::uint64_t> _settings; ///< two for each group, the loss scale and the step
                                           ///< count, and the running norm once it was set; 0:
                                           ///< unchanged
-    std::uint64_t _updates = 0;           ///< the same of the updates of each parameter
-    Hash _engine;                         ///< of its number
+    std::uint64_t _updates = 0;           ///< the same of the updates of each parameter, and the
+                                          ///< number of the engine
     std::uint64_t _number = 0;            ///< of the engine
     std::string _first;                   ///< its first parameter
     std::uint32_t _changes = 0;           ///< a bit for each `Change`

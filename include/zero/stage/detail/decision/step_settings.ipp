@@ -4,6 +4,7 @@
 #include "../../../core/detail/text.hpp"
 #include "../../../core/detail/throw_error.hpp"
 #include "../../../core/error.hpp"
+#include "../../../core/hash.hpp"
 #include "step_settings.hpp"
 
 #include <cstdio>
@@ -36,11 +37,6 @@ ZERO_COLD_INLINE StepSettings::StepSettings(FlatLayout const& layout, std::size_
     _factors.resize(_group_count, 1.0);
     _settings.resize(2 * _group_count + 2);
     _first = layout.parameters().empty() ? "" : layout.parameter(0).name.substr(0, 24);
-}
-
-ZERO_COLD_INLINE void StepSettings::set_engine(std::uint64_t number) {
-    _number = number;
-    _engine = Hash().add(number);
 }
 
 ZERO_COLD_INLINE void StepSettings::set_context() {
@@ -76,7 +72,7 @@ ZERO_COLD_INLINE void StepSettings::set_loss_scaler(std::uint64_t state) {
 
 ZERO_COLD_INLINE void StepSettings::set_step_count(std::uint64_t count) {
     _settings[2 * _group_count + 1] = Hash().add(count).value();
-    _updates = 0;
+    _updates = _number;
     note(Change::step_count);
 }
 
@@ -89,6 +85,7 @@ ZERO_COLD_INLINE void StepSettings::set_running_norm(RunningNorm const& running)
 
 ZERO_COLD_INLINE void StepSettings::set_updates(std::span<std::uint64_t const> updates) {
     Hash hash;
+    hash.add(_number);
     for (std::uint64_t const count : updates) {
         hash.add(count);
     }
@@ -114,7 +111,7 @@ ZERO_INLINE void StepSettings::require_finite_rates(double learning_rate, int ra
 
 ZERO_COLD_INLINE std::uint64_t StepSettings::hash(std::uint64_t begun,
                                                   double learning_rate) const noexcept {
-    Hash all = _engine;
+    Hash all;
     all.add(begun).add(learning_rate);
     for (std::uint64_t const setting : _settings) {
         all.add(setting);
