@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -192,6 +193,12 @@ template <class Config>
     }
     return hashes;
 }
+
+/// @brief Names the options that differ: "'optimizer', 'groups'", with their values if they are
+/// numbers. If none differ, the geometry does.
+[[gnu::cold]] std::string name_differences(List<ComparedOption> const& options,
+                                           std::span<std::uint64_t const> first,
+                                           std::span<std::uint64_t const> other);
 
 /// @brief The comparison itself, which depends on no communicator.
 [[gnu::cold]] void require_agreement(FlatLayout& layout, std::span<DType const> types,

@@ -37,11 +37,9 @@ namespace ZERO_NAMESPACE::detail {
                  (spec.trainable ? ", trainable)" : ", frozen)")});
 }
 
-/// @brief Names the options that differ: "'optimizer', 'groups'", with their values if they are
-/// numbers. If none differ, the geometry does.
-[[gnu::cold]] inline std::string name_differences(List<ComparedOption> const& options,
-                                                  std::span<std::uint64_t const> first,
-                                                  std::span<std::uint64_t const> other) {
+ZERO_COLD_INLINE std::string name_differences(List<ComparedOption> const& options,
+                                              std::span<std::uint64_t const> first,
+                                              std::span<std::uint64_t const> other) {
     std::string names;
     bool is_adopted = false;
     for (std::size_t option = 0; option < options.size(); ++option) {
