@@ -6,6 +6,7 @@
 #include <zero/comm/groups.hpp>
 #include <zero/comm/model_parallel.hpp>
 #include <zero/core/host_memory_resource.hpp>
+#include <zero/host/delaying_queue.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/live_changes.hpp>
 #include <zero/stage/tiles.hpp>
@@ -255,8 +256,9 @@ TEST_CASE("Groups that only indices define lose their parameters and get others"
 TEST_CASE("Added parameters take registered gradients, initial values and tiles",
           "[stage][rebuild]") {
     auto const seen = on_ranks<std::vector<float>>(2, [](auto& communicator) {
+        host::DelayingQueue queue(static_cast<std::uint64_t>(communicator.rank()), 2000);
         ZeroStage<1, Sgd> engine(communicator, List{named("weight")},
-                                 {.optimizer = {.momentum = 0.0}});
+                                 {.optimizer = {.momentum = 0.0}, .communication_queue = &queue});
         std::vector<float> start(10, communicator.rank() == 0 ? 5.0F : 6.0F);
         std::vector<float> gradient(10, -2.0F);
         List list{named("b")};

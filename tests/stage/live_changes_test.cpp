@@ -1,3 +1,4 @@
+#include "mixed_model.hpp"
 #include "offload_model.hpp"
 #include "state_model.hpp"
 #include "support/catch.hpp"
@@ -396,6 +397,49 @@ TEST_CASE("Every form of masters and states moves when parameters are added and 
     CHECK((live<ZeroStage<2, BlockScaledState<float16>>>(2, 17) == expected));
     CHECK((live<ZeroStage<3, BlockScaledState<float16>>>(2, 17) == expected));
     check<ZeroStage<3, Parameters<bfloat16>, StochasticRounding>>(2, 21);
+}
+
+TEST_CASE("Parameters of several types are added to a model and removed", "[stage][rebuild]") {
+    using mixed::ByName;
+    auto const run = []<int N>(bool trains_before, bool is_new) {
+        return on_ranks<ByName>(3, [&](LoopbackCommunicator& communicator) {
+            auto const rank = static_cast<std::uint64_t>(communicator.rank());
+            std::vector<AnyParameter> const added{
+                Parameter<float>{.name = "new.bias", .elements = 70, .units = {2}},
+                Parameter<bfloat16>{.name = "new.weight", .elements = 130, .units = {1}}};
+            auto parameters = mixed::mixed_registration<AnyParameter>(
+                [&](std::size_t p) { return !is_new || (p != 1 && p != 2); });
+            if (is_new) {
+                parameters.insert(parameters.end(), added.begin(), added.end());
+            }
+            mixed::Mixed<N> engine(
+                communicator, parameters,
+                {.reduction = {.schedule = ReductionSchedule::every_micro_step}});
+            if (trains_before) {
+                (void)mixed::train<bfloat16, float>(engine, rank);
+            }
+            if (!is_new) {
+                add_parameters(engine, added);
+                remove_parameters(engine, {"first.weight", "first.bias"});
+            }
+            (void)mixed::train<bfloat16, float>(engine, rank);
+            auto values = mixed::values_by_name(engine);
+            values["states"] = {};
+            for (std::uint32_t const word : state_of(engine)) {
+                values["states"].push_back(static_cast<float>(word >> 8U));
+                values["states"].push_back(static_cast<float>(word & 0xffU));
+            }
+            return values;
+        })[1];
+    };
+    ByName const fresh = run.operator()<0>(false, true);
+    ByName const later = run.operator()<0>(true, false);
+    CHECK(fresh.count("new.bias") == 1);
+    in_every_stage([&]<int N>() {
+        CHECK(run.operator()<N>(false, false) == fresh);
+        CHECK(run.operator()<N>(true, false) == later);
+    });
+    CHECK(fresh != later);
 }
 
 TEST_CASE("A run of sharded groups adds and removes parameters", "[stage][rebuild]") {
