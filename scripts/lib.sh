@@ -40,7 +40,7 @@ is_there() {
         openmpi-bin) has mpirun ;;
         iproute2) has ip ;;
         lld) has ld.lld ;;
-        valgrind | doxygen | clang-format-16 | ccache) has "$1" ;;
+        valgrind | doxygen | clang-format-16 | clang-19 | ccache) has "$1" ;;
         *) stop "the scripts cannot detect the package '$1'" ;;
     esac
 }
@@ -66,6 +66,7 @@ what_it_is() {
         valgrind) echo "Valgrind (counts the instructions of the hot loops)" ;;
         doxygen) echo "Doxygen (the API reference)" ;;
         clang-format-16) echo "clang-format 16 (checks the formatting)" ;;
+        clang-19) echo "clang++ 19 (the test of \`import zero;\`)" ;;
     esac
 }
 

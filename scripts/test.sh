@@ -57,7 +57,7 @@ for leg in "${legs[@]}"; do
     case $leg in
         release)
             packages+=(libbenchmark-dev libeigen3-dev libcli11-dev libopenmpi-dev openmpi-bin)
-            optional+=(valgrind doxygen clang-format-16 iproute2)
+            optional+=(valgrind doxygen clang-format-16 clang-19 iproute2)
             [ -n "${CXX:-}" ] || optional+=(clang lld)
             ;;
         asan | tsan) [ -n "${CXX:-}" ] || optional+=(clang libclang-rt-dev lld) ;;

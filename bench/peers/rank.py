@@ -28,7 +28,7 @@ def resident_bytes():
 def is_right(contender, steps, learning_rate):
     """Whether all values moved by `steps` times the learning rate."""
     for values, sign in contender.moved():
-        ratios = [float(value) / (-sign * steps * learning_rate) for value in values.aminmax()]
+        ratios = [float(value) / (-sign * steps * learning_rate) for value in values.detach().aminmax()]
         if not all(abs(ratio - 1) <= 0.005 for ratio in ratios):  # bfloat16 rounds by 0.002
             return False
     return True

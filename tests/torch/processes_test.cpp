@@ -68,6 +68,17 @@ TEST_CASE("A process that is killed ends the other at once, with a sentence") {
     }
 }
 
+TEST_CASE("Every process that is left is told what to do, also by the cause of another one") {
+    for (std::string const transport : {"memory", "messages"}) {
+        auto const processes = outcomes(4, "kill", transport);
+        for (std::size_t const rank : {0U, 2U, 3U}) {
+            INFO(transport << ", rank " << rank << ": " << processes[rank].output);
+            CHECK(processes[rank].status == 1);
+            CHECK(processes[rank].contains("start all ranks again, from a checkpoint"));
+        }
+    }
+}
+
 TEST_CASE("A process that is killed at any moment ends the other, and leaves no memory behind") {
     char const* const wanted = std::getenv("ZERO_TORCH_KILLS");
     int const kills = wanted == nullptr ? 4 : std::atoi(wanted);

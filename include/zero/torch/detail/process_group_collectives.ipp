@@ -420,18 +420,18 @@ ZERO_COLD_INLINE void ProcessGroupCollectives::throw_time_out() {
          "torch::ProcessGroupOptions::time_out."});
 }
 
-/// Reports that a peer has ended. One that ended because of a failure wrote its cause before.
+/// Reports that a peer has ended. One that ended because of a failure wrote its cause before. The
+/// cause says what to do, because peers and other threads of this rank may read it first.
 ZERO_COLD_INLINE void ProcessGroupCollectives::throw_failure(std::string_view what) {
     std::string const cause = zero::detail::text(
-        {"rank ", _place.rank, " was in ", _records.current_call(), ", and ", what});
+        {"rank ", _place.rank, " was in ", _records.current_call(), ", and ", what,
+         ". A peer has ended, or the network has failed; start all ranks again, from a "
+         "checkpoint"});
     _records.look();
     _records.settle();
     _records.throw_if_final();
     _records.fail(FailureKind::aborted, cause, false);
-    zero::detail::throw_error<Aborted>(
-        {"zero: ", cause,
-         ". A peer has ended, or the network has failed; start all ranks again, from a "
-         "checkpoint."});
+    zero::detail::throw_error<Aborted>({"zero: ", cause, '.'});
 }
 
 } // namespace ZERO_NAMESPACE::torch::detail

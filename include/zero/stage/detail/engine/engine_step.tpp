@@ -550,6 +550,7 @@ void Engine<Config>::require_healthy() {
     }
 }
 
+/// Called in a `catch` block: a guard object could not read the exception's message.
 template <class Config>
 [[gnu::cold]] void Engine<Config>::fail() {
     try {
