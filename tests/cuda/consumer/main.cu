@@ -8,6 +8,10 @@
 #error "a unit that links zero::cuda_compiled includes CUB"
 #endif
 
+#if defined(__CUDACC_RELAXED_CONSTEXPR__)
+#error "zero::cuda makes its users pass --expt-relaxed-constexpr"
+#endif
+
 int main() {
     try {
         float const* const no_peers[] = {nullptr, nullptr};
