@@ -149,7 +149,7 @@ public:
                      BufferKind::control),
           _norms(read_by_host(memory), options.group_norms ? groups * StepReports::kept : 0,
                  BufferKind::control) {
-        StepReports const none{};
+        StepReports const none{}; // a temporary crashes g++ 12 on what nvcc makes of it
         *_reports.data() = none;
     }
 
