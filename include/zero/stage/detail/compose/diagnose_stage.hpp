@@ -208,4 +208,13 @@ consteval bool diagnose_stage() {
     }
 }
 
+/// @brief Reports that a stage is rejected, where the type of the result is asked for.
+template <int N, class... Policies>
+constexpr auto judge_stage() {
+    static_assert(
+        diagnose_stage<N, Policies...>(),
+        "zero::ZeroStage: a policy was rejected; the error above says which one and why.");
+    return true;
+}
+
 } // namespace ZERO_NAMESPACE::detail
