@@ -74,7 +74,7 @@ void add_adapters(Zero& engine) {
     auto const start = [](std::size_t begin, std::span<float> values) {
         for (float& value : values) value = noise(begin++, 5);
     };
-    zero::set_trainable(engine, {"proj"}, false); // its master weights and states are given back
+    zero::set_trainable(engine, {"proj"}, false); // its master weights and states are freed
     zero::add_parameters(engine, {{.name = "proj.lora_a",
                                    .shape = {rank_of_update, width},
                                    .initialise = start,

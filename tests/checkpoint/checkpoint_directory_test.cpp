@@ -1,5 +1,6 @@
 #include "publish.hpp"
 #include "support/catch.hpp"
+#include "support/ranks.hpp"
 #include "support/safetensors.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -7,11 +8,15 @@
 #include <zero/checkpoint/checkpoint_error.hpp>
 #include <zero/checkpoint/detail/file.hpp>
 #include <zero/checkpoint/manifest.hpp>
+#include <zero/checkpoint/save_parameters.hpp>
+#include <zero/comm/sum_over_ranks.hpp>
+#include <zero/stage/zero_stage.hpp>
 
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -371,6 +376,34 @@ TEST_CASE("A checkpoint that is published leaves no file open") {
     auto const before = entries(open_files).size();
     publish(directory, "one", 1);
     CHECK(entries(open_files).size() == before);
+}
+
+TEST_CASE("An export that finds the disk full fails on every rank, and leaves nothing behind") {
+    TemporaryFolder const folder;
+    auto const file = folder / "model.safetensors";
+    auto const all = on_ranks<Outcome>(2, [&](LoopbackCommunicator& communicator) {
+        std::vector<Parameter<float>> parameters; // many between two comparisons of outcomes
+        for (std::size_t number = 0; number < 20; ++number) {
+            parameters.push_back(
+                {.name = std::to_string(number), .elements = 60'000, .units = {0}});
+        }
+        ZeroStage<2> engine(communicator, parameters);
+        std::optional<SizeLimit> limit;
+        if (communicator.rank() == 0) {
+            limit.emplace(2'000'000);
+        }
+        (void)sum_over_ranks(communicator, 0.0F);
+        Outcome const own = outcome_of([&] { save_parameters(engine, file); });
+        (void)sum_over_ranks(communicator, 0.0F);
+        limit.reset();
+        engine.begin_step();
+        engine.cancel_step();
+        return own;
+    });
+    for (Outcome const& outcome : all) {
+        CHECK_THAT(outcome.message, contains_text("model.safetensors"));
+    }
+    CHECK(entries(folder.path()).empty());
 }
 
 } // namespace zero::test::checkpoint_directory_test

@@ -8,10 +8,13 @@
 #include <zero/core/host_memory_resource.hpp>
 #include <zero/host/delaying_queue.hpp>
 #include <zero/ops/sgd.hpp>
+#include <zero/stage/gathered_parameters.hpp>
 #include <zero/stage/live_changes.hpp>
 #include <zero/stage/tiles.hpp>
+#include <zero/stage/training_state.hpp>
 #include <zero/stage/zero_stage.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -353,6 +356,80 @@ TEST_CASE("Parts of a model add their own parameters, some of them none", "[stag
     CHECK(differs[4][0].empty());
     REQUIRE(differs[3].size() == 3);
     CHECK_THAT(differs[3][0], contains_text("'shared'"));
+}
+
+TEST_CASE("What was gathered or viewed before a change does not reach memory of before",
+          "[stage][rebuild]") {
+    struct Seen {
+        Outcome change{}, view{}, set{}, local{}, step{};
+        std::vector<float> second{}, third{}, by_index{};
+        float written = 0.0F;
+    };
+    auto const all = on_ranks<Seen>(2, [](auto& communicator) {
+        ZeroStage<3> engine(communicator, {named("a", 10), named("b", 20), named("c", 30, 1)});
+        step_all(engine);
+        Seen own;
+        {
+            auto open = gather(engine, {"a"}, Gather::all_write_equally);
+            open.writable("a")[0] = 3.0F;
+            own.change = outcome_of([&] { set_trainable(engine, {"b"}, false); });
+            open.commit();
+        }
+        own.written = gather(engine, {"a"}).values("a")[0];
+        auto const kept = gather(engine, {"b", "c"});
+        own.second.assign(kept.values("b").begin(), kept.values("b").end());
+        TrainingState view(engine);
+        (void)view.full_fp32_parameter(1);
+        remove_parameters(engine, {"a"});
+        bool const is_same =
+            std::ranges::equal(kept.values("b"), own.second) && kept.values("c").size() == 30;
+        own.second.push_back(is_same ? 1.0F : 0.0F);
+        own.by_index.assign(kept.values(1).begin(), kept.values(1).end());
+        own.view = outcome_of([&] { (void)view.full_fp32_parameter(1); });
+        own.set = outcome_of([&] { view.set_full_fp32_parameter(1, std::vector<float>(30)); });
+        own.local = outcome_of([&] { (void)view.local_fp32_parameter(1); });
+        own.third = TrainingState(engine).full_fp32_parameter(1);
+        own.step = outcome_of([&] { step_all(engine); });
+        return own;
+    });
+    for (Seen const& seen : all) {
+        CHECK(seen.change.type == "OutOfOrder");
+        CHECK_THAT(seen.change.message, contains_text("'a' is gathered for writing"));
+        CHECK(seen.written == 3.0F);
+        CHECK(seen.second.back() == 1.0F);
+        CHECK(seen.by_index.size() == 20);
+        for (Outcome const& outcome : {seen.view, seen.set, seen.local}) {
+            CHECK(outcome.type == "OutOfOrder");
+            CHECK_THAT(outcome.message, contains_text("make another one"));
+        }
+        CHECK(seen.third.size() == 30);
+        CHECK(seen.step.message.empty());
+    }
+}
+
+TEST_CASE("A parameter for which max_live_elements has no room is refused, and the engine goes on",
+          "[stage][rebuild]") {
+    struct Seen {
+        Outcome add{}, step{};
+    };
+    auto const all = on_ranks<Seen>(2, [](auto& communicator) {
+        using Stage = ZeroStage<3>;
+        Stage::Options options;
+        options.gather.max_live_elements = 400;
+        options.gather.keep_until_update = 128;
+        Stage engine(communicator, {named("a", 100), named("b", 100, 1)}, options);
+        step_all(engine);
+        Seen own;
+        own.add = outcome_of([&] { add_parameters(engine, {named("large", 1000, 1)}); });
+        own.step = outcome_of([&] { step_all(engine); });
+        return own;
+    });
+    for (Seen const& seen : all) {
+        CHECK(seen.add.type == "InvalidArgument");
+        CHECK_THAT(seen.add.message, contains_text("max_live_elements is 400"));
+        CHECK_THAT(seen.add.message, contains_text("a lower keep_until_update"));
+        CHECK(seen.step.message.empty());
+    }
 }
 
 } // namespace zero::test::live_changes_refusals_test

@@ -446,16 +446,16 @@ std::vector<Choice<N>> choices() {
         run.joined = 0;
     };
     all.push_back({"ended joint", [](R& run) { run.ends_joint = true; }});
-    all.push_back({"one alone", none, {"'JointStep 0 of 2: rate", "'rate 0.01"}, both});
-    all.push_back({"one joint", both, {"'JointStep 0 of 2: rate", "'rate 0.01"}, none});
+    all.push_back({"one alone", none, {"'JointStep, engine 0 of 2: rate", "'rate 0.01"}, both});
+    all.push_back({"one joint", both, {"'JointStep, engine 0 of 2: rate", "'rate 0.01"}, none});
     all.push_back({"joint in another order",
                    [](R& run) { run.engines = "ba"; },
-                   {"JointStep 0 of 2: rate 0.01 after 2 micro-steps", "for engine "},
+                   {"JointStep, engine 0 of 2: rate 0.01 after 2 micro-steps", "for engine "},
                    both});
     all.push_back({"joint in another order, on two communicators",
                    [](R& run) { run.engines = "ba"; },
                    {N == 0 ? "waits in the collective 'gradient sums of bucket"
-                           : "waits in the collective 'JointStep 0 of 2: rate"},
+                           : "waits in the collective 'JointStep, engine 0 of 2: rate"},
                    [both](R& run) {
                        both(run);
                        run.is_apart = true;
@@ -463,11 +463,11 @@ std::vector<Choice<N>> choices() {
     all.push_back({"alone in another order", [](R& run) { run.engines = "ba"; }, {"rate"}, none});
     all.push_back({"joint with another engine",
                    [](R& run) { run.engines = "ac"; },
-                   {"JointStep 1 of 2: rate", "for engine "},
+                   {"JointStep, engine 1 of 2: rate", "for engine "},
                    both});
     all.push_back({"joint with one engine more",
                    [](R& run) { run.joined = 3; },
-                   {"'JointStep 0 of 2: rate", "'JointStep 0 of 3: rate"},
+                   {"'JointStep, engine 0 of 2: rate", "'JointStep, engine 0 of 3: rate"},
                    [](R& run) {
                        run.engines = "abc";
                        run.joined = 2;

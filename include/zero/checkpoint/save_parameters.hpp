@@ -17,6 +17,7 @@
 #include <condition_variable> // also declares durations, cheaper than <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -45,50 +46,70 @@ void save_parameters(Stage& stage, std::filesystem::path const& file,
     detail::require_own_path(access, file);
     detail::require_same_options(access, "save_parameters()",
                                  {{"dtype", Hash().add(options.dtype).value()}});
-    detail::on_every_rank(access, "create the file of parameters", [&] {
-        detail::require_number(options.dtype);
-        auto const arrays = access.arrays(); // those of the parameters come first, by type
-        for (auto const& spec : access.layout().parameters()) {
-            dtypes.push_back(detail::exported_dtype(options.dtype, spec.trainable,
-                                                    arrays[spec.type].form.dtype));
-            exported.push_back(detail::exported_tensor(options.rules, detail::stored_name(spec)));
-        }
-        order = detail::aligned_order(dtypes);
-        if (access.rank() == 0) {
-            std::vector<TensorEntry> tensors;
-            for (std::size_t const parameter : order) {
-                auto const& spec = access.layout().parameter(parameter);
-                if (spec.tile.is_later()) {
-                    continue; // its values follow those of the first tile
-                }
-                TensorEntry tensor;
-                tensor.name = exported[parameter].name;
-                tensor.dtype = detail::dtype_text(dtypes[parameter]);
-                auto const shape = detail::stored_shape(spec);
-                tensor.shape.assign(shape.begin(), shape.end());
-                exported[parameter].transpose(tensor);
-                tensors.push_back(std::move(tensor));
+    // Elements between two comparisons of outcomes; 0: each parameter may be the last of its file.
+    auto const elements_of_rank =
+        detail::on_every_rank(access, "create the file of parameters", [&] {
+            detail::require_number(options.dtype);
+            auto const arrays = access.arrays(); // those of the parameters come first, by type
+            for (auto const& spec : access.layout().parameters()) {
+                dtypes.push_back(detail::exported_dtype(options.dtype, spec.trainable,
+                                                        arrays[spec.type].form.dtype));
+                exported.push_back(
+                    detail::exported_tensor(options.rules, detail::stored_name(spec)));
             }
-            writer.emplace(file, std::move(tensors), options.max_file_bytes);
-        }
-        return std::uint64_t{0};
-    });
+            order = detail::aligned_order(dtypes);
+            if (access.rank() == 0) {
+                std::vector<TensorEntry> tensors;
+                for (std::size_t const parameter : order) {
+                    auto const& spec = access.layout().parameter(parameter);
+                    if (spec.tile.is_later()) {
+                        continue; // its values follow those of the first tile
+                    }
+                    TensorEntry tensor;
+                    tensor.name = exported[parameter].name;
+                    tensor.dtype = detail::dtype_text(dtypes[parameter]);
+                    auto const shape = detail::stored_shape(spec);
+                    tensor.shape.assign(shape.begin(), shape.end());
+                    exported[parameter].transpose(tensor);
+                    tensors.push_back(std::move(tensor));
+                }
+                writer.emplace(file, std::move(tensors), options.max_file_bytes);
+            }
+            return std::uint64_t{options.max_file_bytes == 0 ? 1U << 20U : 0U};
+        });
     TrainingState state(stage);
-    std::vector<float> whole; // of a transposed parameter, tile after tile
+    std::vector<float> whole;   // of a transposed parameter, tile after tile
+    std::exception_ptr failure; // of rank 0
+    std::uint64_t compared = 0; // elements since the outcomes were compared
     for (std::size_t const parameter : order) {
         std::vector<float> values = state.full_fp32_parameter(parameter);
-        auto const full = detail::on_every_rank(access, "write a parameter", [&] {
-            if (writer) {
-                auto const& spec = access.layout().parameter(parameter);
-                if (exported[parameter].is_transposed) {
-                    whole.insert(whole.end(), values.begin(), values.end());
-                    values.clear();
-                    auto const shape = detail::stored_shape(spec);
-                    if (whole.size() == detail::product_of(shape)) {
-                        values = detail::transposed(std::exchange(whole, {}), shape);
-                    }
+        compared += values.size();
+        auto const write = [&] {
+            auto const& spec = access.layout().parameter(parameter);
+            if (exported[parameter].is_transposed) {
+                whole.insert(whole.end(), values.begin(), values.end());
+                values.clear();
+                auto const shape = detail::stored_shape(spec);
+                if (whole.size() == detail::product_of(shape)) {
+                    values = detail::transposed(std::exchange(whole, {}), shape);
                 }
-                detail::append_floats(*writer, dtypes[parameter], {values.data(), values.size()});
+            }
+            detail::append_floats(*writer, dtypes[parameter], {values.data(), values.size()});
+        };
+        if (writer && !failure) {
+            try {
+                write();
+            } catch (...) {
+                failure = std::current_exception();
+            }
+        }
+        if (compared < elements_of_rank[0] && parameter != order.back()) {
+            continue;
+        }
+        compared = 0;
+        auto const full = detail::on_every_rank(access, "write a parameter", [&] {
+            if (failure) {
+                std::rethrow_exception(failure);
             }
             return std::uint64_t{writer && writer->is_file_full() ? 1U : 0U};
         });

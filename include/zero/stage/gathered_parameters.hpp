@@ -21,6 +21,7 @@
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -194,10 +195,16 @@ private:
         std::size_t first = 0; ///< layout index of the first parameter
         std::size_t count = 1;
         std::vector<float> values{};
+        std::string name{}; ///< as of the gather; the layout may be another one later
+        std::vector<std::size_t> begins{}; ///< of each parameter, in `values`
     };
 
     void begin() {
         require_valid();
+        for (Item& item : _items) {
+            ParameterSpec const& spec = _access.layout().parameter(item.first);
+            item.name = item.count == 1 ? spec.name : spec.tile.of;
+        }
         if (_mode != Gather::read) {
             _access.open_write(detail::as_span(_parameters));
             _is_open = true;
@@ -208,6 +215,7 @@ private:
                 for (std::size_t tile = 0; tile < item.count; ++tile) {
                     auto const values =
                         _transfer.gather(detail::ArrayKind::parameter, 0, item.first + tile);
+                    item.begins.push_back(item.values.size());
                     item.values.insert(item.values.end(), values.begin(), values.end());
                 }
             }
@@ -296,19 +304,14 @@ private:
         }
     }
 
-    [[nodiscard]] std::string_view name(Item const& item) const {
-        ParameterSpec const& spec = _access.layout().parameter(item.first);
-        return item.count == 1 ? spec.name : spec.tile.of;
-    }
-
     [[nodiscard]] std::span<float const> find(std::size_t parameter) const {
         for (Item const& item : _items) {
             if (item.first <= parameter && parameter < item.first + item.count) {
-                FlatLayout const& layout = _access.layout();
-                std::size_t const begin =
-                    layout.first_element(parameter) - layout.first_element(item.first);
+                std::size_t const tile = parameter - item.first;
+                std::size_t const end =
+                    tile + 1 < item.count ? item.begins[tile + 1] : item.values.size();
                 return detail::as_span(item.values)
-                    .subspan(begin, layout.parameter(parameter).elements);
+                    .subspan(item.begins[tile], end - item.begins[tile]);
             }
         }
         detail::throw_error<InvalidArgument>({"zero: parameter ", parameter,
@@ -319,7 +322,7 @@ private:
 
     [[nodiscard]] std::span<float const> find(std::string_view parameter) const {
         for (Item const& item : _items) {
-            if (name(item) == parameter) {
+            if (item.name == parameter) {
                 return detail::as_span(item.values);
             }
         }

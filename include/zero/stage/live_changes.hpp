@@ -111,6 +111,7 @@ public:
     }
 
     void run() {
+        _access.protocol().require_nothing_written(_call);
         _access.wait_to_write(_call);
         if (_access.options().storage == Storage::adopted) {
             refuse("an adopted block is cut where its trainable parameters lie; use another "
@@ -218,15 +219,16 @@ namespace ZERO_NAMESPACE {
 /// Everything else continues with the same bits, which are those of a checkpoint that is loaded
 /// with `may_thaw` into a new engine.
 ///
-/// Collective: every rank passes the same names and waits. Handles, views (`TrainingState`) and
-/// captured graphs of before are invalid after it; `layout()` and the memory plan are new. Old and
-/// new parameters, master weights and states exist at the same time for a moment. If nothing
-/// changes, nothing is moved. Gradients of a thawed parameter lie in the engine's memory.
+/// Collective: every rank passes the same names and waits. Captured graphs of before are invalid
+/// after it, and a `TrainingState` of before throws OutOfOrder; `layout()` and the memory plan are
+/// new. Old and new parameters, master weights and states exist at the same time for a moment. If
+/// nothing changes, nothing is moved. Gradients of a thawed parameter lie in the engine's memory.
 /// @param names of parameters as they were registered; the name of a parameter in tiles means all
 /// of them
 /// @throws InvalidArgument for an unknown name, adopted storage, and parameters with registered
-/// gradients; OutOfOrder inside a step, while a handle is held or states are away; LayoutMismatch
-/// on every rank if the ranks differ. Nothing was changed, and the engine remains usable
+/// gradients; OutOfOrder inside a step, while a handle is held, parameters are gathered for
+/// writing, or states are away; LayoutMismatch on every rank if the ranks differ. Nothing was
+/// changed, and the engine remains usable
 template <class Config>
 [[gnu::cold]] void set_trainable(Engine<Config>& engine, std::span<std::string const> names,
                                  bool is_trainable) {

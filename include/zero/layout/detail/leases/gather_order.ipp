@@ -221,8 +221,9 @@ public:
              needed, " gathered elements with padding",
              (_persistent == 0 ? std::string()
                                : text({", ", _persistent, " of them until the update"})),
-             "; set a larger limit, give the parameters smaller units, or register a large one by "
-             "tiles()."});
+             "; set a larger limit, ",
+             (_persistent == 0 ? "" : "a lower keep_until_update or max_persistent_elements, "),
+             "give the parameters smaller units, or register a large one by tiles()."});
     }
 
     /// @brief Returns the unit that needs the most elements alone; there is one.

@@ -243,7 +243,7 @@ public:
     void note_cancelled() { _settings.note_cancelled(); }
 
     /// @brief Sets what ranks compare in every step besides its settings: how it ends.
-    /// @param kind "JointStep 0 of 2: "; "" as by `step(learning_rate)`
+    /// @param kind "JointStep, engine 0 of 2: "; "" as by `step(learning_rate)`
     void set_kind(std::string const& kind) {
         _rate_text.set_kind(kind);
         _model_rate.set_kind(kind);
@@ -265,7 +265,7 @@ public:
 
     /// @brief Lets a `JointStep` end the steps, until the kind is set again.
     void set_joint(std::size_t place, std::size_t engines) {
-        set_kind(text({"JointStep ", place, " of ", engines, ": "}));
+        set_kind(text({"JointStep, engine ", place, " of ", engines, ": "}));
         _settings.name_engine();
     }
 

@@ -129,7 +129,7 @@ public:
     /// @param micro_steps 0: ranks may differ in them, so they are left out
     [[nodiscard]] char const* of(double learning_rate, std::size_t micro_steps) noexcept;
 
-    /// @brief Says what kind of step follows: "JointStep 0 of 2: "; "" for the usual one.
+    /// @brief Says what kind of step follows: "JointStep, engine 0 of 2: "; "" for the usual one.
     void set_kind(std::string kind) noexcept {
         _kind = std::move(kind);
         _rate = -1.0;

@@ -72,8 +72,14 @@ public:
     /// nothing. @throws InvalidArgument
     [[nodiscard]] FlatLayout layout_of(std::vector<AnyParameter> const& parameters,
                                        std::span<std::size_t const> unit_order) const {
-        return _engine->_make_layout(_engine->_number, _engine->_layout.world(), parameters,
-                                     _engine->_options, unit_order);
+        FlatLayout next = _engine->_make_layout(_engine->_number, _engine->_layout.world(),
+                                                parameters, _engine->_options, unit_order);
+        EngineContext<Config> context = _engine->context(parameters);
+        context.layout = &next;
+        for (std::size_t type = 0; type < Config::types; ++type) {
+            (void)context.parameter_leases(type); // throws if a limit has no room for a unit
+        }
+        return next;
     }
 
     /// @throws LayoutMismatch on every rank

@@ -114,11 +114,12 @@ ZERO_COLD_INLINE void require_agreement(FlatLayout& layout, std::span<DType cons
     std::vector<std::uint64_t> texts;
     gather(padded, "parameter names", texts);
     auto const* const characters = reinterpret_cast<char const*>(texts.data());
-    throw_error<LayoutMismatch>(
-        {"zero: the ranks registered different models; parameter number ", first, " is ",
-         characters, " on rank 0 and ", characters + other * bytes, " on rank ", other,
-         "; register the same parameters in the same order, and give set_trainable() the same, on "
-         "every rank."});
+    throw_error<LayoutMismatch>({"zero: the ranks registered different models; parameter number ",
+                                 first, " is ", characters, " on rank 0 and ",
+                                 characters + other * bytes, " on rank ", other,
+                                 "; register the same parameters in the same order, and give calls "
+                                 "that change them the same, on "
+                                 "every rank."});
 }
 
 ZERO_COLD_INLINE List<ComparedOption> ComparedSettings::hashes() const {

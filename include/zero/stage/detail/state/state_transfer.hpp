@@ -66,14 +66,15 @@ public:
 
     /// @param access must outlive this object, or move with it
     explicit StateTransfer(Access const& access)
-        : _access(access),
+        : _access(access), _number(access.layout().number()),
           _table(std::make_shared<StateTable const>(access.layout(), access.arrays())),
           _gradients(access.layout(), access.gradients()) {}
 
     /// @brief The same for everything but gradients. O(1).
     /// @param table of `access.arrays()`
     StateTransfer(Access const& access, std::shared_ptr<StateTable const> table)
-        : _access(access), _table(std::move(table)), _gradients(access.layout(), {}) {}
+        : _access(access), _number(access.layout().number()), _table(std::move(table)),
+          _gradients(access.layout(), {}) {}
 
     [[nodiscard]] List<HeldArray> const& arrays() const noexcept { return _table->arrays(); }
 
@@ -99,6 +100,7 @@ public:
     /// @brief Returns the slices that this rank holds. Waits.
     [[nodiscard]] std::vector<LocalValues> local(ArrayKind kind, std::size_t state,
                                                  std::size_t parameter) {
+        require_current();
         _access.wait_to_read();
         std::vector<LocalValues> slices;
         for (Range const& range : table(kind).held(kind, state, parameter)) {
@@ -112,6 +114,7 @@ public:
     /// @brief Replaces one slice that this rank holds. @throws InvalidArgument for any other range
     void set_local(ArrayKind kind, std::size_t state, std::size_t parameter, std::size_t begin,
                    std::span<float const> values) {
+        require_current();
         bool is_slice = false;
         for (Range const& range : table(kind).held(kind, state, parameter)) {
             is_slice = is_slice || (range.begin == begin && range.size() == values.size());
@@ -130,6 +133,7 @@ public:
     /// Collective.
     [[nodiscard]] std::vector<float> gather(ArrayKind kind, std::size_t state,
                                             std::size_t parameter) {
+        require_current();
         if (kind != ArrayKind::gradient) {
             _access.require_idle("reading a full state", StateUse::read_all);
             _access.wait_to_read();
@@ -181,6 +185,7 @@ public:
     void broadcast(ArrayKind kind, std::size_t state, std::size_t parameter,
                    std::span<float const> values, float divisor, std::size_t root = 0,
                    char const* form = "", Check const& check = {}) {
+        require_current();
         auto const& spec = _access.layout().parameter(parameter);
         std::string const to_set = tag_text(kind, state, form, "values to set");
         std::string const what = tag_text(kind, state, form, "values of parameter");
@@ -211,6 +216,14 @@ public:
     }
 
 private:
+    void require_current() const {
+        if (_access.layout().number() != _number) {
+            throw_error<OutOfOrder>({"zero: the buckets were made again after this TrainingState "
+                                     "was made; make another one (rank ",
+                                     _access.rank(), ")."});
+        }
+    }
+
     /// Returns the text of a tag. The array comes first: transports compare only the beginning.
     [[nodiscard]] static std::string tag_text(ArrayKind kind, std::size_t state, char const* form,
                                               char const* what) {
@@ -268,7 +281,8 @@ private:
         return kind == ArrayKind::gradient ? _gradients : *_table;
     }
 
-    Access _access; // a reference to the engine
+    Access _access;        // a reference to the engine
+    std::uint64_t _number; ///< of the layout that the tables are of
     std::shared_ptr<StateTable const> _table;
     StateTable _gradients;
 };
