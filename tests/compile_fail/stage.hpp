@@ -5,6 +5,7 @@
 
 #include <zero/zero.hpp>
 
+#include <type_traits>
 #include <vector>
 
 template <class Stage, class Communicator>
@@ -16,7 +17,8 @@ void train(Communicator& communicator) {
     for (auto const micro_step : engine.micro_steps(2)) {
         auto const weights = engine.acquire(0);
         auto const gradients = engine.gradients(0);
-        gradients[0][1] += weights[0][1] * scale;
+        auto const slope = static_cast<float>(weights[0][1]) * scale; // of 16 bits as well
+        gradients[0][1] = zero::from_float<std::remove_cvref_t<decltype(gradients[0][1])>>(slope);
         engine.gradients_ready(0);
     }
     auto const ticket = engine.step(0.1);

@@ -74,6 +74,10 @@ consteval bool conflicts_in_storage() {
         constexpr Conflict conflict = conflict_in<N, Policies...>();
         return conflict == Conflict::whole_tensor_storage || conflict == Conflict::split_of_other
                || conflict == Conflict::offload_from_device
+               || conflict == Conflict::offload_of_own_master
+               || conflict == Conflict::host_memory_of_host
+               || conflict == Conflict::host_update_of_part
+               || conflict == Conflict::host_update_without_call
                || conflict == Conflict::tree_over_communicator
                || conflict == Conflict::codes_without_backend
                || conflict == Conflict::gradient_codes_in_tree
