@@ -188,7 +188,8 @@ TEST_CASE("Arrays that cannot be saved, or differ between ranks, are refused on 
     whole["a"].is_by_rows = false;
     for (Arrays const& of_rank_1 : {wider, other, whole, Arrays{}}) {
         CHECK(refusal(good, of_rank_1)
-                  .find("ranks 0 and 1 have different options: 'only' or 'arrays'; give all")
+                  .find("ranks 0 and 1 have different options: 'only, or names, types and sizes of "
+                        "rows of arrays'; give all")
               != std::string::npos);
     }
     CHECK(CheckpointDirectory(folder.path()).complete().empty());

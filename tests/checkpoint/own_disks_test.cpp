@@ -541,7 +541,8 @@ TEST_CASE("A rank with another option of a save, a load or an export is told by 
     };
     saves("own_disks' (", [](auto& options) { options.own_disks = true; });
     saves("name'", [](auto& options) { options.name = "another"; });
-    saves("only' or 'arrays'", [](auto& options) { options.only.trainable = true; });
+    saves("only, or names, types and sizes of rows of arrays'",
+          [](auto& options) { options.only.trainable = true; });
     loads("own_disks' (", [](auto& options) { options.own_disks = true; });
     loads("scope'", [](auto& options) { options.scope = LoadScope::weights; });
     loads("settings' (", [](auto& options) { options.settings = false; });

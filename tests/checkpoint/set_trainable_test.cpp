@@ -77,8 +77,6 @@ void change(Stage& engine, std::uint64_t seed, std::size_t phase) {
     }
 }
 
-using Seen = std::vector<Bits>;
-
 /// All weights, states, step counts and numbers of updates after each phase.
 template <class Stage>
 void note(Seen& seen, Stage& engine) {
@@ -95,23 +93,6 @@ void note(Seen& seen, Stage& engine) {
         bits.insert(bits.end(), more.begin(), more.end());
     }
     seen.push_back(bits);
-}
-
-/// Runs `body(communicator)` on each rank, in shard groups of two if the stage has groups, and
-/// returns what rank 0 saw.
-template <class Stage, class Body>
-Seen on_all(int world, Body const& body) {
-    using Communicator = typename Stage::Communicator;
-    std::vector<Seen> seen(static_cast<std::size_t>(world));
-    auto const run = [&](Communicator& communicator) {
-        seen[static_cast<std::size_t>(communicator.rank())] = body(communicator);
-    };
-    if constexpr (GroupedCommunicator<Communicator>) {
-        run_ranks<Communicator>(world, test_time_out, {.shard = 2}, run);
-    } else {
-        run_ranks<Communicator>(world, test_time_out, run);
-    }
-    return seen[0];
 }
 
 template <class Stage>

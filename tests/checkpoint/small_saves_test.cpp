@@ -328,7 +328,8 @@ TEST_CASE("Parameters that are saved and fit no checkpoint are refused on every 
     for (SaveOptions const& of_rank_1 : {small(), SaveOptions{}}) {
         for (Outcome const& own : save_fixed(folder.path(), some, of_rank_1)) {
             CHECK(own.type == "InvalidArgument");
-            CHECK(own.message.find("ranks 0 and 1 have different options: 'only' or 'arrays'")
+            CHECK(own.message.find("ranks 0 and 1 have different options: 'only, or names, types "
+                                   "and sizes of rows of arrays'")
                   != std::string::npos);
         }
     }

@@ -210,6 +210,32 @@ TEST_CASE("An error in the call of one engine leaves all unchanged") {
     }
 }
 
+TEST_CASE("A refused step of one engine, on one rank, leaves the joint step as it is") {
+    auto const all = on_ranks<std::vector<Outcome>>(2, [](LoopbackCommunicator& ranks) {
+        using Stage = ZeroStage<2>;
+        Stage a(ranks, one_parameter<Stage>("a"));
+        Stage b(ranks, one_parameter<Stage>("b"));
+        JointStep joint(a, b);
+        joint.begin_step();
+        run_micro_steps(a, 1);
+        run_micro_steps(b, 1);
+        std::vector<Outcome> outcomes;
+        if (ranks.rank() == 0) {
+            outcomes.push_back(outcome_of([&] { a.step(0.1, [](auto const&) {}); }));
+            outcomes.push_back(outcome_of([&] { b.step(0.1); }));
+        }
+        outcomes.push_back(outcome_of([&] { joint.step(0.1); }));
+        outcomes.push_back(outcome_of([&] { (void)a.step_count(); }));
+        return outcomes;
+    });
+    REQUIRE(all[0].size() == 4);
+    CHECK(all[0][0].type == "OutOfOrder");
+    CHECK(all[0][1].type == "OutOfOrder");
+    CHECK(all[0][2] == Outcome{});
+    CHECK(all[0][3] == Outcome{});
+    CHECK(all[1] == std::vector<Outcome>(2));
+}
+
 TEST_CASE("Too many skipped steps throw once for all engines, which may go on") {
     auto const seen = on_ranks<std::vector<std::string>>(2, [](LoopbackCommunicator& ranks) {
         using S = ZeroStage<2>;

@@ -247,8 +247,6 @@ void set(Stage& engine, Snapshot const& snapshot) {
     }
 }
 
-using Seen = std::vector<Bits>;
-
 /// Trains, and notes all weights, states, step counts and numbers of updates.
 template <class Stage>
 void train(Seen& seen, Stage& engine, std::size_t phase) {
@@ -268,27 +266,6 @@ void train(Seen& seen, Stage& engine, std::size_t phase) {
         bits.insert(bits.end(), more.begin(), more.end());
     }
     seen.push_back(bits);
-}
-
-/// Runs `body(communicator)` on each rank, and returns what rank 0 saw if all saw the same.
-template <class Stage, class Body>
-Seen on_all(int world, Body const& body) {
-    using Communicator = typename Stage::Communicator;
-    std::vector<Seen> seen(static_cast<std::size_t>(world));
-    auto const run = [&](Communicator& communicator) {
-        seen[static_cast<std::size_t>(communicator.rank())] = body(communicator);
-    };
-    if constexpr (GroupedCommunicator<Communicator>) {
-        run_ranks<Communicator>(world, test_time_out, {.shard = 2}, run);
-    } else {
-        run_ranks<Communicator>(world, test_time_out, run);
-    }
-    for (Seen const& other : seen) {
-        if (other != seen[0]) {
-            return {};
-        }
-    }
-    return seen[0];
 }
 
 template <class Stage>

@@ -4,9 +4,11 @@
 
 #include "mixed_model.hpp"
 #include "support/caller_memory.hpp"
+#include "support/ranks.hpp"
 #include "support/toy_model.hpp"
 #include "support/trained.hpp"
 
+#include <zero/comm/grouped_communicator.hpp>
 #include <zero/core/convert.hpp>
 #include <zero/stage/training_state.hpp>
 #include <zero/stage/zero_stage.hpp>
@@ -111,6 +113,31 @@ Bits state_of(Stage& engine) {
         }
     }
     return bits;
+}
+
+/// Weights, states and counts, after each phase of a training.
+using Seen = std::vector<Bits>;
+
+/// Runs `body(communicator)` on each rank, in shard groups of two if the stage has groups. Returns
+/// what rank 0 saw if all saw the same, and otherwise nothing.
+template <class Stage, class Body>
+Seen on_all(int world, Body const& body) {
+    using Communicator = typename Stage::Communicator;
+    std::vector<Seen> seen(static_cast<std::size_t>(world));
+    auto const run = [&](Communicator& communicator) {
+        seen[static_cast<std::size_t>(communicator.rank())] = body(communicator);
+    };
+    if constexpr (GroupedCommunicator<Communicator>) {
+        run_ranks<Communicator>(world, test_time_out, {.shard = 2}, run);
+    } else {
+        run_ranks<Communicator>(world, test_time_out, run);
+    }
+    for (Seen const& other : seen) {
+        if (other != seen[0]) {
+            return {};
+        }
+    }
+    return seen[0];
 }
 
 } // namespace zero::test::state_model

@@ -200,8 +200,8 @@ public:
     /// caller. It is not part of the hash.
     void separate_gradients() noexcept;
 
-    /// @brief Sets a number that is equal on all ranks and differs between the engines of a
-    /// program. It is not part of the hash.
+    /// @brief Sets a number that is equal on all ranks and differs between the layouts that engines
+    /// of one group make, also when one makes its buckets again. It is not part of the hash.
     void set_number(std::uint64_t number) noexcept { _number = number; }
 
     /// @brief Returns that number; 0 before ranks have agreed.

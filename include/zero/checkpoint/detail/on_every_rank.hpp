@@ -9,10 +9,10 @@
 #include "../../core/hash.hpp"
 #include "../../stage/detail/common/gather_on_host.hpp"
 #include "../../stage/detail/registration/compared_options.hpp"
+#include "../../stage/detail/state/gather_checks.hpp"
 #include "../checkpoint_error.hpp"
 #include "remote_files.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -21,7 +21,6 @@
 #include <exception>
 #include <filesystem>
 #include <mutex>
-#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -251,15 +250,14 @@ template <class Access>
     access.guard([&] {
         all = gather_on_host(access.communicator(), access.queue(), access.memory(), own, call);
     });
-    std::span<std::uint64_t const> const first(all.data(), own.size());
-    for (std::size_t rank = 1; rank * own.size() < all.size(); ++rank) {
-        std::span<std::uint64_t const> const other(all.data() + rank * own.size(), own.size());
-        if (!std::equal(first.begin(), first.end(), other.begin())) {
-            throw_error<InvalidArgument>(
-                {"zero: ", call, ": ranks 0 and ", rank,
-                 " have different options: ", name_differences(options, first, other),
-                 "; give all ranks the same (rank ", access.rank(), ")."});
-        }
+    if (std::size_t const other = first_difference(all, own.size()).rank; other != 0) {
+        auto const of_rank = [&](std::size_t rank) {
+            return as_span(all).subspan(rank * own.size(), own.size());
+        };
+        throw_error<InvalidArgument>(
+            {"zero: ", call, ": ranks 0 and ", other,
+             " have different options: ", name_differences(options, of_rank(0), of_rank(other)),
+             "; give all ranks the same (rank ", access.rank(), ")."});
     }
 }
 

@@ -77,7 +77,7 @@ template <class Access, class Plan>
     require_same_options(access, "save_checkpoint()",
                          {ComparedOption::of_value("own_disks", options.own_disks ? 1 : 0),
                           {"name", Hash().add(std::string_view(plan.name)).value()},
-                          {"only' or 'arrays", plan.selection}});
+                          {"only, or names, types and sizes of rows of arrays", plan.selection}});
     if (options.own_disks) {
         find_disks(access, directory, plan, options.file_time_out);
     }

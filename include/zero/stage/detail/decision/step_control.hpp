@@ -249,18 +249,21 @@ public:
         _model_rate.set_kind(kind);
     }
 
-    /// @brief Sets the kind of a step as long as it lives.
+    /// @brief Sets the kind of a step as long as it lives, and then that of before: an engine of a
+    /// `JointStep` refuses a step of its own.
     class Kind {
     public:
-        Kind(StepControl& control, char const* kind) : _control(&control) {
+        Kind(StepControl& control, char const* kind)
+            : _control(&control), _before(control._rate_text.kind()) {
             control.set_kind(kind);
         }
         Kind(Kind const&) = delete;
         Kind& operator=(Kind const&) = delete;
-        ~Kind() { _control->set_kind({}); }
+        ~Kind() { _control->set_kind(_before); }
 
     private:
         StepControl* _control;
+        std::string _before;
     };
 
     /// @brief Lets a `JointStep` end the steps, until the kind is set again.

@@ -135,6 +135,8 @@ public:
         _rate = -1.0;
     }
 
+    [[nodiscard]] std::string const& kind() const noexcept { return _kind; }
+
 private:
     char const* _between;
     std::string _kind;
