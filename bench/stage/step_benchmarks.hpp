@@ -226,15 +226,18 @@ void twin(benchmark::State& state, StepCase const& what) {
         std::size_t const begin = rank * shard;
         std::size_t const other = (1 - rank) * shard;
         std::size_t const own_sum = what.is_replicated() ? begin : 0;
-        // The offset in the shard of the peer does not matter to the memory.
+        // Units lie one after another in the shards, or the caches would hold what is read again.
         auto const gather_units = [&] {
             P* lease = own.leases.data();
+            std::size_t at = 0;
             for (std::size_t const unit : units) {
                 std::size_t const half = unit / world / 64 * 64;
+                at = at + half <= shard ? at : 0; // a tied parameter counts in each of its units
                 for (auto const& source : ranks) {
-                    move_copy(lease, source->parameter.data(), half * sizeof(P));
+                    move_copy(lease, source->parameter.data() + at, half * sizeof(P));
                     lease += half;
                 }
+                at += half;
             }
         };
         measure(state, communicator, [&] {
