@@ -180,7 +180,7 @@ template <class Config>
     }
     require_healthy();
     try {
-        _control.set_engine(_layout.number());
+        _control.set_engine(_layout.number(), _counted.engine);
         _parameters.set_initial(parameters);
         _optimizer.each([](auto& store) { store.set_initial(); });
         _parameters.gather_apart(detail::own_gathers(context(parameters)));
