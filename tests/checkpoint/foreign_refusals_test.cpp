@@ -3,6 +3,7 @@
 #include "support/ranks.hpp"
 
 #include <zero/checkpoint/checkpoint.hpp>
+#include <zero/checkpoint/load_parts.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>
@@ -270,11 +271,20 @@ TEST_CASE("A checkpoint takes no rules, and is no folder of another program") {
         return outcome_of([&] {
                    load_checkpoint(engine, folder / "all", {.rules = {{"a", {"x"}}}});
                }).message
-               + outcome_of([&] { load_parameters(engine, folder / "all/one"); }).message;
+               + outcome_of([&] { load_parameters(engine, folder / "all/one"); }).message
+               + outcome_of([&] {
+                     load_parameters(engine, folder / "all", {.name = "one"});
+                 }).message
+               + outcome_of([&] {
+                     std::vector<std::filesystem::path> const parts{folder / "all"};
+                     load_parts(engine, parts, {.name = "one", .rules = {{"a", {"x"}}}});
+                 }).message;
     });
     for (std::string const& text : seen) {
         CHECK_THAT(text, contains_text("load_checkpoint() takes no LoadOptions::rules"));
         CHECK_THAT(text, contains_text("or load a checkpoint with load_checkpoint()"));
+        CHECK_THAT(text, contains_text("load_parameters() takes no LoadOptions::name"));
+        CHECK_THAT(text, contains_text("load_parts() takes no LoadOptions::rules"));
     }
 }
 
