@@ -288,6 +288,25 @@ TEST_CASE("A checkpoint takes no rules, and is no folder of another program") {
     }
 }
 
+TEST_CASE("Ranks that save or load two engines in different orders are told") {
+    TemporaryFolder const folder;
+    auto const check = [](auto const& call) {
+        auto const outcomes = run_and_observe(2, [&](LoopbackCommunicator& communicator) {
+            Stage a(communicator, model().parameters<float>());
+            Stage b(communicator, model().parameters<float>());
+            call(communicator.rank() == 0 ? a : b);
+        });
+        for (Outcome const& outcome : outcomes.ranks) {
+            CHECK(outcome.type == "CollectiveMismatch");
+            CHECK_THAT(outcome.message, contains_text(" of engine "));
+        }
+    };
+    check([&](Stage& engine) { save_checkpoint(engine, folder / "all", {.name = "one"}); });
+    check([&](Stage& engine) { save_parameters(engine, folder / "model.safetensors"); });
+    check([&](Stage& engine) { load_checkpoint(engine, folder / "all"); });
+    check([&](Stage& engine) { load_parameters(engine, folder / "model.safetensors"); });
+}
+
 TEST_CASE("An export that rules cannot name is refused and leaves no file") {
     TemporaryFolder const folder;
     write_file(folder / "good", good);
