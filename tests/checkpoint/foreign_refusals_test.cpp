@@ -3,6 +3,7 @@
 #include "support/ranks.hpp"
 
 #include <zero/checkpoint/checkpoint.hpp>
+#include <zero/checkpoint/load_parts.hpp>
 #include <zero/stage/zero_stage.hpp>
 
 #include <cstddef>
@@ -270,12 +271,40 @@ TEST_CASE("A checkpoint takes no rules, and is no folder of another program") {
         return outcome_of([&] {
                    load_checkpoint(engine, folder / "all", {.rules = {{"a", {"x"}}}});
                }).message
-               + outcome_of([&] { load_parameters(engine, folder / "all/one"); }).message;
+               + outcome_of([&] { load_parameters(engine, folder / "all/one"); }).message
+               + outcome_of([&] {
+                     load_parameters(engine, folder / "all", {.name = "one"});
+                 }).message
+               + outcome_of([&] {
+                     std::vector<std::filesystem::path> const parts{folder / "all"};
+                     load_parts(engine, parts, {.name = "one", .rules = {{"a", {"x"}}}});
+                 }).message;
     });
     for (std::string const& text : seen) {
         CHECK_THAT(text, contains_text("load_checkpoint() takes no LoadOptions::rules"));
         CHECK_THAT(text, contains_text("or load a checkpoint with load_checkpoint()"));
+        CHECK_THAT(text, contains_text("load_parameters() takes no LoadOptions::name"));
+        CHECK_THAT(text, contains_text("load_parts() takes no LoadOptions::rules"));
     }
+}
+
+TEST_CASE("Ranks that save or load two engines in different orders are told") {
+    TemporaryFolder const folder;
+    auto const check = [](auto const& call) {
+        auto const outcomes = run_and_observe(2, [&](LoopbackCommunicator& communicator) {
+            Stage a(communicator, model().parameters<float>());
+            Stage b(communicator, model().parameters<float>());
+            call(communicator.rank() == 0 ? a : b);
+        });
+        for (Outcome const& outcome : outcomes.ranks) {
+            CHECK(outcome.type == "CollectiveMismatch");
+            CHECK_THAT(outcome.message, contains_text(" of engine "));
+        }
+    };
+    check([&](Stage& engine) { save_checkpoint(engine, folder / "all", {.name = "one"}); });
+    check([&](Stage& engine) { save_parameters(engine, folder / "model.safetensors"); });
+    check([&](Stage& engine) { load_checkpoint(engine, folder / "all"); });
+    check([&](Stage& engine) { load_parameters(engine, folder / "model.safetensors"); });
 }
 
 TEST_CASE("An export that rules cannot name is refused and leaves no file") {

@@ -8,10 +8,12 @@
 #include <zero/comm/run_ranks.hpp>
 #include <zero/host/threaded_queue.hpp>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace zero::test::mismatch_test {
 
@@ -175,6 +177,26 @@ TEST_CASE("The words that ranks exchange keep 32 characters of a text and 96 of 
     CHECK(CallSignature::text_of(words.data())
           == "broadcast of 12 float32 ('" + letters.substr(0, 32) + " 7', first parameter '"
                  + letters.substr(1, 32) + "', for " + letters.substr(2, 96) + ", root 3)");
+}
+
+TEST_CASE("The words that ranks exchange tell engines apart, and a difference names them") {
+    using detail::CallSignature;
+    auto const words_of = [](std::uint32_t engine) {
+        CollectiveTag const tag{"sum", 7, "", "", CollectivePurpose::reduce, engine};
+        return CallSignature::of({CollectiveKind::integers, DType::int64, 2, 0, tag});
+    };
+    auto const first = words_of(4), second = words_of(~std::uint32_t{0});
+    std::vector<std::uint64_t> both(first.begin(), first.end());
+    both.insert(both.end(), first.begin(), first.end());
+    CHECK(CallSignature::first_difference(both).empty());
+    std::copy(second.begin(), second.end(),
+              both.begin() + static_cast<std::ptrdiff_t>(first.size()));
+    std::string const sum = "all-reduce of integers of 2 int64 ('sum 7', sum) of engine ";
+    CHECK(CallSignature::first_difference(both)
+          == "rank 0 called " + sum + "4, rank 1 called " + sum + "4294967295");
+    CHECK(CallSignature::difference(3, first.data(), 5, words_of(0).data())
+          == "rank 3 called " + sum
+                 + "4, rank 5 called all-reduce of integers of 2 int64 ('sum 7', sum)");
 }
 
 TEST_CASE("Words that no call has are described as well") {

@@ -534,7 +534,7 @@ TEST_CASE("A description says that the host updates, and that tiles are not used
         Zero::Options options;
         options.compute_queue = stream.get();
         options.update_tile_elements = 64;
-        return Zero(group, registration<bfloat16>(toy_specs()), options).unused_options();
+        return Zero(group, registration<bfloat16>(even_specs(64)), options).unused_options();
     });
     CHECK(unused[0]
           == std::vector<std::string>{"update_tile_elements (the host updates bucket by bucket)"});

@@ -8,6 +8,7 @@
 #include <zero/comm/model_parallel.hpp>
 #include <zero/comm/secondary.hpp>
 #include <zero/layout/round_robin_partitioner.hpp>
+#include <zero/ops/muon.hpp>
 #include <zero/ops/sgd.hpp>
 #include <zero/stage/describe.hpp>
 #include <zero/stage/zero_stage.hpp>
@@ -17,6 +18,13 @@
 #include <vector>
 
 namespace zero::test::describe_test {
+
+namespace {
+
+/// The line about the toy model.
+std::string const empty = "\nnot used in this stage: 1 parameter without elements ('third.empty')";
+
+} // namespace
 
 TEST_CASE("A composition is described in one line, defaults included") {
     CHECK(describe<ZeroStage<2>>()
@@ -123,13 +131,15 @@ TEST_CASE("A description says how many units are kept until the update") {
                 .substr(describe<ZeroStage<3>>().size());
         })[0];
     };
-    CHECK(text(0).empty());
+    CHECK(text(0) == empty);
     CHECK(text(299)
           == ", no unit kept until the update, because keep_until_update is 299 elements and unit "
-             "0 ('in') has more");
-    CHECK(text(300) == ", 1 of 5 units kept until the update"); // the head shares the embedding
-    CHECK(text(300 + 507 + 169) == ", 3 of 5 units kept until the update");
-    CHECK(text(GatherOptions::all) == ", 5 of 5 units kept until the update");
+             "0 ('in') has more"
+                 + empty);
+    std::string const of_five = " of 5 units kept until the update" + empty;
+    CHECK(text(300) == ", 1" + of_five); // the head shares the embedding
+    CHECK(text(300 + 507 + 169) == ", 3" + of_five);
+    CHECK(text(GatherOptions::all) == ", 5" + of_five);
 }
 
 TEST_CASE("A description says that a step has one micro-step, and where that saves no memory") {
@@ -145,11 +155,54 @@ TEST_CASE("A description says that a step has one micro-step, and where that sav
     std::string const unused =
         "\nnot used in this stage: reduction.one_micro_step (it saves memory where sums have the "
         "type of the gradients, in stages 0 and 1, and with a single rank in every stage)";
-    CHECK(text.operator()<ZeroStage<1>>(2) == describe<ZeroStage<1>>() + promise);
-    CHECK(text.operator()<ZeroStage<2>>(1) == describe<ZeroStage<2>>() + promise);
-    CHECK(text.operator()<ZeroStage<2>>(2) == describe<ZeroStage<2>>() + promise + unused);
+    CHECK(text.operator()<ZeroStage<1>>(2) == describe<ZeroStage<1>>() + promise + empty);
+    CHECK(text.operator()<ZeroStage<2>>(1) == describe<ZeroStage<2>>() + promise + empty);
+    CHECK(text.operator()<ZeroStage<2>>(2) == describe<ZeroStage<2>>() + promise + unused + empty);
     using Half = ZeroStage<1, Parameters<bfloat16>>;
-    CHECK(text.operator()<Half>(1) == describe<Half>() + promise + unused);
+    CHECK(text.operator()<Half>(1) == describe<Half>() + promise + unused + empty);
+}
+
+TEST_CASE("A description lists what registrations and options say that nothing reads") {
+    auto const text = []<class Stage>(typename Stage::Options const& options) {
+        return on_ranks<std::string>(2, [&](LoopbackCommunicator& communicator) {
+            std::vector<typename Stage::Registration> list{
+                {.name = "a", .elements = 12, .rows = 3},
+                {.name = "b", .group = 1, .shape = {3, 4}, .update = Update::elements},
+                {.name = "c", .group = 1, .shape = {3, 4}},
+                {.name = "d", .update = Update::matrix}};
+            return describe(Stage(communicator, list, options)).substr(describe<Stage>().size());
+        })[0];
+    };
+    std::string const line = "\nnot used in this stage: ";
+    std::string const none = line + "1 parameter without elements ('d')";
+    auto const matrices = [&](std::string const& names) {
+        return line + "Update::matrix of " + names.substr(0, 1)
+               + " parameters, which this optimizer updates element by element (" + names.substr(2)
+               + ")";
+    };
+    CHECK(text.operator()<ZeroStage<2>>({}) == none + matrices("2 'a', 'd'"));
+    CHECK(text.operator()<ZeroStage<2>>({.groups = {{}, {.update = Update::matrix}}})
+          == none + matrices("3 'a', 'c', 'd'"));
+    std::string const muon = text.operator()<ZeroStage<2, RoundRobinPartitioner, Muon>>(
+        {.groups = {{}, {.update = Update::matrix}}});
+    CHECK_THAT(muon, contains_text("updates 2 parameters as matrices ('a' 3 x 4, 'c' 3 x 4)"));
+    CHECK_THAT(muon, contains_text(none));
+    CHECK(muon.find("Update::matrix of") == std::string::npos);
+    auto const none_skipped =
+        line + "on_skip (non_finite is NonFinite::step, so no step is skipped)";
+    auto const on_skip = [](std::string const&) {};
+    CHECK(text.operator()<ZeroStage<2>>({.on_skip = on_skip}) == text.operator()<ZeroStage<2>>({}));
+    CHECK_THAT(text.operator()<ZeroStage<2>>({.non_finite = NonFinite::step, .on_skip = on_skip}),
+               contains_text(none_skipped));
+    std::string const limited = text.operator()<ZeroStage<2>>(
+        {.skip_above_norm = {.limit = 1.0F}, .non_finite = NonFinite::step, .on_skip = on_skip});
+    CHECK(limited.find("on_skip") == std::string::npos);
+    std::string const bytes =
+        line + "reduction.wire_bytes (gradients are sent from where they lie)";
+    CHECK_THAT(text.operator()<ZeroStage<2>>({.reduction = {.wire_bytes = 4096}}),
+               contains_text(bytes));
+    using Wide = ZeroStage<2, GradientReduction<float, bfloat16>>;
+    CHECK(text.operator()<Wide>({.reduction = {.wire_bytes = 4096}}) == text.operator()<Wide>({}));
 }
 
 TEST_CASE("A description names the sizes of all parts of groups, and this rank's part of a model") {

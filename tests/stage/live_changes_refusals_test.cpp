@@ -21,6 +21,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 // What cannot be added or removed between two steps, and what groups, tiles, registered gradients
@@ -356,6 +357,57 @@ TEST_CASE("Parts of a model add their own parameters, some of them none", "[stag
     CHECK(differs[4][0].empty());
     REQUIRE(differs[3].size() == 3);
     CHECK_THAT(differs[3][0], contains_text("'shared'"));
+}
+
+TEST_CASE("What a part of a model refuses, all refuse, and every part goes on",
+          "[stage][rebuild]") {
+    using Parts = Groups<LoopbackCommunicator, ModelParallel>;
+    using Engine = ZeroStage<3, Parts, Sgd>;
+    auto const run = [](bool is_refused) {
+        std::vector<std::vector<Outcome>> outcomes(4);
+        std::vector<std::vector<float>> values(4);
+        run_ranks<Parts>(4, test_time_out, {.model = 2}, [&](Parts& ranks) {
+            auto const part = static_cast<std::size_t>(ranks.model().rank());
+            std::size_t const rank = 2 * static_cast<std::size_t>(ranks.rank()) + part;
+            List list{named("first"), named(part == 0 ? "second" : "third", 5, 0, 1)};
+            Engine engine(ranks, list, {.groups = {{}, {}}});
+            auto const refused = [&](auto const& call) {
+                if (is_refused) {
+                    outcomes[rank].push_back(outcome_of(call));
+                }
+                step_all(engine);
+            };
+            refused([&] { set_trainable(engine, {"third"}, false); });
+            refused([&] { set_trainable(engine, part == 0 ? 1 : 2, false); });
+            refused([&] { remove_parameters(engine, {part == 0 ? "first" : "nonsense"}); });
+            refused(
+                [&] { (void)add_parameters(engine, part == 0 ? List{named("first")} : List{}); });
+            refused([&] { // the data ranks of a part differ
+                set_trainable(engine, {rank == 3 ? "third" : "first"}, false);
+            });
+            values[rank] = firsts(engine);
+        });
+        return std::pair{outcomes, values};
+    };
+    auto const expected = run(false);
+    auto const found = run(true);
+    CHECK(found.second == expected.second);
+    CHECK(expected.second[0][0] > 10.0F); // it was trained
+    std::size_t const refusing[]{0, 1, 1, 0};
+    std::string const texts[]{"no parameter has the name 'third'", "no parameter is in group 2",
+                              "no parameter has the name 'nonsense'",
+                              "two parameters are named 'first'"};
+    for (std::size_t rank = 0; rank < 4; ++rank) {
+        REQUIRE(found.first[rank].size() == 5);
+        for (std::size_t call = 0; call < 4; ++call) {
+            Outcome const& outcome = found.first[rank][call];
+            CHECK(outcome.type == "InvalidArgument");
+            CHECK_THAT(outcome.message, contains_text(texts[call]));
+            bool const is_told = outcome.message.find("refused it") != std::string::npos;
+            CHECK(is_told == (rank % 2 != refusing[call]));
+        }
+        CHECK(found.first[rank][4].type == (rank % 2 == 1 ? "LayoutMismatch" : "InvalidArgument"));
+    }
 }
 
 TEST_CASE("What was gathered or viewed before a change does not reach memory of before",

@@ -81,7 +81,7 @@ std::vector<Parameter<T>> part(Place place, std::size_t before = 0) {
 }
 
 template <class Engine>
-auto step(Engine& engine, double rate, std::optional<std::int64_t> weight, float shared) {
+void pass(Engine& engine, float shared) {
     engine.begin_step();
     for (auto const micro_step : engine.micro_steps(1)) {
         (void)micro_step;
@@ -94,6 +94,11 @@ auto step(Engine& engine, double rate, std::optional<std::int64_t> weight, float
         }
         engine.gradients_ready(0);
     }
+}
+
+template <class Engine>
+auto step(Engine& engine, double rate, std::optional<std::int64_t> weight, float shared) {
+    pass(engine, shared);
     return engine.step(rate, weight);
 }
 
@@ -138,6 +143,40 @@ TEST_CASE("Model ranks that differ in an option, a rate, a weight or the number 
     check_differences<0>();
     check_differences<2>();
     check_differences<3>();
+}
+
+TEST_CASE("Parts of a model that use two engines in another order are told") {
+    auto const observed = [](std::size_t of_second, bool measures, NormScope scope) {
+        return observe([=](Ranks& ranks, Place place) {
+            using Engine = ZeroStage<2, Ranks>;
+            Engine a(ranks, part(place)), b(ranks, part(place));
+            pass(a, 1.0F);
+            pass(b, 2.0F);
+            Engine* const engines[]{&a, &b};
+            std::size_t const first = place.model == 0 ? 0 : of_second;
+            for (std::size_t const number : {first, 1 - first}) {
+                if (measures) {
+                    (void)engines[number]->gradient_norms(NormKind::l2, scope);
+                } else {
+                    (void)engines[number]->step(0.01).report();
+                }
+            }
+            if (measures) {
+                a.cancel_step();
+                b.cancel_step();
+            }
+        });
+    };
+    for (NormScope const scope : {NormScope::global, NormScope::parameters}) {
+        check_all(observed(1, true, scope), "CollectiveMismatch", " of engine ");
+        for (Outcome const& outcome : observed(0, true, scope)) {
+            CHECK(outcome == Outcome{});
+        }
+    }
+    check_all(observed(1, false, {}), "CollectiveMismatch", "'model ranks: rate 0.01");
+    for (Outcome const& outcome : observed(0, false, {})) {
+        CHECK(outcome == Outcome{});
+    }
 }
 
 TEST_CASE("Parts of a model may store and gather their parameters in ways of their own, and have "

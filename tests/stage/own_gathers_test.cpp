@@ -169,7 +169,7 @@ TEST_CASE("A description names gathers of their own in stage 3; other stages do 
           "a single rank has none") {
     auto const text = []<int N>(int ranks) {
         return on_ranks<std::string>(ranks, [](LoopbackCommunicator& all) {
-            ZeroStage<N> const engine(all, registration<float>(toy_specs()),
+            ZeroStage<N> const engine(all, registration<float>(even_specs(64)),
                                       {.gather = {.own_communicator = true}});
             return describe(engine);
         })[0];

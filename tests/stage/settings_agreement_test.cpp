@@ -4,6 +4,7 @@
 #include "support/toy_model.hpp"
 
 #include <zero/core/host_memory_resource.hpp>
+#include <zero/stage/gathered_parameters.hpp>
 #include <zero/stage/joint_step.hpp>
 #include <zero/stage/live_changes.hpp>
 #include <zero/stage/training_state.hpp>
@@ -193,6 +194,10 @@ struct Run {
     std::function<void(Stage&)> before{};   ///< before the first step
     std::function<void(Stage&)> measures{}; ///< before a step ends
     std::string engines = "a";              ///< which make steps, in this order
+    std::string passes = "abc";             ///< the order of their micro-steps
+    std::function<void(Stage&)> each{};     ///< called for 'a' and 'b', before the first step
+    std::function<void(Stage&)> inside{};   ///< the same before steps end
+    std::string calls = "ab";               ///< the order of these calls
     std::size_t joined = 0;                 ///< how many of them in a JointStep
     bool is_apart = false;                  ///< 'b' is on another communicator
     bool ends_joint = false;                ///< makes a JointStep, and ends it before the steps
@@ -241,7 +246,7 @@ std::vector<std::vector<float>> train(LoopbackCommunicator& communicator, Run<N>
         return name == 'a' ? a : name == 'b' ? b : c;
     };
     auto const micro_steps = [&](std::uint64_t step) {
-        for (char const name : {'a', 'b', 'c'}) {
+        for (char const name : run.passes) {
             if (run.engines.find(name) == std::string::npos) {
                 continue;
             }
@@ -257,12 +262,18 @@ std::vector<std::vector<float>> train(LoopbackCommunicator& communicator, Run<N>
             }
         }
     };
+    auto const call = [&](auto const& function) {
+        for (char const name : function ? run.calls : std::string()) {
+            function(engine_of(name));
+        }
+    };
     auto const make_steps = [&](auto const& step_joint) {
         for (std::uint64_t const step : {0U, 1U}) {
             for (char const name : run.engines) {
                 engine_of(name).begin_step();
             }
             micro_steps(step);
+            call(run.inside);
             step_joint();
             for (char const name : run.engines.substr(run.joined)) {
                 if (run.updates_itself) {
@@ -277,6 +288,7 @@ std::vector<std::vector<float>> train(LoopbackCommunicator& communicator, Run<N>
     if (run.before) {
         run.before(a);
     }
+    call(run.each);
     if (run.ends_joint) {
         JointStep const joint(a, b);
     }
@@ -401,7 +413,8 @@ std::vector<Choice<N>> choices() {
     before("read", "'values of parameter 0'",
            [](E& e) { (void)TrainingState(e).full_fp32_parameter(0); });
     before("visit", N == 3 ? "'parameters of bucket" : "", [](E& e) { (void)full_parameters(e); });
-    before("freeze", "'set_trainable()", [](E& e) { set_trainable(e, {"first.bias"}, false); });
+    before("freeze", "'buckets made again 0', for set_trainable()",
+           [](E& e) { set_trainable(e, {"first.bias"}, false); });
     all.push_back(
         {"freeze another",
          [](R& run) { run.before = [](E& e) { set_trainable(e, {"third.weight"}, false); }; },
@@ -448,10 +461,13 @@ std::vector<Choice<N>> choices() {
     all.push_back({"ended joint", [](R& run) { run.ends_joint = true; }});
     all.push_back({"one alone", none, {"'JointStep, engine 0 of 2: rate", "'rate 0.01"}, both});
     all.push_back({"one joint", both, {"'JointStep, engine 0 of 2: rate", "'rate 0.01"}, none});
-    all.push_back({"joint in another order",
-                   [](R& run) { run.engines = "ba"; },
-                   {"JointStep, engine 0 of 2: rate 0.01 after 2 micro-steps", "for engine "},
-                   both});
+    all.push_back(
+        {"joint in another order", [](R& run) { run.engines = "ba"; },
+         N == 0
+             ? std::vector<std::string>{"'gradient sums of bucket", " of engine "}
+             : std::vector<std::string>{"JointStep, engine 0 of 2: rate 0.01 after 2 micro-steps",
+                                        "for engine "},
+         both});
     all.push_back({"joint in another order, on two communicators",
                    [](R& run) { run.engines = "ba"; },
                    {N == 0 ? "waits in the collective 'gradient sums of bucket"
@@ -461,9 +477,56 @@ std::vector<Choice<N>> choices() {
                        run.is_apart = true;
                    }});
     all.push_back({"alone in another order", [](R& run) { run.engines = "ba"; }, {"rate"}, none});
+    auto const passes = [&](char const* name, ReductionSchedule schedule, std::string const& text) {
+        all.push_back({name, [](R& run) { run.passes = "bac"; },
+                       text.empty() ? std::vector<std::string>{}
+                                    : std::vector<std::string>{text, " of engine "},
+                       [none, schedule](R& run) {
+                           none(run);
+                           run.options.reduction.schedule = schedule;
+                       }});
+    };
+    std::string const gathers = N == 3 ? "'parameters of bucket" : "";
+    passes("micro-steps of engines in another order", ReductionSchedule::every_micro_step,
+           N == 3 ? gathers : "'gradients of bucket");
+    passes("the same without reductions", ReductionSchedule::boundary, gathers);
+    auto const calls = [&](char const* name, std::string const& text, auto const& of_each,
+                           auto const& of_steps) {
+        all.push_back({name, [](R& run) { run.calls = "ba"; },
+                       text.empty() ? std::vector<std::string>{}
+                                    : std::vector<std::string>{text, " of engine "},
+                       [none, of_each, of_steps](R& run) {
+                           none(run);
+                           run.each = of_each;
+                           run.inside = of_steps;
+                       }});
+    };
+    auto const each = [&](char const* name, std::string const& text, auto const& of_each) {
+        calls(name, text, of_each, nullptr);
+    };
+    each("changes", "'parameters_changed()", [](E& e) { e.parameters_changed(); });
+    each("publications", "'publish_master_weights()",
+         [](E& e) { TrainingState(e).publish_master_weights(); });
+    each("readings", "'values of parameter 1'",
+         [](E& e) { (void)TrainingState(e).full_fp32_parameter(1); });
+    each("readings of states", "'state 1: values of parameter 1'",
+         [](E& e) { (void)TrainingState(e).full_optimizer_state(1, "exp_avg_sq"); });
+    each("settings of states", "'state 1: values to set", [](E& e) {
+        std::vector<float> const ones(500, 1.0F);
+        TrainingState(e).set_full_optimizer_state(1, "exp_avg_sq", ones);
+    });
+    each("visits", gathers, [](E& e) { (void)full_parameters(e); });
+    each("gathers", "'parameters to gather", [](E& e) { (void)gather(e, {"first.bias"}); });
+    each("live changes", "for set_trainable()",
+         [](E& e) { set_trainable(e, {"first.bias"}, false); });
+    std::string const sums = "'gradient sums of bucket"; // stage 0 sends them before it reads
+    calls("readings of gradients", N == 0 ? sums : "'gradient: values of parameter 1'", nullptr,
+          [](E& e) { (void)TrainingState(e).full_gradient(1); });
+    calls("norms of engines", N == 0 ? sums : "'gradient norms", nullptr,
+          [](E& e) { (void)e.gradient_norms(); });
     all.push_back({"joint with another engine",
                    [](R& run) { run.engines = "ac"; },
-                   {"JointStep, engine 1 of 2: rate", "for engine "},
+                   {N == 3 ? gathers : "'gradients of bucket", " of engine "},
                    both});
     all.push_back({"joint with one engine more",
                    [](R& run) { run.joined = 3; },

@@ -136,7 +136,7 @@ private:
             zero::detail::CollectiveCall own = *_fibers[rank].call;
             own.tag = _compares_tags ? own.tag : call.tag;
             if (!(own == call)) {
-                abort(zero::detail::describe(call, rank, *_fibers[rank].call));
+                abort(zero::detail::describe(0, call, rank, *_fibers[rank].call));
                 return;
             }
         }

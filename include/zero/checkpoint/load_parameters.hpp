@@ -30,8 +30,8 @@ namespace ZERO_NAMESPACE {
 /// 16 rows.
 /// @param file one file, the index of several, or their folder, as for `CheckpointReader::of_file`
 /// @throws CheckpointError as `load_checkpoint`: one that lists all parameters that are missing and
-/// all tensors that are left over; InvalidArgument for a rule that fits no tensors. The engine is
-/// unchanged
+/// all tensors that are left over; InvalidArgument for a rule that fits no tensors, and for
+/// `LoadOptions::name`. The engine is unchanged
 template <class Stage>
 LoadReport load_parameters(Stage& stage, std::filesystem::path const& file,
                            LoadOptions options = {}) {
@@ -42,7 +42,16 @@ LoadReport load_parameters(Stage& stage, std::filesystem::path const& file,
     report.name = file.string();
     detail::load_state(
         access, report.name,
-        [&](detail::KeepIntervals) { return CheckpointReader::of_file(file, options.rules); },
+        [&](detail::KeepIntervals) {
+            if (!options.name.empty()) {
+                detail::throw_error<InvalidArgument>(
+                    {"zero: load_parameters() takes no LoadOptions::name, because it loads the "
+                     "file or folder that it is given; add the name to the path, or use "
+                     "load_checkpoint() (rank ",
+                     access.rank(), ")."});
+            }
+            return CheckpointReader::of_file(file, options.rules);
+        },
         options, report);
     return report;
 }

@@ -99,8 +99,8 @@ namespace ZERO_NAMESPACE {
 /// rank, of a model that is cut as well (`ExpertsOptions::model`) those of its number in the cut
 /// @param options `name` is that of the checkpoint in each part
 /// @throws CheckpointError as `load_checkpoint`, and if a parameter is in two parts or scalars
-/// differ; InvalidArgument without a name or parts. The engine is unchanged; those of other model
-/// ranks may have loaded
+/// differ; InvalidArgument without a name or parts, and for rules. The engine is unchanged; those
+/// of other model ranks may have loaded
 template <class Stage>
 LoadReport load_parts(Stage& stage, std::span<std::filesystem::path const> parts,
                       LoadOptions const& options) {
@@ -117,6 +117,12 @@ LoadReport load_parts(Stage& stage, std::span<std::filesystem::path const> parts
     detail::load_state(
         access, parts.front().string(),
         [&](detail::KeepIntervals keep) {
+            if (!options.rules.empty()) {
+                detail::throw_error<InvalidArgument>(
+                    {"zero: load_parts() takes no LoadOptions::rules, because parts have the names "
+                     "of the parameters; leave them out (rank ",
+                     access.rank(), ")."});
+            }
             Manifest all;
             detail::HeldNames held;
             for (ParameterSpec const& spec : access.layout().parameters()) {

@@ -19,7 +19,7 @@ enum class CollectivePurpose : std::uint8_t {
 };
 
 /// @brief The purpose of a collective, for messages and timelines. Transports that check their
-/// calls also compare `what` and `index` between ranks.
+/// calls also compare `what`, `index` and `engine` between ranks.
 ///
 /// The texts are valid until the call of the collective returns; code that keeps them copies them.
 struct CollectiveTag {
@@ -30,6 +30,8 @@ struct CollectiveTag {
     char const* context = "";   ///< why the collective is called, if that helps to find a rank that
                                 ///< calls another one; for messages only
     CollectivePurpose purpose = CollectivePurpose::other; ///< for timelines only
+    std::uint32_t engine = 0; ///< number of the engine that calls, so that ranks which use several
+                              ///< in different orders are told; 0: none, or `index` contains it
 };
 
 /// @brief The operation of `all_reduce_integers`.

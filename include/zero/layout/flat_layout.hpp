@@ -207,6 +207,11 @@ public:
     /// @brief Returns that number; 0 before ranks have agreed.
     [[nodiscard]] std::uint64_t number() const noexcept { return _number; }
 
+    /// @brief Returns the part of that number which tags carry. @see CollectiveTag::engine
+    [[nodiscard]] std::uint32_t tagged_number() const noexcept {
+        return static_cast<std::uint32_t>(_number);
+    }
+
     /// @brief Returns a hash of everything in the layout that must be equal on all ranks.
     [[nodiscard]] std::uint64_t hash() const;
 

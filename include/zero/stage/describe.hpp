@@ -275,8 +275,8 @@ template <class Stage>
 /// @brief Returns the composition of an engine, with the reduction schedule that it uses and
 /// whether a step has one micro-step, gathers of their own, units that `keep_until_update` keeps,
 /// collectives on the calling thread, `skip_above_norm`, the size of its groups, then a line with
-/// the matrices of an optimizer that has a rule for them (`Muon`), and one line for each option
-/// that was set and that this stage does not use.
+/// the matrices of an optimizer that has a rule for them (`Muon`), and one line for each of
+/// `Engine::unused_options`.
 template <class Stage>
     requires requires(Stage const& stage) {
         typename Stage::Composition;

@@ -448,7 +448,7 @@ public:
     }
 
     /// @brief Returns the options that were set and that this stage does not use, as `describe`
-    /// lists them. Elements of an adopted block that are in no parameter count as one.
+    /// lists them, and so of registrations: no elements, `Update::matrix`, gaps in a block.
     [[nodiscard]] std::vector<std::string> unused_options() const;
 
     /// @brief Returns the timeline that a `Timed` communicator records; null if it records none.

@@ -255,10 +255,7 @@ private:
     [[nodiscard]] std::vector<std::uint64_t> of_all_ranks(std::vector<std::uint64_t> const& own,
                                                           char const* what) const {
         std::vector<std::uint64_t> all;
-        _access.guard([&] {
-            all = detail::gather_on_host(_access.communicator(), _access.queue(), _access.memory(),
-                                         own, what);
-        });
+        _access.guard([&] { all = detail::gather_on_host(_access, own, what); });
         return all;
     }
 

@@ -184,7 +184,7 @@ namespace ZERO_NAMESPACE {
 ///
 /// While it lives, `step` of an engine throws OutOfOrder. Memory: a few hundred bytes for each
 /// engine, from the first one's `options.memory`, not in a memory plan. A failure in one engine
-/// breaks all.
+/// breaks all. To cancel a step call `Engine::cancel_step` of each of them.
 /// @tparam Configs those of the engines, which must outlive this object
 template <class... Configs>
 class JointStep {

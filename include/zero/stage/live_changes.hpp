@@ -5,6 +5,7 @@
 /// there are.
 
 #include "../comm/detail/optional_operations.hpp"
+#include "../comm/grouped_communicator.hpp"
 #include "../core/detail/light_std.hpp"
 #include "../core/detail/namespace.hpp"
 #include "../core/detail/throw_error.hpp"
@@ -20,8 +21,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -94,8 +97,8 @@ public:
 
     void remove(std::size_t index) { _origins[index] = none; }
 
-    /// Appends parameters. @return the index of the first one
-    std::size_t add(std::span<typename Engine<Config>::Registration const> parameters) {
+    /// Appends parameters.
+    void add(std::span<typename Engine<Config>::Registration const> parameters) {
         std::size_t const groups = _access.control().group_count();
         for (AnyParameter& added : register_parameters<Config>(parameters)) {
             if (added.spec.group >= groups) {
@@ -107,33 +110,14 @@ public:
             _parameters.push_back(std::move(added));
             _origins.push_back(none);
         }
-        return _access.layout().parameters().size();
     }
 
-    void run() {
+    /// @param choose calls members that say what changes
+    template <class Choose>
+    void run(Choose const& choose) {
         _access.protocol().require_nothing_written(_call);
         _access.wait_to_write(_call);
-        if (_access.options().storage == Storage::adopted) {
-            refuse("an adopted block is cut where its trainable parameters lie; use another "
-                   "storage");
-        }
-        drop_removed();
-        require_same_units();
-        std::vector<std::size_t> const order(_access.layout().unit_order().begin(),
-                                             _access.layout().unit_order().end());
-        FlatLayout next = _rebuild.layout_of(_parameters, as_span(order));
-        std::exception_ptr difference;
-        _access.guard([&] {
-            try {
-                _rebuild.require_agreement_on(
-                    next, _parameters, "set_trainable(), add_parameters() or remove_parameters()");
-            } catch (LayoutMismatch const&) { // on every rank, and nothing was changed
-                difference = std::current_exception();
-            }
-        });
-        if (difference) {
-            std::rethrow_exception(difference);
-        }
+        FlatLayout next = agreed_layout(choose);
         std::vector<std::uint64_t> const before = _access.updates();
         std::vector<std::uint64_t> updates;
         bool is_same = _parameters.size() == before.size();
@@ -164,6 +148,71 @@ public:
 
 private:
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
+    /// Returns the layout of what was chosen. Where a model is cut over ranks, a part may refuse
+    /// what the others do not: then all do.
+    template <class Choose>
+    FlatLayout agreed_layout(Choose const& choose) {
+        std::optional<FlatLayout> next;
+        std::exception_ptr refusal;
+        std::string text;
+        auto const keep = [&](std::exception const& error) {
+            refusal = std::current_exception();
+            text = error.what();
+        };
+        try {
+            choose();
+            next.emplace(layout());
+        } catch (InvalidArgument const& error) {
+            keep(error);
+        }
+        _access.guard([&] {
+            try {
+                if (next) {
+                    _rebuild.require_agreement_on(*next, _parameters, _call);
+                }
+            } catch (LayoutMismatch const& error) { // on every rank, and nothing was changed
+                keep(error);
+            }
+        });
+        meet_parts(refusal, text);
+        if (refusal) {
+            std::rethrow_exception(refusal);
+        }
+        return std::move(*next);
+    }
+
+    FlatLayout layout() {
+        if (_access.options().storage == Storage::adopted) {
+            refuse("an adopted block is cut where its trainable parameters lie; use another "
+                   "storage");
+        }
+        drop_removed();
+        require_same_units();
+        std::vector<std::size_t> const order(_access.layout().unit_order().begin(),
+                                             _access.layout().unit_order().end());
+        return _rebuild.layout_of(_parameters, as_span(order));
+    }
+
+    /// Sets the refusal of another part of the model, unless this one has its own. Collective over
+    /// the model ranks; waits.
+    void meet_parts([[maybe_unused]] std::exception_ptr& refusal,
+                    [[maybe_unused]] std::string const& text) {
+        if constexpr (ModelParallelCommunicator<typename Config::Communicator>) {
+            constexpr std::size_t words = 64; // of a text that ends with 0
+            std::vector<std::uint64_t> own(words), all;
+            std::memcpy(own.data(), text.data(), smaller(text.size(), words * sizeof(own[0]) - 1));
+            _access.guard([&] { _rebuild.gather_over_parts(own, _call, all); });
+            for (std::size_t rank = 0; rank * words < all.size() && !refusal; ++rank) {
+                if (all[rank * words] != 0) {
+                    refusal = std::make_exception_ptr(InvalidArgument(zero::detail::text(
+                        {"zero: ", _call, " on rank ", _access.rank(),
+                         " changed nothing, because model rank ", rank, " refused it: ",
+                         reinterpret_cast<char const*>(all.data() + rank * words)})));
+                }
+            }
+        }
+    }
 
     void drop_removed() {
         std::size_t kept = 0;
@@ -228,13 +277,14 @@ namespace ZERO_NAMESPACE {
 /// @throws InvalidArgument for an unknown name, adopted storage, and parameters with registered
 /// gradients; OutOfOrder inside a step, while a handle is held, parameters are gathered for
 /// writing, or states are away; LayoutMismatch on every rank if the ranks differ. Nothing was
-/// changed, and the engine remains usable
+/// changed, and the engine remains usable. Where a model is cut over ranks, what a part refuses or
+/// finds different is InvalidArgument in the others
 template <class Config>
 [[gnu::cold]] void set_trainable(Engine<Config>& engine, std::span<std::string const> names,
                                  bool is_trainable) {
     detail::LiveChange<Config> change(engine, "set_trainable()");
-    change.choose(names, [&](std::size_t index) { change.set_trainable(index, is_trainable); });
-    change.run();
+    auto const set = [&](std::size_t index) { change.set_trainable(index, is_trainable); };
+    change.run([&] { change.choose(names, set); });
 }
 
 /// @brief The same for a list of names in braces.
@@ -250,10 +300,11 @@ template <class Config>
     detail::LiveChange<Config> change(engine, "set_trainable()");
     auto const is_in = [&](ParameterSpec const& spec) { return spec.group == group; };
     auto const set = [&](std::size_t index) { change.set_trainable(index, is_trainable); };
-    if (change.choose(is_in, set) == 0) {
-        change.refuse(detail::text({"no parameter is in group ", group}));
-    }
-    change.run();
+    change.run([&] {
+        if (change.choose(is_in, set) == 0) {
+            change.refuse(detail::text({"no parameter is in group ", group}));
+        }
+    });
 }
 
 /// @brief Adds parameters between two steps, such as low-rank adapters beside frozen weights.
@@ -280,8 +331,8 @@ template <class Config>
 add_parameters(Engine<Config>& engine,
                Registrations<typename Engine<Config>::Registration> const& parameters) {
     detail::LiveChange<Config> change(engine, "add_parameters()");
-    std::size_t const first = change.add(parameters);
-    change.run();
+    std::size_t const first = engine.layout().parameters().size();
+    change.run([&] { change.add(parameters); });
     engine.require_same_replicas();
     return first;
 }
@@ -297,8 +348,8 @@ add_parameters(Engine<Config>& engine,
 template <class Config>
 [[gnu::cold]] void remove_parameters(Engine<Config>& engine, std::span<std::string const> names) {
     detail::LiveChange<Config> change(engine, "remove_parameters()");
-    change.choose(names, [&](std::size_t index) { change.remove(index); });
-    change.run();
+    auto const remove = [&](std::size_t index) { change.remove(index); };
+    change.run([&] { change.choose(names, remove); });
 }
 
 /// @brief The same for a list of names in braces.

@@ -79,7 +79,7 @@ struct Parameter {
                                              ///< address; null: zeros
     detail::TypedPointer<T> data{}; ///< for adopted or scattered storage: the memory that holds the
                                     ///< parameter. Owned storage refuses it, in every stage
-    std::size_t elements = 0;       ///< any number, 0 included
+    std::size_t elements = 0;       ///< any number; `zero::describe` lists parameters with 0
     std::vector<std::size_t> units{0}; ///< the units that use it, numbered in order of use from 0;
                                        ///< several for a tied parameter
     std::size_t group = 0; ///< its `ParameterGroup`: an index into options.groups; if that is
@@ -109,7 +109,7 @@ struct Parameter {
     bool is_deterministic = false;
     /// Whether `Muon` orthogonalises it; default: the choice of its group, or `matrix` with `rows`.
     /// A `shape` of two dimensions needs a choice, because embeddings have one as well. With other
-    /// optimizers it has no effect.
+    /// optimizers `matrix` has no effect, which `zero::describe` says.
     std::optional<Update> update{};
     Tile tile{}; ///< set by `tiles`: the parameter that it is a part of
     /// Which of the ranks that share a copy of the model count it (`Groups<C, ModelParallel>`).

@@ -59,8 +59,7 @@ sum_over_ranks(Access const& access, std::vector<std::uint64_t> const& own, char
             std::size_t const count = smaller(at_once, own.size() - begin);
             auto const first = own.begin() + static_cast<std::ptrdiff_t>(begin);
             auto const all =
-                gather_on_host(access.communicator(), access.queue(), access.memory(),
-                               {first, first + static_cast<std::ptrdiff_t>(count)}, what);
+                gather_on_host(access, {first, first + static_cast<std::ptrdiff_t>(count)}, what);
             for (std::size_t index = 0; index < all.size(); ++index) {
                 sums[begin + index % count] += all[index];
             }

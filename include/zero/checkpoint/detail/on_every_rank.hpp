@@ -120,8 +120,7 @@ gather_texts(Access const& access, std::string_view own, char const* what) {
     }
     std::vector<std::string> texts;
     access.guard([&] {
-        auto const all =
-            gather_on_host(access.communicator(), access.queue(), access.memory(), send, what);
+        auto const all = gather_on_host(access, send, what);
         for (std::size_t begin = 0; begin < all.size(); begin += words) {
             texts.emplace_back(reinterpret_cast<char const*>(all.data() + begin)); // ends with 0
         }
@@ -215,8 +214,7 @@ std::vector<std::uint64_t> exchange_states(Access const& access, char const* wha
                                            std::uint64_t value, std::uint64_t word) {
     std::vector<std::uint64_t> all;
     access.guard([&] {
-        all = gather_on_host(access.communicator(), access.queue(), access.memory(),
-                             {static_cast<std::uint64_t>(state), value, word}, what);
+        all = gather_on_host(access, {static_cast<std::uint64_t>(state), value, word}, what);
     });
     return all;
 }
@@ -247,9 +245,7 @@ template <class Access>
         own.push_back(option.hash);
     }
     std::vector<std::uint64_t> all;
-    access.guard([&] {
-        all = gather_on_host(access.communicator(), access.queue(), access.memory(), own, call);
-    });
+    access.guard([&] { all = gather_on_host(access, own, call); });
     if (std::size_t const other = first_difference(all, own.size()).rank; other != 0) {
         auto const of_rank = [&](std::size_t rank) {
             return as_span(all).subspan(rank * own.size(), own.size());
@@ -360,7 +356,7 @@ template <class Access>
                                          char const* what) {
     auto const send = [&](std::vector<std::uint64_t> const& values) {
         return broadcast_on_host(access.communicator(), access.queue(), access.memory(), values,
-                                 what);
+                                 engine_tag(access.layout(), what));
     };
     std::string all;
     access.guard([&] {

@@ -195,10 +195,7 @@ template <class Access>
 [[gnu::cold]] void RemoteFiles::add(Access const& access, std::vector<std::string> const& names,
                                     std::vector<std::uint64_t> const& bytes) {
     std::vector<std::uint64_t> all; // by rank
-    access.guard([&] {
-        all = gather_on_host(access.communicator(), access.queue(), access.memory(), bytes,
-                             "sizes of files");
-    });
+    access.guard([&] { all = gather_on_host(access, bytes, "sizes of files"); });
     for (std::size_t file = 0; file < names.size(); ++file) {
         std::size_t at = file; // the first rank that has it
         while (at + names.size() < all.size() && all[at] == 0) {
@@ -219,8 +216,7 @@ template <class Access>
     }
     std::set<Piece> all;
     access.guard([&] {
-        auto const wanted = gather_on_host(access.communicator(), access.queue(), access.memory(),
-                                           own, "pieces of files that ranks lack");
+        auto const wanted = gather_on_host(access, own, "pieces of files that ranks lack");
         for (std::size_t rank = 0; 2 * rank < wanted.size(); ++rank) {
             if (wanted[2 * rank] != 0) {
                 all.insert({wanted[2 * rank] - 1, wanted[2 * rank + 1]});

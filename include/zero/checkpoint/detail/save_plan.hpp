@@ -217,10 +217,7 @@ private:
             return;
         }
         std::vector<std::uint64_t> all;
-        access.guard([&] {
-            all = gather_on_host(access.communicator(), access.queue(), access.memory(), own,
-                                 "rows of arrays");
-        });
+        access.guard([&] { all = gather_on_host(access, own, "rows of arrays"); });
         std::vector<std::size_t> files(world_of(access), 0);
         for (std::size_t file = 0; file < _writers.size(); ++file) {
             files[_writers[file]] = file;

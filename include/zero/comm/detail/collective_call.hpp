@@ -45,7 +45,7 @@ struct CollectiveCall {
 
     friend bool operator==(CollectiveCall const& a, CollectiveCall const& b) noexcept {
         return a.kind == b.kind && a.type == b.type && a.count == b.count && a.detail == b.detail
-               && a.tag.index == b.tag.index
+               && a.tag.index == b.tag.index && a.tag.engine == b.tag.engine
                && std::string_view(a.tag.what) == std::string_view(b.tag.what);
     }
 };
@@ -74,9 +74,10 @@ std::string describe(CollectiveTag const& tag);
 /// parameter 'weight', cuts 1234)".
 std::string describe(CollectiveCall const& call);
 
-/// @brief Returns the text for two ranks that disagree: rank 0 called `first`, `rank` called
-/// `other`.
-std::string describe(CollectiveCall const& first, std::size_t rank, CollectiveCall const& other);
+/// @brief Returns the text for two ranks that disagree: "rank 0 called ..., rank 2 called ...". It
+/// names the engines if they differ.
+std::string describe(std::size_t first_rank, CollectiveCall const& first, std::size_t rank,
+                     CollectiveCall const& other);
 
 /// @brief Returns whether there are world + 1 offsets that begin with 0 and do not decrease.
 bool are_cuts(std::span<std::size_t const> cuts, std::size_t world) noexcept;
@@ -87,9 +88,9 @@ bool are_cuts(std::span<std::size_t const> cuts, std::size_t world) noexcept;
 /// @brief Reports that two threads call the communicator of one rank. @throws OutOfOrder always
 [[noreturn]] void throw_second_thread(CollectiveTag const& tag);
 
-/// @brief A collective call as words that ranks exchange. Used by `Checked`: kind and type, count,
-/// detail, index, the first 32 characters of the tag's text and of its parameter, and the first 96
-/// of its context. The context is not compared.
+/// @brief A collective call as words that ranks exchange. Used by `Checked`: engine, kind and type,
+/// count, detail, index, the first 32 characters of the tag's text and of its parameter, and the
+/// first 96 of its context. The context is not compared.
 class CallSignature {
 public:
     static constexpr std::size_t text_begin = 4;  ///< offset in words
@@ -107,6 +108,10 @@ public:
     /// @brief Returns the words that ranks gather to compare a call. The last one is 0, so it can
     /// carry a number.
     static Words of_compared(CollectiveTag const& tag) noexcept;
+
+    /// @brief Returns the text for two ranks whose signatures differ, as `describe` gives it.
+    static std::string difference(std::size_t first_rank, std::uint64_t const* first,
+                                  std::size_t rank, std::uint64_t const* other);
 
     /// @brief Compares the signatures of all ranks, which are in rank order. Returns a text about
     /// the first one that differs from rank 0's; empty if all are equal.

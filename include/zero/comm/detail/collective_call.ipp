@@ -46,9 +46,14 @@ ZERO_INLINE std::string describe(CollectiveCall const& call) {
     return result + ')';
 }
 
-ZERO_INLINE std::string describe(CollectiveCall const& first, std::size_t rank,
-                                 CollectiveCall const& other) {
-    return text({"rank 0 called ", describe(first), ", rank ", rank, " called ", describe(other)});
+ZERO_INLINE std::string describe(std::size_t first_rank, CollectiveCall const& first,
+                                 std::size_t rank, CollectiveCall const& other) {
+    auto const call_text = [&](std::size_t of, CollectiveCall const& call) {
+        bool const is_named = first.tag.engine != other.tag.engine && call.tag.engine != 0;
+        return text({"rank ", of, " called ", describe(call),
+                     is_named ? text({" of engine ", call.tag.engine}) : std::string()});
+    };
+    return call_text(first_rank, first) + ", " + call_text(rank, other);
 }
 
 ZERO_INLINE bool are_cuts(std::span<std::size_t const> cuts, std::size_t world) noexcept {
@@ -65,7 +70,8 @@ ZERO_INLINE void throw_mismatch(std::string_view difference) {
          "; every rank must make the same calls in the same order, for the same units (where a "
          "rank does not use one, skip(unit) in the forward pass, and skip(unit) and "
          "gradients_ready(unit) in the backward pass) and number of micro-steps, with the same "
-         "learning rate and settings, and through the same JointStep or none."});
+         "learning rate and settings, of the same engine, and through the same JointStep or "
+         "none."});
 }
 
 ZERO_COLD_INLINE void throw_second_thread(CollectiveTag const& tag) {
@@ -84,8 +90,9 @@ ZERO_INLINE void pack(char const* text, std::uint64_t* words,
 }
 
 ZERO_INLINE CallSignature::Words CallSignature::of(CollectiveCall const& call) noexcept {
-    Words signature{static_cast<std::uint64_t>(call.kind) * 256
-                        + static_cast<std::uint64_t>(call.type),
+    Words signature{std::uint64_t{call.tag.engine} << 16U
+                        | static_cast<std::uint64_t>(call.kind) << 8U
+                        | static_cast<std::uint64_t>(call.type),
                     call.count, call.detail, call.tag.index};
     pack(call.tag.what, signature.data() + text_begin);
     pack(call.tag.parameter, signature.data() + parameter_begin);
@@ -121,12 +128,13 @@ ZERO_INLINE CollectiveCall call_of(std::uint64_t const* signature, SignatureText
     SignatureTexts::unpack(signature + CallSignature::text_begin, texts.what);
     SignatureTexts::unpack(signature + CallSignature::parameter_begin, texts.parameter);
     SignatureTexts::unpack(signature + CallSignature::context_begin, texts.context);
-    return {static_cast<CollectiveKind>(signature[0] / 256),
-            static_cast<DType>(signature[0] % 256),
+    return {static_cast<CollectiveKind>(signature[0] >> 8U & 255U),
+            static_cast<DType>(signature[0] & 255U),
             static_cast<std::size_t>(signature[1]),
             signature[2],
             {texts.what.data(), static_cast<std::size_t>(signature[3]), texts.parameter.data(),
-             texts.context.data()}};
+             texts.context.data(), CollectivePurpose::other,
+             static_cast<std::uint32_t>(signature[0] >> 16U)}};
 }
 
 ZERO_COLD_INLINE std::string CallSignature::text_of(std::uint64_t const* signature) {
@@ -134,14 +142,20 @@ ZERO_COLD_INLINE std::string CallSignature::text_of(std::uint64_t const* signatu
     return describe(call_of(signature, texts));
 }
 
+ZERO_COLD_INLINE std::string CallSignature::difference(std::size_t first_rank,
+                                                       std::uint64_t const* first, std::size_t rank,
+                                                       std::uint64_t const* other) {
+    SignatureTexts first_texts;
+    SignatureTexts other_texts;
+    return describe(first_rank, call_of(first, first_texts), rank, call_of(other, other_texts));
+}
+
 ZERO_INLINE std::string CallSignature::first_difference(std::span<std::uint64_t const> signatures) {
     std::uint64_t const* const first = signatures.data();
     for (std::size_t rank = 1; rank < signatures.size() / words; ++rank) {
         std::uint64_t const* const other = first + rank * words;
         if (std::memcmp(first, other, parameter_begin * sizeof(*first)) != 0) {
-            SignatureTexts first_texts;
-            SignatureTexts other_texts;
-            return describe(call_of(first, first_texts), rank, call_of(other, other_texts));
+            return difference(0, first, rank, other);
         }
     }
     return {};

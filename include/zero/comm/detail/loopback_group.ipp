@@ -208,7 +208,7 @@ ZERO_INLINE std::size_t LoopbackGroup::first_difference() const noexcept {
 ZERO_INLINE void LoopbackGroup::part_in_disagreement(std::size_t other) {
     std::string difference;
     try {
-        difference = describe(_slots[0].call, other, _slots[other].call);
+        difference = describe(0, _slots[0].call, other, _slots[other].call);
     } catch (...) { // no memory for the text: the ranks must still leave the collective
         difference.clear();
     }

@@ -468,12 +468,12 @@ ZERO_COLD_INLINE void Peers::take(Message const& message, int source) {
             bool const is_first = _rank < source;
             _family->fail(
                 FailureKind::mismatch,
-                zero::detail::text(
-                    {"in collective ", _number, " rank ", is_first ? _rank : source, " called ",
-                     zero::detail::CallSignature::text_of((is_first ? _call : message.call).data()),
-                     ", rank ", is_first ? source : _rank, " called ",
-                     zero::detail::CallSignature::text_of(
-                         (is_first ? message.call : _call).data())}),
+                zero::detail::text({"in collective ", _number, ' ',
+                                    zero::detail::CallSignature::difference(
+                                        static_cast<std::size_t>(is_first ? _rank : source),
+                                        (is_first ? _call : message.call).data(),
+                                        static_cast<std::size_t>(is_first ? source : _rank),
+                                        (is_first ? message.call : _call).data())}),
                 false);
         }
         break;

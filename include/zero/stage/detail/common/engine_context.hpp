@@ -37,12 +37,14 @@ struct OffloadRef<Config, true> {
 /// model counts a replica.
 template <class Config, bool IsCut = ModelParallelCommunicator<typename Config::Communicator>>
 struct CountedParameters {
+    static constexpr std::uint32_t engine = 0;
     [[nodiscard]] static constexpr bool counts(std::size_t /*parameter*/) noexcept { return true; }
 };
 
 template <class Config>
 struct CountedParameters<Config, true> {
-    std::vector<char> flags; ///< by parameter
+    std::vector<char> flags;  ///< by parameter
+    std::uint32_t engine = 0; ///< `CollectiveTag::engine` over the ranks of this copy
     [[nodiscard]] bool counts(std::size_t parameter) const noexcept {
         return flags[parameter] != 0;
     }

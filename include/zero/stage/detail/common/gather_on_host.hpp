@@ -8,6 +8,7 @@
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/dtype.hpp"
 #include "../../../core/memory_resource.hpp"
+#include "bucket_scope.hpp"
 #include "drain.hpp"
 
 #include <cstddef>
@@ -112,40 +113,42 @@ gather_on_host(Communicator& communicator, typename Communicator::Backend::Queue
     return gather_uncompared(communicator, queue, memory, values, tag);
 }
 
-/// @copydoc gather_on_host
-template <class Communicator>
+/// @brief `gather_on_host` over the ranks of an engine, in a call that the tag names.
+/// @param access a `StateAccess`
+template <class Access>
 [[gnu::cold]] std::vector<std::uint64_t>
-gather_on_host(Communicator& communicator, typename Communicator::Backend::Queue queue,
-               MemoryResource& memory, std::vector<std::uint64_t> const& values, char const* what) {
-    return gather_on_host(communicator, queue, memory, values, CollectiveTag{what, 0});
+gather_on_host(Access const& access, std::vector<std::uint64_t> const& values, char const* what) {
+    return gather_on_host(access.communicator(), access.queue(), access.memory(), values,
+                          engine_tag(access.layout(), what));
 }
 
 /// @brief Returns `gather(own, what, all)`, which sets `all` to the values of every rank. Its
-/// arguments must outlive it.
+/// arguments must outlive it. @param engine, context of the `CollectiveTag`
 template <class Communicator>
 [[nodiscard]] auto gather_over(Communicator& communicator,
-                               typename Communicator::Backend::Queue queue,
-                               MemoryResource& memory) {
-    return [&communicator, queue, &memory](std::vector<std::uint64_t> const& own, char const* what,
-                                           std::vector<std::uint64_t>& all) {
-        all = gather_on_host(communicator, queue, memory, own, what);
+                               typename Communicator::Backend::Queue queue, MemoryResource& memory,
+                               std::uint32_t engine = 0, char const* context = "") {
+    return [&communicator, queue, &memory, engine, context](std::vector<std::uint64_t> const& own,
+                                                            char const* what,
+                                                            std::vector<std::uint64_t>& all) {
+        CollectiveTag const tag{what, 0, "", context, CollectivePurpose::other, engine};
+        all = gather_on_host(communicator, queue, memory, own, tag);
     };
 }
 
 /// @brief Returns the values of rank 0. Collective; waits.
 /// @param values the same number on every rank
-/// @param what tag of the collective, which is compared between ranks
+/// @param tag of the collective, which is compared between ranks
 template <class Communicator>
 [[gnu::cold]] std::vector<std::uint64_t>
 broadcast_on_host(Communicator& communicator, typename Communicator::Backend::Queue queue,
                   MemoryResource& memory, std::vector<std::uint64_t> const& values,
-                  char const* what) {
-    compare_untagged(communicator, queue, memory, CollectiveTag{what, 0});
-    return through_backend(
-        communicator, queue, memory, values, 0, values.size(),
-        [&](std::uint64_t* own, std::uint64_t*) {
-            communicator.broadcast(own, values.size(), 0, queue, CollectiveTag{what, 0});
-        });
+                  CollectiveTag const& tag) {
+    compare_untagged(communicator, queue, memory, tag);
+    return through_backend(communicator, queue, memory, values, 0, values.size(),
+                           [&](std::uint64_t* own, std::uint64_t*) {
+                               communicator.broadcast(own, values.size(), 0, queue, tag);
+                           });
 }
 
 } // namespace ZERO_NAMESPACE::detail

@@ -100,6 +100,12 @@ public:
         return Backend::load(captured_scale());
     }
 
+    /// @brief Returns whether any step may be skipped.
+    [[nodiscard]] bool may_skip() const noexcept {
+        return skips_non_finite() || limits_norm()
+               || _options->reduction.kind == ReductionKind::weighted_mean;
+    }
+
     /// @brief Returns whether the decision needs the norm of the gradients, or their overflow.
     [[nodiscard]] bool needs_inspection() const noexcept {
         return skips_non_finite() || _options->gradient_clipping.has_value() || limits_norm()
@@ -237,8 +243,10 @@ public:
                      Assign<typename Optimizer::Options>{&_groups.data()[group].options, hyper});
     }
 
-    /// @brief Sets the number of the engine, which ranks compare in every step.
-    void set_engine(std::uint64_t number) noexcept { _settings.set_engine(number); }
+    /// @brief Sets the numbers of the engine, which ranks compare in every step.
+    void set_engine(std::uint64_t number, std::uint64_t over_model) noexcept {
+        _settings.set_engine(number, over_model);
+    }
 
     void note_cancelled() { _settings.note_cancelled(); }
 

@@ -34,7 +34,11 @@ public:
 
     /// @brief Sets the number of the engine, so that ranks notice a step of another engine of the
     /// same communicator. @see FlatLayout::number
-    void set_engine(std::uint64_t number) noexcept { _number = _updates = number; }
+    /// @param over_model the same for the ranks that share a copy of a model; 0: there are none
+    void set_engine(std::uint64_t number, std::uint64_t over_model) noexcept {
+        _number = _updates = number;
+        _number_over_model = over_model;
+    }
 
     /// @brief Lets messages name the engine, also if nothing was changed.
     void name_engine() {
@@ -111,10 +115,11 @@ private:
     std::uint64_t _updates = 0;           ///< the same of the updates of each parameter, and the
                                           ///< number of the engine
     std::uint64_t _number = 0;            ///< of the engine
-    std::string _first;                   ///< its first parameter
-    std::uint32_t _changes = 0;           ///< a bit for each `Change`
-    bool _is_named = false;               ///< also if nothing was changed
-    std::string _context;                 ///< for messages
+    std::uint64_t _number_over_model = 0;
+    std::string _first;         ///< its first parameter
+    std::uint32_t _changes = 0; ///< a bit for each `Change`
+    bool _is_named = false;     ///< also if nothing was changed
+    std::string _context;       ///< for messages
 };
 
 /// @brief The learning rate of a step as the text of a collective's tag, so that ranks that

@@ -123,7 +123,8 @@ ZERO_COLD_INLINE std::uint64_t
 StepSettings::hash_over_model(std::uint64_t begun, double learning_rate,
                               std::optional<std::int64_t> weight) const noexcept {
     Hash all;
-    all.add(begun).add(learning_rate).add(weight.has_value()).add(weight.value_or(0));
+    all.add(_number_over_model).add(begun).add(learning_rate);
+    all.add(weight.has_value()).add(weight.value_or(0));
     for (std::uint64_t const setting : _settings) {
         all.add(setting);
     }

@@ -149,7 +149,8 @@ void Engine<Config>::require_same_replicas() {
         weights.reset();
         std::exception_ptr difference;
         try {
-            auto const gather = detail::gather_over(_communicator->model(), _queue, *_memory);
+            auto const gather =
+                detail::gather_over(_communicator->model(), _queue, *_memory, _counted.engine);
             try {
                 detail::compare_replicas(_layout, rows, gather);
             } catch (InvalidArgument const&) { // on every model rank
@@ -388,7 +389,7 @@ template <class Config>
 [[gnu::cold]] void Engine<Config>::compare_call(char const* call) {
     require_healthy();
     try {
-        detail::compare_call(*_communicator, _queue, *_memory, {call});
+        detail::compare_call(*_communicator, _queue, *_memory, detail::engine_tag(_layout, call));
     } catch (...) {
         fail();
     }

@@ -21,6 +21,7 @@
 #include "../state/state_table.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -39,9 +40,9 @@ public:
     /// @brief Rebuilds in rank 0's order of readiness.
     [[gnu::cold]] void run() {
         auto const& own_order = _engine->_ready_order.complete();
-        auto const shared =
-            broadcast_on_host(*_engine->_communicator, _engine->_queue, *_engine->_memory,
-                              {own_order.begin(), own_order.end()}, "ready order");
+        auto const shared = broadcast_on_host(
+            *_engine->_communicator, _engine->_queue, *_engine->_memory,
+            {own_order.begin(), own_order.end()}, engine_tag(_engine->_layout, "ready order"));
         std::vector<std::size_t> const order(shared.begin(), shared.end());
         std::vector<AnyParameter> const parameters = registered();
         FlatLayout next = layout_of(parameters, as_span(order));
@@ -74,6 +75,7 @@ public:
                                        std::span<std::size_t const> unit_order) const {
         FlatLayout next = _engine->_make_layout(_engine->_number, _engine->_layout.world(),
                                                 parameters, _engine->_options, unit_order);
+        next.set_number(_engine->_layout.number()); // until ranks agree on another
         EngineContext<Config> context = _engine->context(parameters);
         context.layout = &next;
         for (std::size_t type = 0; type < Config::types; ++type) {
@@ -82,6 +84,7 @@ public:
         return next;
     }
 
+    /// @param call the public function or option, for messages
     /// @throws LayoutMismatch on every rank
     void require_agreement_on(FlatLayout& next, std::vector<AnyParameter> const& parameters,
                               char const* call) const {
@@ -90,7 +93,8 @@ public:
                           compared_options(_engine->_number, _engine->_schedule,
                                            _engine->predivide(), _engine->_options, communicator,
                                            hash_of_initialisation(as_span(parameters))),
-                          communicator, _engine->_queue, *_engine->_memory, call);
+                          communicator, _engine->_queue, *_engine->_memory, "buckets made again",
+                          call);
     }
 
     /// @brief Counts the parameters of another layout in norms, where a model is cut over ranks.
@@ -99,6 +103,13 @@ public:
         all.layout = &next;
         _engine->_counted =
             agree_over_model(_engine->_number, all, _engine->_control.group_count(), true);
+    }
+
+    /// @brief Gathers values over the ranks that hold the parts of a model. Collective; waits.
+    void gather_over_parts(std::vector<std::uint64_t> const& own, char const* call,
+                           std::vector<std::uint64_t>& all) const {
+        gather_over(_engine->_communicator->model(), _engine->_queue, *_engine->_memory,
+                    _engine->_counted.engine)(own, call, all);
     }
 
     /// @brief Moves parameters and states into stores of another layout. New parameters get their

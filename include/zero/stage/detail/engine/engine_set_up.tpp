@@ -180,7 +180,7 @@ template <class Config>
     }
     require_healthy();
     try {
-        _control.set_engine(_layout.number());
+        _control.set_engine(_layout.number(), _counted.engine);
         _parameters.set_initial(parameters);
         _optimizer.each([](auto& store) { store.set_initial(); });
         _parameters.gather_apart(detail::own_gathers(context(parameters)));
@@ -397,6 +397,21 @@ template <class Config>
         unused.emplace_back("reduction.one_micro_step (it saves memory where sums have the type of "
                             "the gradients, in stages 0 and 1, and with a single rank in every "
                             "stage)");
+    }
+    if (_options.reduction.wire_bytes != GradientReductionOptions{}.wire_bytes
+        && memory_plan()[BufferKind::wire].content_bytes == 0) {
+        unused.emplace_back("reduction.wire_bytes (gradients are sent from where they lie)");
+    }
+    if (_options.on_skip && !_control.may_skip()) {
+        unused.emplace_back("on_skip (non_finite is NonFinite::step, so no step is skipped)");
+    }
+    std::vector<bool> groups;
+    for (auto const& group : _options.groups) {
+        groups.push_back(group.update == Update::matrix);
+    }
+    for (std::string& line : detail::unused_registrations(
+             _layout, groups, MatrixOptimizer<typename Config::Optimizer>)) {
+        unused.push_back(std::move(line));
     }
     if (_options.storage == Storage::adopted) {
         auto const block = _options.adopted_block;

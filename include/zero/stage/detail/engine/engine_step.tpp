@@ -375,15 +375,15 @@ template <class Config>
         std::size_t most = 0;
         for (std::uint64_t const size :
              detail::gather_on_host(*_communicator, _queue, *_memory, {std::uint64_t{own.size()}},
-                                    "length of the order of units")) {
+                                    detail::engine_tag(_layout, "length of the order of units"))) {
             most = detail::larger(most, static_cast<std::size_t>(size));
         }
         std::vector<std::uint64_t> padded(own.begin(), own.end());
         padded.resize(most, detail::GatherSchedule::none);
         detail::throw_order_mismatch(
             _layout,
-            detail::as_span(
-                detail::gather_on_host(*_communicator, _queue, *_memory, padded, "order of units")),
+            detail::as_span(detail::gather_on_host(*_communicator, _queue, *_memory, padded,
+                                                   detail::engine_tag(_layout, "order of units"))),
             most);
     } catch (...) {
         fail();
@@ -486,7 +486,7 @@ void Engine<Config>::require_all_used() {
         require_healthy();
         try {
             unused = detail::gather_on_host(*_communicator, _queue, *_memory, unused,
-                                            "unused parameters");
+                                            detail::engine_tag(_layout, "unused parameters"));
         } catch (...) {
             fail();
         }

@@ -78,13 +78,15 @@ public:
                 values.push_back(integers_of(kind, sum)[integer]);
             }
         }
-        CollectiveTag const tag{"gradient norms, kind and scope:",
-                                static_cast<std::size_t>(kind) * 10
-                                    + static_cast<std::size_t>(_scope),
-                                "", "", CollectivePurpose::decide};
+        CollectiveTag const tag =
+            engine_tag(*_layout, "gradient norms, kind and scope:",
+                       static_cast<std::size_t>(kind) * 10 + static_cast<std::size_t>(_scope), "",
+                       "", CollectivePurpose::decide);
+        CollectiveTag over_model = tag;
+        over_model.engine = counted.engine;
         compare_untagged(communicator, queue, memory, tag);
         if constexpr (ModelParallelCommunicator<Communicator>) {
-            compare_untagged(communicator.model(), queue, memory, tag);
+            compare_untagged(communicator.model(), queue, memory, over_model);
         }
         Backend::copy_bytes(queue, exchanged.data(), values.data(), exchanged.size_bytes());
         auto const reduction =
@@ -94,7 +96,7 @@ public:
         if constexpr (ModelParallelCommunicator<Communicator>) {
             if (_scope != NormScope::parameters) {
                 communicator.model().all_reduce_integers(exchanged.data(), exchanged.size(),
-                                                         reduction, queue, tag);
+                                                         reduction, queue, over_model);
                 wait_for_collectives(communicator, queue);
             }
         }
@@ -102,7 +104,8 @@ public:
         wait_for_collectives(communicator, queue);
         if constexpr (ModelParallelCommunicator<Communicator>) {
             if (_scope == NormScope::parameters) {
-                add_parts(values, kind, gather_over(communicator.model(), queue, memory));
+                add_parts(values, kind,
+                          gather_over(communicator.model(), queue, memory, counted.engine));
             }
         }
         std::vector<double> norms;

@@ -240,7 +240,8 @@ public:
             if (_layout->parameter(first).type == _type
                 && !is_sent_in_lease(_layout->parameter(first).trainable)) {
                 broadcast(_full[first], elements,
-                          {"values of parameter", first, _layout->parameter(first).name.c_str()});
+                          engine_tag(*_layout, "values of parameter", first,
+                                     _layout->parameter(first).name.c_str()));
             }
         }
     }

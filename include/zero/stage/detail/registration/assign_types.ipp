@@ -8,6 +8,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -27,6 +29,34 @@ ZERO_COLD_INLINE void assign_types(std::span<AnyParameter> parameters,
                  "zero::Parameters, and its gradient's in zero::GradientReduction."});
         }
     }
+}
+
+ZERO_COLD_INLINE std::vector<std::string>
+unused_registrations(FlatLayout const& layout, std::vector<bool> const& groups, bool has_matrices) {
+    constexpr std::size_t most = 8; // names in a line
+    std::vector<std::string> unused;
+    auto const add = [&](char const* before, char const* after, auto const& is_listed) {
+        std::size_t count = 0;
+        std::string names;
+        for (ParameterSpec const& spec : layout.parameters()) {
+            if (is_listed(spec) && ++count <= most + 1) {
+                names += count > most ? ", ..." : text({count == 1 ? "'" : ", '", spec.name, '\''});
+            }
+        }
+        if (count != 0) {
+            unused.push_back(text(
+                {before, count, count == 1 ? " parameter" : " parameters", after, names, ')'}));
+        }
+    };
+    add("", " without elements (", [](ParameterSpec const& spec) { return spec.elements == 0; });
+    if (!has_matrices) {
+        add("Update::matrix of ", ", which this optimizer updates element by element (",
+            [&](ParameterSpec const& spec) {
+                return spec.update == Update::matrix
+                       || (!spec.update && spec.group < groups.size() && groups[spec.group]);
+            });
+    }
+    return unused;
 }
 
 ZERO_COLD_INLINE void find_gradient_block(std::vector<ParameterSpec>& specs,

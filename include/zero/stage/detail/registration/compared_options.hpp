@@ -207,18 +207,20 @@ template <class Config>
 
 /// @brief Compares layouts and options of all ranks. The message names the first parameter that
 /// differs and both sides, or the options. Collective; waits.
-/// @param layout its gradients are separate after the call unless they form a block on every rank
+/// @param layout gets a number. Its gradients are separate after the call unless they form a block
+/// on every rank
 /// @param types parameter types by index
 /// @param options the same names on every rank
 /// @param call the tag of the first collective
+/// @param context `CollectiveTag::context`
 /// @throws LayoutMismatch on every rank
 template <class Communicator>
-[[gnu::cold]] void require_agreement(FlatLayout& layout, std::span<DType const> types,
-                                     List<ComparedOption> const& options,
-                                     Communicator& communicator,
-                                     typename Communicator::Backend::Queue queue,
-                                     MemoryResource& memory, char const* call = "layout hash") {
-    auto const gather = gather_over(communicator, queue, memory);
+[[gnu::cold]] void
+require_agreement(FlatLayout& layout, std::span<DType const> types,
+                  List<ComparedOption> const& options, Communicator& communicator,
+                  typename Communicator::Backend::Queue queue, MemoryResource& memory,
+                  char const* call = "layout hash", char const* context = "") {
+    auto const gather = gather_over(communicator, queue, memory, layout.tagged_number(), context);
     require_agreement(layout, types, options, GatherValues(gather), call);
 }
 

@@ -56,6 +56,13 @@ namespace ZERO_NAMESPACE::detail {
                                          std::span<std::size_t const> offsets,
                                          std::size_t elements);
 
+/// @brief Lists what parameters were registered with and no part of this composition uses:
+/// registrations without elements, and `Update::matrix`.
+/// @param groups of `options.groups`: whether the group chooses `Update::matrix`
+/// @param has_matrices whether the optimizer has a rule for matrices
+[[gnu::cold]] std::vector<std::string>
+unused_registrations(FlatLayout const& layout, std::vector<bool> const& groups, bool has_matrices);
+
 /// @brief Sets `spec.type` of each parameter to its index in the list of types.
 /// @param types the types of parameters and gradients, in the order of the composition
 /// @throws InvalidArgument naming a parameter whose types are not in the list

@@ -47,8 +47,10 @@ template <class Config>
 /// @brief Refuses `counts_on` where there are no model ranks. @throws InvalidArgument
 [[gnu::cold]] void require_no_replicas(FlatLayout const& layout, std::size_t rank);
 
-/// @brief Compares the options that decide on steps. @throws LayoutMismatch on every model rank
-[[gnu::cold]] void compare_over_model(List<ComparedOption> const& options, GatherValues gather);
+/// @brief Compares the options that decide on steps. @return a number of the engine that is equal
+/// on all model ranks @throws LayoutMismatch on every one
+[[gnu::cold]] std::uint32_t compare_over_model(List<ComparedOption> const& options,
+                                               GatherValues gather);
 
 /// @brief Requires a parameter on some model rank for each entry of `options.groups`.
 /// @throws InvalidArgument on every model rank
@@ -87,15 +89,17 @@ agree_over_model([[maybe_unused]] int number, EngineContext<Config> const& conte
         auto compared =
             compared_options(number, context.schedule, context.predivide, options, communicator);
         compared.push_back({"number of groups", Hash().add(group_count).value()});
-        auto const gather = gather_over(model, context.queue, *context.memory);
+        auto const gather = gather_over(model, context.queue, *context.memory,
+                                        is_rebuilt ? context.counted->engine : 0);
         try {
-            compare_over_model(compared, gather);
+            std::uint32_t const engine = compare_over_model(compared, gather);
             require_used_groups(layout, is_rebuilt ? 0 : options.groups.size(), gather);
             return {find_counted(layout, static_cast<std::size_t>(model.rank()),
                                  static_cast<std::size_t>(model.size()),
                                  model_rules<Config>(communicator, options.unused_parameters
                                                                        == UnusedParameters::leave),
-                                 gather)};
+                                 gather),
+                    engine};
         } catch (std::exception const& error) { // perhaps on this rank alone
             communicator.abort(error.what());
             throw;

@@ -5,6 +5,7 @@
 #include "../../../core/detail/throw_error.hpp"
 #include "../../../core/error.hpp"
 #include "../../../layout/detail/partition/order_by.hpp"
+#include "../state/gather_checks.hpp"
 #include "model_ranks.hpp"
 #include "require_agreement.ipp"
 
@@ -25,7 +26,8 @@ ZERO_COLD_INLINE void require_no_replicas(FlatLayout const& layout, std::size_t 
     }
 }
 
-ZERO_COLD_INLINE void compare_over_model(List<ComparedOption> const& options, GatherValues gather) {
+ZERO_COLD_INLINE std::uint32_t compare_over_model(List<ComparedOption> const& options,
+                                                  GatherValues gather) {
     // Parts of a model may be stored and gathered in ways of their own.
     constexpr std::string_view own_choices[] = {"storage", "gather", "extra_leases",
                                                 "rebuild_buckets", "is_deterministic"};
@@ -41,17 +43,22 @@ ZERO_COLD_INLINE void compare_over_model(List<ComparedOption> const& options, Ga
             own.push_back(option.hash);
         }
     }
+    own.push_back(next_engine());
     std::vector<std::uint64_t> all;
     gather(own, "options of model ranks", all);
-    for (std::size_t rank = 1; rank < all.size() / own.size(); ++rank) {
-        auto const other = std::span(all).subspan(rank * own.size(), own.size());
-        if (std::memcmp(other.data(), all.data(), other.size_bytes()) != 0) {
-            throw_error<LayoutMismatch>(
-                {"zero: model rank 0 and model rank ", rank, " have different options: ",
-                 name_differences(compared, std::span(all).first(own.size()), other),
-                 "; give all parts of the model the same."});
-        }
+    std::size_t const count = own.size();
+    std::uint64_t const engine = all[count - 1];
+    for (std::size_t last = count - 1; last < all.size(); last += count) {
+        all[last] = engine;
     }
+    if (std::size_t const rank = first_difference(all, count).rank; rank != 0) {
+        throw_error<LayoutMismatch>({"zero: model rank 0 and model rank ", rank,
+                                     " have different options: ",
+                                     name_differences(compared, as_span(all).first(count),
+                                                      as_span(all).subspan(rank * count, count)),
+                                     "; give all parts of the model the same."});
+    }
+    return static_cast<std::uint32_t>(engine);
 }
 
 ZERO_COLD_INLINE void require_used_groups(FlatLayout const& layout, std::size_t groups,

@@ -5,6 +5,7 @@
 #include "../../../core/error.hpp"
 #include "../../../layout/detail/partition/shape.hpp"
 #include "../../../layout/gradient_source.hpp"
+#include "../state/gather_checks.hpp"
 #include "compared_options.hpp"
 
 #include <atomic>
@@ -60,6 +61,12 @@ ZERO_COLD_INLINE std::string name_differences(List<ComparedOption> const& option
                       : "'bucketer' or the partitioner";
 }
 
+/// Returns the next number of an engine of this process, or of a layout that one makes.
+ZERO_COLD_INLINE std::uint64_t next_engine() noexcept {
+    static std::atomic<std::uint64_t> engines{0};
+    return ++engines;
+}
+
 ZERO_COLD_INLINE void require_agreement(FlatLayout& layout, std::span<DType const> types,
                                         List<ComparedOption> const& options, GatherValues gather,
                                         char const* call) {
@@ -67,27 +74,23 @@ ZERO_COLD_INLINE void require_agreement(FlatLayout& layout, std::span<DType cons
     for (ComparedOption const& option : options) {
         own.push_back(option.hash);
     }
-    static std::atomic<std::uint64_t> engines{0}; // of this process
-    own.push_back(2 * ++engines + (has_gradient_block(layout) ? 1 : 0));
+    own.push_back(2 * next_engine() + (has_gradient_block(layout) ? 1 : 0));
     std::vector<std::uint64_t> heads;
     gather(own, call, heads);
-    std::size_t other = 0;
     std::size_t most = 0;
     std::uint64_t is_block = 1; // on every rank: an allocator may place gradients so by chance
     auto const head = [&](std::size_t rank) {
-        return std::span(heads).subspan(rank * own.size(), own.size());
+        return as_span(heads).subspan(rank * own.size(), own.size());
     };
     layout.set_number(heads[own.size() - 1] / 2);
-    for (std::size_t rank = 0; rank < heads.size() / own.size(); ++rank) {
-        is_block = smaller(is_block, std::exchange(head(rank).back(), 0) % 2);
-        bool const differs =
-            std::memcmp(head(rank).data(), heads.data(), head(rank).size_bytes()) != 0;
-        other = other == 0 && differs ? rank : other;
-        most = larger(most, static_cast<std::size_t>(head(rank)[0]));
+    for (std::size_t begin = 0; begin < heads.size(); begin += own.size()) {
+        is_block = smaller(is_block, std::exchange(heads[begin + own.size() - 1], 0) % 2);
+        most = larger(most, static_cast<std::size_t>(heads[begin]));
     }
     if (is_block == 0) {
         layout.separate_gradients();
     }
+    std::size_t const other = first_difference(heads, own.size()).rank;
     if (other == 0) {
         return;
     }

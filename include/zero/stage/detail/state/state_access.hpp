@@ -431,9 +431,10 @@ private:
                     if constexpr (Config::Offload::is_any) {
                         data = _engine->_offload->memory_at(data, true);
                     }
-                    communicator().broadcast(
-                        static_cast<unsigned char*>(data), array.bytes(slice.elements), 0, queue(),
-                        CollectiveTag{"weights of parameter", slice.parameter, spec.name.c_str()});
+                    communicator().broadcast(static_cast<unsigned char*>(data),
+                                             array.bytes(slice.elements), 0, queue(),
+                                             engine_tag(layout(), "weights of parameter",
+                                                        slice.parameter, spec.name.c_str()));
                     // each time, because the capacity of a queue is limited
                     wait_for_collectives(communicator(), queue());
                 }

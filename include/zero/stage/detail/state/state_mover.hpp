@@ -75,7 +75,7 @@ public:
                 char* const own = whole.data() + cuts[shard_rank_of(*_communicator)];
                 shard_of(*_communicator)
                     .all_gather(static_cast<char const*>(own), whole.data(), cuts, _queue,
-                                CollectiveTag{"state of parameter", parameter});
+                                engine_tag(*_old, "state of parameter", parameter));
             }
             if (copy) {
                 wait_for_collectives(*_communicator, _queue);

@@ -145,9 +145,9 @@ public:
         }
         std::string const what = tag_text(kind, state, "", "values of parameter");
         std::string const name = name_of_array(kind, state);
-        CollectiveTag const tag{
-            what.c_str(), parameter, layout.parameter(parameter).name.c_str(), name.c_str(),
-            kind == ArrayKind::gradient ? CollectivePurpose::reduce : CollectivePurpose::other};
+        CollectiveTag const tag = engine_tag(
+            layout, what.c_str(), parameter, layout.parameter(parameter).name.c_str(), name.c_str(),
+            kind == ArrayKind::gradient ? CollectivePurpose::reduce : CollectivePurpose::other);
         _access.guard([&] {
             compare_untagged(_access.communicator(), _access.queue(), _access.memory(), tag);
             for (PiecePosition const& at : layout.parameter_pieces(parameter)) {
@@ -186,12 +186,13 @@ public:
                    std::span<float const> values, float divisor, std::size_t root = 0,
                    char const* form = "", Check const& check = {}) {
         require_current();
-        auto const& spec = _access.layout().parameter(parameter);
+        FlatLayout const& layout = _access.layout();
+        auto const& spec = layout.parameter(parameter);
         std::string const to_set = tag_text(kind, state, form, "values to set");
         std::string const what = tag_text(kind, state, form, "values of parameter");
         std::string const name = name_of_array(kind, state);
         std::vector<std::uint64_t> sizes;
-        CollectiveTag const announcement{to_set.c_str(), 0, "", name.c_str()};
+        CollectiveTag const announcement = engine_tag(layout, to_set.c_str(), 0, "", name.c_str());
         _access.guard([&] {
             sizes = gather_on_host(_access.communicator(), _access.queue(), _access.memory(),
                                    {parameter, values.size()}, announcement);
@@ -205,9 +206,10 @@ public:
         _access.guard([&] {
             if (!shared.empty()) {
                 exchange(shared.data(), shared.size(), [&](float* all) {
-                    _access.communicator().broadcast(
-                        all, shared.size(), static_cast<int>(root), _access.queue(),
-                        CollectiveTag{what.c_str(), parameter, spec.name.c_str(), name.c_str()});
+                    _access.communicator().broadcast(all, shared.size(), static_cast<int>(root),
+                                                     _access.queue(),
+                                                     engine_tag(layout, what.c_str(), parameter,
+                                                                spec.name.c_str(), name.c_str()));
                 });
             }
         });
