@@ -3,6 +3,7 @@
 #include "../../chunk_places.hpp"
 
 #include "../../../core/detail/light_std.hpp"
+#include "../../padding.hpp"
 #include "count_blocks.hpp"
 
 #include <algorithm>
@@ -16,10 +17,6 @@ inline constexpr std::size_t parameter_arrays = 2;
 
 [[nodiscard]] constexpr std::size_t part_of_kind(std::size_t kind) noexcept {
     return kind == parameter_arrays ? 1 : 0;
-}
-
-[[nodiscard]] constexpr std::size_t rounded_up(std::size_t bytes, std::size_t unit) noexcept {
-    return (bytes + unit - 1) / unit * unit;
 }
 
 } // namespace detail
@@ -119,8 +116,8 @@ ZERO_COLD_INLINE void ChunkPlaces::lay_out(std::span<std::size_t const> staging_
             _gather_slot_bytes = detail::larger(_gather_slot_bytes, part_bytes(number, 1));
         }
     }
-    _slot_bytes = detail::rounded_up(_slot_bytes, _alignment);
-    _gather_slot_bytes = detail::rounded_up(_gather_slot_bytes, _alignment);
+    _slot_bytes = round_up(_slot_bytes, _alignment);
+    _gather_slot_bytes = round_up(_gather_slot_bytes, _alignment);
     std::array<std::size_t, ChunkArrays::kinds.size()> resident{};
     for (std::size_t chunk = 0; chunk < _of_chunk.size(); ++chunk) {
         auto const& own = _plan.chunks()[chunk];
