@@ -7,6 +7,7 @@
 #include "../core/set_by_name.hpp"
 #include "communicator.hpp"
 #include "detail/decorator.hpp"
+#include "detail/optional_operations.hpp"
 #include "detail/run_threads.hpp"
 #include "grouped_communicator.hpp"
 #include "groups.hpp"
@@ -147,12 +148,11 @@ public:
 
     /// @brief See `Communicator`. Includes k.
     [[nodiscard]] std::uint64_t options_hash() const noexcept {
-        Hash hash;
-        hash.add(_secondary->size());
-        if constexpr (requires { _secondary->options_hash(); }) {
-            hash.add(this->inner().options_hash()).add(_secondary->options_hash());
-        }
-        return hash.value();
+        return Hash()
+            .add(_secondary->size())
+            .add(detail::options_hash_of(this->inner()))
+            .add(detail::options_hash_of(*_secondary))
+            .value();
     }
 
 private:
