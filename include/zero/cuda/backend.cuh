@@ -33,7 +33,7 @@
 #include <type_traits>
 
 #pragma nv_diagnostic push
-#pragma nv_diag_suppress 1407 // see detail/config.cuh
+#pragma nv_diag_suppress 1407 // see detail/kernels/config.cuh
 
 namespace ZERO_NAMESPACE::cuda {
 inline namespace ZERO_CUDA_NAMESPACE {

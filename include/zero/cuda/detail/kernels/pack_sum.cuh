@@ -175,10 +175,8 @@ public:
         }
     }
 
-    [[nodiscard]] __device__ unsigned room() const {
-        return 64;
-    } // as `for_packs` counts elements
-      // in 32 bits
+    /// As `for_packs` counts elements in 32 bits.
+    [[nodiscard]] __device__ unsigned room() const { return 64; }
     __device__ void end_chunks(unsigned) {}
 
     /// Updates the result with the largest magnitude of the block, and forgets it. All threads of
