@@ -208,6 +208,9 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
     StepCommunicationOptions const& options) {
     detail::require_rank(layout, rank);
     detail::require_step(layout, stage, micro_steps, acquired_units);
+    auto const bytes = [](std::uint64_t count, std::size_t of_element, std::size_t of_block) {
+        return of_block == 0 ? of_element * count : count / granularity * of_block;
+    };
     StepCommunication step;
     step.control = {options.control_calls, options.control_bytes};
     if (options.replicas != 1) {
@@ -218,8 +221,7 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
         std::uint64_t const read =
             replica_traffic_of_rank(layout, rank, options.replica, options.replicas);
         step.replicas = options.replicas;
-        step.replicated.bytes =
-            block_bytes == 0 ? element_bytes * read : read / granularity * block_bytes;
+        step.replicated.bytes = bytes(read, element_bytes, block_bytes);
         for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
             std::size_t const own = layout.extent(bucket, rank).size();
             std::size_t const part = options.wire_elements == 0 ? own : options.wire_elements;
@@ -249,18 +251,13 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
                                                  acquired_units, options.gather, options.in_tree);
     ElementSizes const& sizes = options.sizes;
     auto const weight_bytes = [&](std::uint64_t elements, std::uint64_t frozen) {
-        auto const bytes = [&](std::uint64_t count, std::size_t of_block) {
-            return of_block == 0 ? sizes.parameter * count : count / granularity * of_block;
-        };
-        return bytes(frozen, options.frozen_block_bytes)
-               + bytes(elements - frozen, options.weight_block_bytes);
+        return bytes(frozen, sizes.parameter, options.frozen_block_bytes)
+               + bytes(elements - frozen, sizes.parameter, options.weight_block_bytes);
     };
     std::uint64_t const reductions = schedule == ReductionSchedule::boundary ? 1 : micro_steps;
     std::uint64_t const reduced = traffic.reduce_scatter + traffic.all_reduce;
     step.reductions = {reductions * sent,
-                       options.gradient_block_bytes == 0
-                           ? sizes.communication * reduced
-                           : reduced / granularity * options.gradient_block_bytes,
+                       bytes(reduced, sizes.communication, options.gradient_block_bytes),
                        options.in_tree ? sizeof(float) * reduced : 0};
     if (stage == 0) {
         bool const is_all_reduce = reductions == 1 && !options.in_tree;

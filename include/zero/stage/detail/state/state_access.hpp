@@ -34,7 +34,7 @@ template <class Config, class Types>
                                         FlatLayout const& layout, std::size_t type) {
     using T = typename Types::Parameter;
     HeldArray array{
-        type, {ArrayKind::parameter, 0, dtype_of<T>(), sizeof(T)}, !has_frozen_codec<Types>, {}};
+        type, {ArrayKind::parameter, 0, dtype_of<T>(), sizeof(T)}, !has_frozen_codec<Types>};
     auto const add = [&](Piece const& piece, void* data) { array.add(piece, data); };
     std::size_t const buckets =
         has_frozen_codec<Types> ? layout.trainable_buckets() : layout.buckets();
@@ -44,9 +44,8 @@ template <class Config, class Types>
     for (std::size_t parameter = 0; parameter < layout.parameters().size(); ++parameter) {
         auto const& spec = layout.parameter(parameter);
         if (spec.type == type && spec.elements != 0 && layout.parameter_pieces(parameter).empty()) {
-            Piece piece{};
-            piece.parameter = parameter;
-            array.slices.push_back({parameter, 0, spec.elements, memory.slice(0, piece)});
+            Piece const piece{parameter, 0, 0, spec.elements};
+            array.add(piece, memory.slice(0, piece));
         }
     }
     return array;
@@ -144,9 +143,7 @@ public:
             EngineType::with_types(type, [&]<class Types>(Types) {
                 using A = typename Types::Accumulation;
                 auto const& store = _engine->_gradients.template store<Types>();
-                HeldArray array;
-                array.type = type;
-                array.form = {ArrayKind::gradient, 0, dtype_of<A>(), sizeof(A)};
+                HeldArray array{type, {ArrayKind::gradient, 0, dtype_of<A>(), sizeof(A)}};
                 Range const buckets{0, layout().trainable_buckets()};
                 for_buckets(layout(), buckets, type, [&](std::size_t bucket) {
                     Range const held = row.reduced_gradients == Placement::sharded
@@ -179,11 +176,10 @@ public:
         List<HeldArray> all;
         if constexpr (keeps_errors<Config>) {
             _engine->_gradients.each_errors([&]<class Errors>(Errors const& errors) {
-                HeldArray array;
-                array.type = all.size();
-                array.form = {ArrayKind::gradient, 0,
-                              Errors::item_elements == 1 ? DType::float32 : DType::bytes,
-                              Errors::item_bytes, Errors::item_elements};
+                constexpr auto dtype = Errors::item_elements == 1 ? DType::float32 : DType::bytes;
+                HeldArray array{
+                    all.size(),
+                    {ArrayKind::gradient, 0, dtype, Errors::item_bytes, Errors::item_elements}};
                 Range const buckets{0, layout().trainable_buckets()};
                 for_buckets(layout(), buckets, array.type, [&](std::size_t bucket) {
                     Range const all_elements{0, layout().elements(bucket)};
