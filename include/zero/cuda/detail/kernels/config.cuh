@@ -20,8 +20,8 @@
 /// Marks a kernel.
 #define ZERO_KERNEL ZERO_CUDA_HIDDEN __global__
 
-// Defines ZERO_CUDA_NAMESPACE, the inline namespace of all device code. Its name lists the
-// architectures for which nvcc compiles.
+// Defines ZERO_CUDA_NAMESPACE, the innermost namespace of all device code, inline. Its name lists
+// the architectures for which nvcc compiles.
 //
 // Two libraries of one program may be compiled for different architectures. They must not run each
 // other's kernels: a launcher of one would then select a kernel that has no code for the device.
@@ -70,10 +70,10 @@
 /// __CUDA_ARCH_LIST__.
 #if ZERO_CUDA_COUNT(__CUDA_ARCH_LIST__) > 24
 #error "zero: nvcc compiles for more than 24 architectures; name fewer with -arch or -gencode."
-#define ZERO_CUDA_NAMESPACE too_many_architectures
+#define ZERO_CUDA_NAMESPACE inline too_many_architectures
 #else
 #define ZERO_CUDA_NAMESPACE                                                                        \
-    ZERO_CUDA_JOIN(ZERO_CUDA_COUNT(__CUDA_ARCH_LIST__), v0_2_0_sm, __CUDA_ARCH_LIST__)
+    inline ZERO_CUDA_JOIN(ZERO_CUDA_COUNT(__CUDA_ARCH_LIST__), v0_2_0_sm, __CUDA_ARCH_LIST__)
 #endif
 static_assert(zero::version_major == 0 && zero::version_minor == 2 && zero::version_patch == 0,
               "zero: ZERO_CUDA_NAMESPACE must name the version of core/version.hpp.");

@@ -15,8 +15,7 @@
 #include <cstdint>
 
 /// Sums and counts that the threads of a block form over packs of elements, for each kind of norm.
-namespace ZERO_NAMESPACE::cuda::detail {
-inline namespace ZERO_CUDA_NAMESPACE {
+namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE {
 
 /// @brief Elements that are infinite or NaN.
 struct NonFinite {
@@ -196,5 +195,4 @@ private:
     unsigned _least = ~0U;
 };
 
-} // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE
