@@ -18,23 +18,6 @@
 #include <span>
 #include <string_view>
 
-namespace ZERO_NAMESPACE {
-
-/// @brief A role for `Groups`: what stage 3 gathers from all ranks leaves 1/k on each of k ranks,
-/// and is gathered from these until parameters change (hpZ of ZeRO++, Wang et al., 2023; "reshard
-/// after forward to k ranks" of PyTorch's FSDP).
-struct Secondary {};
-
-/// @brief The options of `Groups<C, Secondary>`, equal on all ranks.
-struct SecondaryOptions {
-    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
-    /// @brief k, the number of consecutive ranks that share a copy, for instance those of a host. A
-    /// divisor of the number of ranks over which states are cut, and neither 1 nor all of them.
-    std::size_t secondary = 0;
-};
-
-} // namespace ZERO_NAMESPACE
-
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Requires a k of which each of `shard` ranks can have one copy. @param asked k of all
@@ -67,6 +50,19 @@ namespace ZERO_NAMESPACE::detail {
 } // namespace ZERO_NAMESPACE::detail
 
 namespace ZERO_NAMESPACE {
+
+/// @brief A role for `Groups`: what stage 3 gathers from all ranks leaves 1/k on each of k ranks,
+/// and is gathered from these until parameters change (hpZ of ZeRO++, Wang et al., 2023; "reshard
+/// after forward to k ranks" of PyTorch's FSDP).
+struct Secondary {};
+
+/// @brief The options of `Groups<C, Secondary>`, equal on all ranks.
+struct SecondaryOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
+    /// @brief k, the number of consecutive ranks that share a copy, for instance those of a host. A
+    /// divisor of the number of ranks over which states are cut, and neither 1 nor all of them.
+    std::size_t secondary = 0;
+};
 
 /// @brief A communicator whose ranks keep copies of gathered parameters in parts of k ranks.
 ///

@@ -15,10 +15,6 @@ namespace detail {
 /// The index of the parameters in `ChunkArrays::kinds`, which are part 1 of a chunk.
 inline constexpr std::size_t parameter_arrays = 2;
 
-[[nodiscard]] constexpr std::size_t part_of_kind(std::size_t kind) noexcept {
-    return kind == parameter_arrays ? 1 : 0;
-}
-
 } // namespace detail
 
 ZERO_COLD_INLINE void ChunkPlaces::start(std::span<ChunkArrays const> arrays,
@@ -96,7 +92,7 @@ ZERO_COLD_INLINE std::vector<std::uint64_t> ChunkPlaces::requests() const {
         for (std::size_t kind = 0; kind < ChunkArrays::kinds.size(); ++kind) {
             std::uint64_t const bytes = kind_bytes(_chunks[number], kind);
             if (bytes != 0 && is_staged(_chunks[number], kind)) {
-                sizes[request(number, detail::part_of_kind(kind))] += bytes;
+                sizes[request(number, kind == detail::parameter_arrays ? 1 : 0)] += bytes;
             }
         }
     }

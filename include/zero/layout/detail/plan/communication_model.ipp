@@ -46,6 +46,52 @@ constexpr double doubling_rounds(double ranks) noexcept {
     return rounds;
 }
 
+/// @brief Throws `InvalidArgument` unless the arguments of `count_step_communication` are in range.
+ZERO_COLD_INLINE void require_step(FlatLayout const& layout, int stage, std::size_t micro_steps,
+                                   std::span<std::size_t const> acquired_units) {
+    if (stage < 0 || stage > 3) {
+        throw_error<InvalidArgument>({"zero: there is no stage ", stage, "; stages are 0 to 3."});
+    }
+    if (micro_steps == 0) {
+        throw_error<InvalidArgument>(
+            {"zero: a step has at least one micro-step, and 'micro_steps' is 0."});
+    }
+    for (std::size_t const unit : acquired_units) {
+        if (unit >= layout.units()) {
+            throw_error<InvalidArgument>({"zero: there is no unit ", unit, "; the layout has ",
+                                          layout.units(), " units, numbered from 0."});
+        }
+    }
+}
+
+/// @brief The elements of a bucket that a rank reads.
+struct ReadElements {
+    std::uint64_t reduced = 0;  ///< in a reduce-scatter
+    std::uint64_t gathered = 0; ///< in an all-gather
+};
+
+/// @brief Counts the reduce-scatters and all-gathers of a step. `read(bucket)` returns what the
+/// rank reads.
+template <class Read>
+Traffic count_traffic(FlatLayout const& layout, int stage, ReductionSchedule schedule,
+                      std::size_t micro_steps, std::span<std::size_t const> acquired_units,
+                      GatherOptions const& gather, Read const& read) {
+    Traffic traffic;
+    std::uint64_t const reductions = schedule == ReductionSchedule::boundary ? 1 : micro_steps;
+    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+        ReadElements const elements = read(bucket);
+        traffic.reduce_scatter += reductions * elements.reduced;
+        traffic.all_gather += stage == 3 ? 0 : elements.gathered;
+    }
+    if (stage == 3) {
+        auto const counts = count_gathers(layout, micro_steps, acquired_units, gather);
+        for (std::size_t bucket = 0; bucket < counts.size(); ++bucket) {
+            traffic.all_gather += counts[bucket] * read(bucket).gathered;
+        }
+    }
+    return traffic;
+}
+
 } // namespace detail
 
 ZERO_COLD_INLINE CommunicationModel::CommunicationModel(NetworkLevel network)
@@ -180,28 +226,6 @@ ZERO_COLD_INLINE NetworkLevel fit_network_level(std::size_t world, CollectiveSam
     return level;
 }
 
-namespace detail {
-
-/// @brief Throws `InvalidArgument` unless the arguments of `count_step_communication` are in range.
-ZERO_COLD_INLINE void require_step(FlatLayout const& layout, int stage, std::size_t micro_steps,
-                                   std::span<std::size_t const> acquired_units) {
-    if (stage < 0 || stage > 3) {
-        throw_error<InvalidArgument>({"zero: there is no stage ", stage, "; stages are 0 to 3."});
-    }
-    if (micro_steps == 0) {
-        throw_error<InvalidArgument>(
-            {"zero: a step has at least one micro-step, and 'micro_steps' is 0."});
-    }
-    for (std::size_t const unit : acquired_units) {
-        if (unit >= layout.units()) {
-            throw_error<InvalidArgument>({"zero: there is no unit ", unit, "; the layout has ",
-                                          layout.units(), " units, numbered from 0."});
-        }
-    }
-}
-
-} // namespace detail
-
 ZERO_COLD_INLINE StepCommunication count_step_communication(
     FlatLayout const& layout, std::size_t rank, int stage, ReductionSchedule schedule,
     std::size_t micro_steps, std::span<std::size_t const> acquired_units,
@@ -295,38 +319,6 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
     }
     return step;
 }
-
-namespace detail {
-
-/// @brief The elements of a bucket that a rank reads.
-struct ReadElements {
-    std::uint64_t reduced = 0;  ///< in a reduce-scatter
-    std::uint64_t gathered = 0; ///< in an all-gather
-};
-
-/// @brief Counts the reduce-scatters and all-gathers of a step. `read(bucket)` returns what the
-/// rank reads.
-template <class Read>
-Traffic count_traffic(FlatLayout const& layout, int stage, ReductionSchedule schedule,
-                      std::size_t micro_steps, std::span<std::size_t const> acquired_units,
-                      GatherOptions const& gather, Read const& read) {
-    Traffic traffic;
-    std::uint64_t const reductions = schedule == ReductionSchedule::boundary ? 1 : micro_steps;
-    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
-        ReadElements const elements = read(bucket);
-        traffic.reduce_scatter += reductions * elements.reduced;
-        traffic.all_gather += stage == 3 ? 0 : elements.gathered;
-    }
-    if (stage == 3) {
-        auto const counts = count_gathers(layout, micro_steps, acquired_units, gather);
-        for (std::size_t bucket = 0; bucket < counts.size(); ++bucket) {
-            traffic.all_gather += counts[bucket] * read(bucket).gathered;
-        }
-    }
-    return traffic;
-}
-
-} // namespace detail
 
 ZERO_COLD_INLINE Traffic step_traffic_of_rank(FlatLayout const& layout, std::size_t rank, int stage,
                                               ReductionSchedule schedule, std::size_t micro_steps,

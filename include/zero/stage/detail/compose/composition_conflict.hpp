@@ -53,11 +53,8 @@ enum class Conflict {
     gradient_codes_without_backend
 };
 
-} // namespace ZERO_NAMESPACE::detail
-
-/// The one place that decides which stage, partitioner, bucketer and optimizer fit together. The
-/// messages are in diagnose_stage.hpp.
-namespace ZERO_NAMESPACE::detail {
+// The one place that decides which stage, partitioner, bucketer and optimizer fit together. The
+// messages are in diagnose_stage.hpp.
 
 /// @brief The properties of policies that decide whether they fit together. Each policy is valid on
 /// its own.

@@ -48,16 +48,6 @@ constexpr bool communicator_adds_in_tree(std::tuple<Types...> const* /*sets*/) n
                                         typename Types::Accumulation>)&&...);
 }
 
-/// @brief Whether a communicator sends sums between replicas as floats.
-template <class C>
-consteval bool sends_float_between() {
-    if constexpr (GroupedCommunicator<C>) {
-        return C::sends_float_between;
-    } else {
-        return false;
-    }
-}
-
 /// @brief Whether a backend encodes parameters of type T.
 template <class B, class T, class C>
 consteval bool can_encode_as() {
@@ -212,6 +202,8 @@ consteval Conflict conflict_in() {
         requires(typename Device::Queue queue, void (*call)(void*), void* argument) {
             Device::run_on_host(queue, call, argument);
         };
+    constexpr bool sends_float_between =
+        requires { requires GroupedCommunicator<Ranks> && Ranks::sends_float_between; };
     constexpr bool has_staging_memory = requires { Device::staging_memory(); };
     constexpr bool rounds = Config::MasterPolicy::form == MasterForm::stochastic;
     return conflict_of({
@@ -225,7 +217,7 @@ consteval Conflict conflict_in() {
         .is_stored_by_block = Config::OptimizerStates::is_block_scaled || rounds,
         .has_groups = GroupedCommunicator<Ranks>,
         .has_secondary = SecondaryCommunicator<Ranks>,
-        .sends_float_between = sends_float_between<Ranks>(),
+        .sends_float_between = sends_float_between,
         .sends_float = Every::sends_float,
         .adds_in_tree = adds_in_tree<typename Config::Reduction>,
         .communicator_adds_in_tree =
@@ -258,18 +250,12 @@ consteval Conflict conflict_in() {
 /// @brief Whether a policy is a communicator whose backend is incomplete. Collectives may need only
 /// the queues of a backend; an engine needs all of it.
 template <class P>
-consteval bool has_bare_backend() {
-    if constexpr (is_in<CommunicatorCategory, P>()) {
-        return requires { requires !Backend<typename P::Backend>; };
-    } else {
-        return false;
-    }
-}
+concept HasBareBackend = NamesCategory<P, CommunicatorCategory> && !Backend<typename P::Backend>;
 
 /// @brief Whether the policies form a stage. `diagnose_stage` says why not.
 template <int N, class... Policies>
 consteval bool is_accepted() {
-    if constexpr ((has_bare_backend<Policies>() || ...) || !(CompletePolicy<Policies> && ...)
+    if constexpr ((HasBareBackend<Policies> || ...) || !(CompletePolicy<Policies> && ...)
                   || !are_distinct<Policies...>) {
         return false;
     } else {
