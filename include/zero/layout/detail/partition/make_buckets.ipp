@@ -31,6 +31,14 @@ ZERO_COLD_INLINE std::size_t count_shareable(std::span<ParameterSpec const> para
     return count;
 }
 
+/// @brief Divides parameters into buckets and calls `visit` with the members of each.
+///
+/// A bucket ends where the bucketer ends it, and before and after each tied parameter, which gets a
+/// bucket of its own. Spread parameters and others do not share one.
+/// @param order parameter indices in the order in which buckets are filled
+/// @param inside_units a bucket also ends where the unit changes
+/// @param is_spread by parameter; empty: none is
+/// @throws InvalidArgument if the bucketer takes no parameter, or more than it was offered
 ZERO_COLD_INLINE void for_bucket_members(std::span<ParameterSpec const> parameters,
                                          std::span<std::size_t const> order, bool inside_units,
                                          BucketerRef bucketer, std::size_t element_bytes,
