@@ -24,12 +24,10 @@
                                             U const*);                                             \
     template void Backend::copy_to_bucket(Backend::Queue, TableRange<CopySlice<T>> const&, U*);
 
-namespace ZERO_NAMESPACE::cuda {
-inline namespace ZERO_CUDA_NAMESPACE {
+namespace ZERO_NAMESPACE::cuda::ZERO_CUDA_NAMESPACE {
 ZERO_INSTANTIATE(float)
 ZERO_INSTANTIATE(bfloat16)
 ZERO_INSTANTIATE(float16)
 template void Backend::combine_integers(Backend::Queue, std::int64_t*, std::int64_t const* const*,
                                         int, std::size_t, std::size_t);
-} // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda
+} // namespace ZERO_NAMESPACE::cuda::ZERO_CUDA_NAMESPACE

@@ -32,7 +32,7 @@ set(rooms_of_cuda runtime kernels nccl)
 # that a public header includes because it must stay light, or that makes a cycle where it is used.
 set(small_headers
     comm/detail/loopback_instantiations.hpp core/detail/shared_function.hpp core/detail/timeline_clock.hpp
-    cuda/detail/kernels/chunk.hpp cuda/detail/kernels/config.cuh cuda/detail/kernels/cub.cuh host/detail/random_bits_avx2.hpp host/detail/run_loop.hpp
+    cuda/detail/kernels/chunk.hpp cuda/detail/kernels/cub.cuh host/detail/random_bits_avx2.hpp host/detail/run_loop.hpp
     mpi/detail/mpi.hpp ops/detail/uncontracted.hpp policy/detail/require_scale.hpp stage/detail/engine/end_with_live_handles.hpp)
 # Light, and included by programs: a part that a composition or a program names.
 list(APPEND small_headers
@@ -40,7 +40,7 @@ list(APPEND small_headers
     cuda/capture_lock.hpp cuda/clean_up_error.hpp cuda/cuda_error.hpp cuda/nccl.cuh cuda/owned_stream.hpp cuda/queue_clock.hpp cuda/span_of.hpp
     host/delaying_queue.hpp launch/environment.hpp launch/launcher_error.hpp
     layout/dealt_group_partitioner.hpp layout/make_layout.hpp layout/per_tensor_partitioner.hpp layout/round_robin_partitioner.hpp
-    mpi/session.hpp ops/integer_power.hpp policy/static_loss_scaler.hpp stage/declare_stage.hpp stage/offload.hpp stage/update_on_host.hpp stage/wire.hpp
+    layout/whole_group_partitioner.hpp mpi/session.hpp ops/integer_power.hpp policy/static_loss_scaler.hpp stage/declare_stage.hpp stage/offload.hpp stage/update_on_host.hpp stage/wire.hpp
     stage/with_stage.hpp tier/tier_error.hpp torch.hpp torch/process_group_communicator.hpp torch/process_group_options.hpp zero.hpp)
 # Public, and shared by headers without one another.
 list(APPEND small_headers

@@ -15,7 +15,7 @@ endif()
 string(REGEX REPLACE "\\.[0-9]+$" "" minor "${VERSION}")
 string(REPLACE "." "_" underscored "${VERSION}")
 foreach(place IN ITEMS "pyproject.toml|version = \"${VERSION}\"" "packaging/README.md|zero@${VERSION}`" "CHANGELOG.md|## ${VERSION} " "README.md|Version ${minor}:"
-        "docs/status.md|Version ${minor}:" "include/zero_c.h|\"${VERSION}\"" "include/zero/cuda/detail/kernels/architecture_namespace.cuh|v${underscored}_sm")
+        "docs/status.md|Version ${minor}:" "include/zero_c.h|\"${VERSION}\"" "include/zero/cuda/detail/kernels/config.cuh|v${underscored}_sm")
     string(REGEX MATCH "^(.*)\\|(.*)$" place "${place}")
     file(READ "${ROOT}/${CMAKE_MATCH_1}" text)
     string(FIND "${text}" "${CMAKE_MATCH_2}" at)

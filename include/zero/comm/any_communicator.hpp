@@ -67,13 +67,7 @@ public:
     }
     /// @brief 0 if the chosen one has none.
     [[nodiscard]] std::uint64_t options_hash() const noexcept {
-        return visit([](auto& inner) -> std::uint64_t {
-            if constexpr (requires { inner.options_hash(); }) {
-                return inner.options_hash();
-            } else {
-                return 0;
-            }
-        });
+        return visit([](auto& inner) { return detail::options_hash_of(inner); });
     }
     /// @brief 0 if the chosen one has no scratch memory.
     [[nodiscard]] std::size_t scratch_bytes(std::size_t largest_bucket_bytes) const noexcept {

@@ -42,12 +42,10 @@ public:
     explicit Checked(C& inner, MemoryResource& memory = Backend::default_memory())
         : Base(inner),
           _signatures(memory, static_cast<std::size_t>(inner.size()) * detail::CallSignature::words,
-                      BufferKind::communicator) {
-        for (std::size_t rank = 0; rank <= static_cast<std::size_t>(inner.size()); ++rank) {
-            _cuts.push_back(rank * detail::CallSignature::words);
-        }
-        _host.resize(_signatures.size());
-    }
+                      BufferKind::communicator),
+          _cuts(detail::uniform_cuts(static_cast<std::size_t>(inner.size()),
+                                     detail::CallSignature::words)),
+          _host(_signatures.size()) {}
 
     /// @brief See `Communicator`. Includes the scratch memory of the inner communicator.
     [[nodiscard]] std::size_t scratch_bytes(std::size_t largest_bucket_bytes) const noexcept {

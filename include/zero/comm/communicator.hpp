@@ -135,6 +135,25 @@ concept HasAbort = requires(C& communicator) {
     { communicator.abort(std::string_view(), true) } noexcept;
 };
 
+template <class C>
+concept HasExchange =
+    requires(C& communicator, float const* send, float* receive, bfloat16 const* send_half,
+             bfloat16* receive_half, std::int64_t const* send_integers,
+             std::int64_t* receive_integers, std::span<std::size_t const> cuts,
+             typename C::Backend::Queue queue, CollectiveTag tag) {
+        communicator.exchange(send, receive, cuts, queue, tag);
+        communicator.exchange(send_half, receive_half, cuts, queue, tag);
+        communicator.exchange(send_integers, receive_integers, cuts, queue, tag);
+    };
+
+template <class C>
+concept HasSplit = requires(C& communicator) { communicator.split(0, 0); };
+
+template <class C>
+concept SplitsIntoItself = requires(C& communicator) {
+    { communicator.split(0, 0) } -> std::same_as<C>;
+};
+
 } // namespace ZERO_NAMESPACE::detail
 
 namespace ZERO_NAMESPACE {
@@ -277,25 +296,6 @@ consteval bool diagnose_communicator() {
     return Communicator<C>;
 }
 
-} // namespace ZERO_NAMESPACE
-
-namespace ZERO_NAMESPACE::detail {
-
-template <class C>
-concept HasExchange =
-    requires(C& communicator, float const* send, float* receive, bfloat16 const* send_half,
-             bfloat16* receive_half, std::int64_t const* send_integers,
-             std::int64_t* receive_integers, std::span<std::size_t const> cuts,
-             typename C::Backend::Queue queue, CollectiveTag tag) {
-        communicator.exchange(send, receive, cuts, queue, tag);
-        communicator.exchange(send_half, receive_half, cuts, queue, tag);
-        communicator.exchange(send_integers, receive_integers, cuts, queue, tag);
-    };
-
-} // namespace ZERO_NAMESPACE::detail
-
-namespace ZERO_NAMESPACE {
-
 /// @brief A communicator that moves the pieces of a reduce-scatter without adding them, for code
 /// that combines them itself.
 ///
@@ -332,23 +332,6 @@ consteval bool diagnose_exchanging_communicator() {
         return ExchangingCommunicator<C>;
     }
 }
-
-} // namespace ZERO_NAMESPACE
-
-/// The requirements of `SplittableCommunicator`, one concept each.
-namespace ZERO_NAMESPACE::detail {
-
-template <class C>
-concept HasSplit = requires(C& communicator) { communicator.split(0, 0); };
-
-template <class C>
-concept SplitsIntoItself = requires(C& communicator) {
-    { communicator.split(0, 0) } -> std::same_as<C>;
-};
-
-} // namespace ZERO_NAMESPACE::detail
-
-namespace ZERO_NAMESPACE {
 
 /// @brief A communicator that can be divided into smaller groups.
 ///

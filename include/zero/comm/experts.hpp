@@ -6,6 +6,7 @@
 #include "../core/error.hpp"
 #include "../core/hash.hpp"
 #include "../core/set_by_name.hpp"
+#include "detail/optional_operations.hpp"
 #include "grouped_communicator.hpp"
 #include "groups.hpp"
 #include "model_parallel.hpp"
@@ -101,12 +102,8 @@ public:
 
     /// @brief See `Communicator`. Includes M.
     [[nodiscard]] std::uint64_t options_hash() const noexcept {
-        Hash hash;
-        hash.add(std::uint64_t{_ranks_of_expert});
-        if constexpr (requires(Base const& base) { base.options_hash(); }) {
-            hash.add(Base::options_hash());
-        }
-        return hash.value();
+        Base const& base = *this;
+        return Hash().add(_ranks_of_expert).add(detail::options_hash_of(base)).value();
     }
 
     /// @brief See `Communicator`.

@@ -84,17 +84,11 @@ void check_found(std::span<std::uint64_t const> found);
 template <class C>
 [[nodiscard]] List<std::uint64_t> gather_groups(C& communicator, char const* what,
                                                 std::span<std::uint64_t const> own) {
-    auto const world = static_cast<std::size_t>(communicator.size());
-    auto const rank = static_cast<std::size_t>(communicator.rank());
-    List<std::size_t> cuts(world + 1);
-    List<std::uint64_t> all(world * own.size());
-    for (std::size_t cut = 0; cut <= world; ++cut) {
-        cuts[cut] = cut * own.size();
-    }
+    List<std::uint64_t> all(static_cast<std::size_t>(communicator.size()) * own.size());
     for (std::size_t word = 0; word < own.size(); ++word) {
-        all[cuts[rank] + word] = own[word];
+        all[static_cast<std::size_t>(communicator.rank()) * own.size() + word] = own[word];
     }
-    gather_words(communicator, as_span(cuts), all, CollectiveTag{what, own.size()});
+    gather_words(communicator, all, CollectiveTag{what, own.size()});
     return all;
 }
 
@@ -217,9 +211,8 @@ public:
     [[nodiscard]] std::uint64_t options_hash() const noexcept {
         Hash hash;
         hash.add(_shard->size()).add(sends_float_between);
-        if constexpr (requires { _shard->options_hash(); }) {
-            hash.add(everyone().options_hash());
-            hash.add(_shard->options_hash()).add(_replicas->options_hash());
+        for (C const* const part : {&everyone(), _shard, _replicas}) {
+            hash.add(detail::options_hash_of(*part));
         }
         return hash.value();
     }

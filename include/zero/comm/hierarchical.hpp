@@ -148,15 +148,12 @@ public:
 
     /// @brief See `Communicator`. Includes G and R.
     [[nodiscard]] std::uint64_t options_hash() const noexcept {
-        Hash hash;
-        hash.add(inner_ranks()).add(outer_ranks());
-        if constexpr (requires { _intra->options_hash(); }) {
-            hash.add(_intra->options_hash());
-        }
-        if constexpr (requires { _inter->options_hash(); }) {
-            hash.add(_inter->options_hash());
-        }
-        return hash.value();
+        return Hash()
+            .add(inner_ranks())
+            .add(outer_ranks())
+            .add(detail::options_hash_of(*_intra))
+            .add(detail::options_hash_of(*_inter))
+            .value();
     }
 
     /// @brief See `Communicator`. @throws CommunicatorError; InvalidArgument before anything is

@@ -165,7 +165,7 @@ public:
 
     /// @brief Aborts this group, the one that it was split from and all groups split from them.
     void abort(std::string_view cause, bool is_provisional = false) noexcept {
-        _frame.abort(cause, is_provisional);
+        _frame.group().abort(cause, is_provisional);
     }
 
     /// @brief See `SplittableCommunicator`. Blocks until all ranks have called. @throws
@@ -174,14 +174,14 @@ public:
 
     /// @brief Makes the collectives of this group throw `Aborted` on every rank, because this rank
     /// calls none any more. Groups that were split from it continue.
-    void leave(std::string_view cause) noexcept { _frame.leave(cause); }
+    void leave(std::string_view cause) noexcept { _frame.group().leave(cause); }
 
     /// @brief Marks the beginning of a body of `run_rank`, which calls it.
-    void begin_run() noexcept { _frame.begin_run(); }
+    void begin_run() noexcept { _frame.group().begin_run(_frame.rank()); }
 
     /// @brief Marks the end of a body of `run_rank`. Peers inside the body of the same number that
     /// wait for this rank get `Aborted`.
-    void end_run() noexcept { _frame.end_run(); }
+    void end_run() noexcept { _frame.group().end_run(_frame.rank()); }
 
     /// @brief See `Communicator`. The same for buckets of any size.
     [[nodiscard]] std::size_t scratch_bytes(std::size_t /*largest_bucket_bytes*/) const noexcept {

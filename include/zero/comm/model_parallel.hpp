@@ -18,22 +18,6 @@
 #include <string_view>
 #include <utility>
 
-namespace ZERO_NAMESPACE {
-
-/// @brief A role for `Groups`: the model itself is cut over M ranks (tensor, pipeline), which share
-/// their data. Each of them has an engine for the parameters that it holds.
-struct ModelParallel {};
-
-/// @brief The options of `Groups<C, ModelParallel>`, equal on all ranks.
-struct ModelParallelOptions {
-    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
-    /// @brief M, the number of ranks that hold one copy of the model; it divides the number of
-    /// ranks. Ranks d M to d M + M - 1 are the parts 0 to M - 1 of copy d.
-    std::size_t model = 0;
-};
-
-} // namespace ZERO_NAMESPACE
-
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief What the options of a split are called in messages.
@@ -78,6 +62,18 @@ inline constexpr std::size_t words_of_model_parts = 2;
 } // namespace ZERO_NAMESPACE::detail
 
 namespace ZERO_NAMESPACE {
+
+/// @brief A role for `Groups`: the model itself is cut over M ranks (tensor, pipeline), which share
+/// their data. Each of them has an engine for the parameters that it holds.
+struct ModelParallel {};
+
+/// @brief The options of `Groups<C, ModelParallel>`, equal on all ranks.
+struct ModelParallelOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
+    /// @brief M, the number of ranks that hold one copy of the model; it divides the number of
+    /// ranks. Ranks d M to d M + M - 1 are the parts 0 to M - 1 of copy d.
+    std::size_t model = 0;
+};
 
 /// @brief The data ranks of one part of a model that is cut over M ranks, and these M ranks.
 ///

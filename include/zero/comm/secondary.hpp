@@ -7,6 +7,7 @@
 #include "../core/set_by_name.hpp"
 #include "communicator.hpp"
 #include "detail/decorator.hpp"
+#include "detail/optional_operations.hpp"
 #include "detail/run_threads.hpp"
 #include "grouped_communicator.hpp"
 #include "groups.hpp"
@@ -16,23 +17,6 @@
 #include <memory>
 #include <span>
 #include <string_view>
-
-namespace ZERO_NAMESPACE {
-
-/// @brief A role for `Groups`: what stage 3 gathers from all ranks leaves 1/k on each of k ranks,
-/// and is gathered from these until parameters change (hpZ of ZeRO++, Wang et al., 2023; "reshard
-/// after forward to k ranks" of PyTorch's FSDP).
-struct Secondary {};
-
-/// @brief The options of `Groups<C, Secondary>`, equal on all ranks.
-struct SecondaryOptions {
-    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
-    /// @brief k, the number of consecutive ranks that share a copy, for instance those of a host. A
-    /// divisor of the number of ranks over which states are cut, and neither 1 nor all of them.
-    std::size_t secondary = 0;
-};
-
-} // namespace ZERO_NAMESPACE
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -66,6 +50,19 @@ namespace ZERO_NAMESPACE::detail {
 } // namespace ZERO_NAMESPACE::detail
 
 namespace ZERO_NAMESPACE {
+
+/// @brief A role for `Groups`: what stage 3 gathers from all ranks leaves 1/k on each of k ranks,
+/// and is gathered from these until parameters change (hpZ of ZeRO++, Wang et al., 2023; "reshard
+/// after forward to k ranks" of PyTorch's FSDP).
+struct Secondary {};
+
+/// @brief The options of `Groups<C, Secondary>`, equal on all ranks.
+struct SecondaryOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
+    /// @brief k, the number of consecutive ranks that share a copy, for instance those of a host. A
+    /// divisor of the number of ranks over which states are cut, and neither 1 nor all of them.
+    std::size_t secondary = 0;
+};
 
 /// @brief A communicator whose ranks keep copies of gathered parameters in parts of k ranks.
 ///
@@ -147,12 +144,11 @@ public:
 
     /// @brief See `Communicator`. Includes k.
     [[nodiscard]] std::uint64_t options_hash() const noexcept {
-        Hash hash;
-        hash.add(_secondary->size());
-        if constexpr (requires { _secondary->options_hash(); }) {
-            hash.add(this->inner().options_hash()).add(_secondary->options_hash());
-        }
-        return hash.value();
+        return Hash()
+            .add(_secondary->size())
+            .add(detail::options_hash_of(this->inner()))
+            .add(detail::options_hash_of(*_secondary))
+            .value();
     }
 
 private:

@@ -11,25 +11,26 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <type_traits>
+#include <vector>
 
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief Gathers words of every rank on the host, between any two calls of an engine. Collective;
-/// waits. @param all in rank order by `cuts`; the own ones are set
+/// waits. @param all in rank order, of each rank as many; the own ones are set
 template <class C>
-[[gnu::cold]] void gather_words(C& communicator, std::span<std::size_t const> cuts,
-                                List<std::uint64_t>& all, CollectiveTag const& tag) {
+[[gnu::cold]] void gather_words(C& communicator, List<std::uint64_t>& all,
+                                CollectiveTag const& tag) {
     using Backend = typename C::Backend;
-    auto const rank = static_cast<std::size_t>(communicator.rank());
+    auto const world = static_cast<std::size_t>(communicator.size());
+    std::vector<std::size_t> const cuts = uniform_cuts(world, all.size() / world);
+    std::size_t const begin = cuts[static_cast<std::size_t>(communicator.rank())];
     synchronise_collectives(communicator); // engines enqueue theirs on other queues
     auto const gather = [&](typename Backend::Queue queue) {
         Buffer<std::uint64_t> shared(Backend::default_memory(), all.size(),
                                      BufferKind::communicator);
-        std::uint64_t* const own = shared.data() + cuts[rank];
-        Backend::copy_bytes(queue, own, &all[cuts[rank]],
-                            (cuts[rank + 1] - cuts[rank]) * sizeof(std::uint64_t));
+        std::uint64_t* const own = shared.data() + begin;
+        Backend::copy_bytes(queue, own, &all[begin], cuts[1] * sizeof(std::uint64_t));
         communicator.all_gather(static_cast<std::uint64_t const*>(own), shared.data(), cuts, queue,
                                 tag);
         Backend::synchronise(Backend::record(queue)); // as in `through_backend`
@@ -79,10 +80,6 @@ template <Communicator C, class T>
     constexpr std::size_t words = detail::compares_calls<C> ? 1 : detail::CallSignature::words;
     auto const world = static_cast<std::size_t>(communicator.size());
     auto const rank = static_cast<std::size_t>(communicator.rank());
-    detail::List<std::size_t> cuts(world + 1);
-    for (std::size_t cut = 0; cut <= world; ++cut) {
-        cuts[cut] = cut * words;
-    }
     detail::List<std::uint64_t> sent(world
                                      * words); // as bits, because transports do not gather doubles
     std::uint64_t* const own = &sent[rank * words];
@@ -93,9 +90,7 @@ template <Communicator C, class T>
         }
     }
     own[words - 1] = std::bit_cast<std::uint64_t>(static_cast<Sum>(value));
-    auto const gather_all = [&] {
-        detail::gather_words(communicator, detail::as_span(cuts), sent, tag);
-    };
+    auto const gather_all = [&] { detail::gather_words(communicator, sent, tag); };
     gather_all();
     if constexpr (words != 1) {
         detail::CallSignature::require_equal(detail::as_span(sent), gather_all);

@@ -50,15 +50,12 @@ struct TrafficCount {
     }
 
     /// @brief Counts one collective.
-    void add(CollectiveKind kind, std::size_t elements, std::size_t element_bytes) noexcept;
+    void add(CollectiveKind kind, std::size_t elements, std::size_t element_bytes) noexcept {
+        CollectiveCount& count = kinds[static_cast<std::size_t>(kind)];
+        ++count.calls;
+        count.elements += elements;
+        count.bytes += elements * element_bytes;
+    }
 };
-
-inline void TrafficCount::add(CollectiveKind kind, std::size_t elements,
-                              std::size_t element_bytes) noexcept {
-    CollectiveCount& count = kinds[static_cast<std::size_t>(kind)];
-    ++count.calls;
-    count.elements += elements;
-    count.bytes += elements * element_bytes;
-}
 
 } // namespace ZERO_NAMESPACE

@@ -33,10 +33,9 @@
 #include <type_traits>
 
 #pragma nv_diagnostic push
-#pragma nv_diag_suppress 1407 // see detail/config.cuh
+#pragma nv_diag_suppress 1407 // see detail/kernels/config.cuh
 
-namespace ZERO_NAMESPACE::cuda {
-inline namespace ZERO_CUDA_NAMESPACE {
+namespace ZERO_NAMESPACE::cuda::ZERO_CUDA_NAMESPACE {
 
 /// @brief A CUDA device as a backend: queues are streams, and every operation enqueues a kernel or
 /// a copy on the current device of the calling thread.
@@ -271,8 +270,7 @@ private:
 };
 static_assert(zero::Backend<Backend>);
 
-} // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda
+} // namespace ZERO_NAMESPACE::cuda::ZERO_CUDA_NAMESPACE
 
 #pragma nv_diagnostic pop
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../core/detail/namespace.hpp"
+#include "detail/runtime/check.hpp"
 #include "nccl_library.hpp"
 #include "nccl_options.hpp"
 
@@ -9,7 +10,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 namespace ZERO_NAMESPACE::cuda {
 
@@ -46,14 +46,12 @@ public:
     NcclResult get_unique_id(NcclUniqueId& id) noexcept override {
         ncclUniqueId theirs{};
         NcclResult const result = of(ncclGetUniqueId(&theirs));
-        std::memcpy(id.bytes.data(), &theirs, sizeof(theirs));
+        id = __builtin_bit_cast(NcclUniqueId, theirs);
         return result;
     }
 
     NcclResult init_rank(NcclHandle& handle, int world, NcclUniqueId const& id, int rank,
                          NcclOptions const& options) noexcept override {
-        ncclUniqueId theirs{};
-        std::memcpy(&theirs, id.bytes.data(), sizeof(theirs));
         ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
         config.blocking = options.mode == NcclMode::blocking ? 1 : 0;
         config.minCTAs = options.min_ctas != 0 ? options.min_ctas : config.minCTAs;
@@ -65,7 +63,8 @@ public:
         }
 #endif
         ncclComm_t made = nullptr;
-        NcclResult const result = of(ncclCommInitRankConfig(&made, world, theirs, rank, &config));
+        NcclResult const result = of(ncclCommInitRankConfig(
+            &made, world, __builtin_bit_cast(ncclUniqueId, id), rank, &config));
         handle = made;
         return result;
     }
@@ -148,18 +147,11 @@ public:
     std::size_t memory_size(void* memory, std::size_t bytes) noexcept override {
         // The runtime does not tell the size of memory that the driver maps.
         using AddressRange = int (*)(unsigned long long*, std::size_t*, unsigned long long);
-        void* range = nullptr;
-        cudaDriverEntryPointQueryResult found{};
-#if CUDART_VERSION >= 12050
-        cudaError_t const error = cudaGetDriverEntryPointByVersion(
-            "cuMemGetAddressRange", &range, 12000, cudaEnableDefault, &found);
-#else
-        cudaError_t const error =
-            cudaGetDriverEntryPoint("cuMemGetAddressRange", &range, cudaEnableDefault, &found);
-#endif
+        cudaError_t error = cudaSuccess;
+        void* const range = detail::driver_function("cuMemGetAddressRange", 12000, error);
         unsigned long long begin = 0;
         std::size_t size = 0;
-        bool const is_known = error == cudaSuccess && found == cudaDriverEntryPointSuccess
+        bool const is_known = range != nullptr
                               && reinterpret_cast<AddressRange>(range)(
                                      &begin, &size, reinterpret_cast<std::uintptr_t>(memory))
                                      == 0;

@@ -9,7 +9,6 @@
 
 #include <nccl.h>
 
-#include <cstring>
 #include <span>
 #include <utility>
 #include <vector>
@@ -49,18 +48,14 @@ public:
     /// @brief Makes the id of a new group. One rank calls it and sends the id to all others.
     /// @throws NcclError
     static ncclUniqueId make_unique_id() {
-        NcclUniqueId const id = cuda::make_unique_id(linked_nccl());
-        ncclUniqueId theirs{};
-        std::memcpy(&theirs, id.bytes.data(), sizeof(theirs));
-        return theirs;
+        return __builtin_bit_cast(ncclUniqueId, cuda::make_unique_id(linked_nccl()));
     }
 
     /// @copydoc BasicNcclCommunicator::from_unique_id
     static NcclCommunicatorOn from_unique_id(ncclUniqueId const& id, int rank, int world,
                                              NcclOptions const& options = {}) {
-        NcclUniqueId ours;
-        std::memcpy(ours.bytes.data(), &id, sizeof(id));
-        return Base::from_unique_id(linked_nccl(), ours, rank, world, options);
+        return Base::from_unique_id(linked_nccl(), __builtin_bit_cast(NcclUniqueId, id), rank,
+                                    world, options);
     }
 
     /// @copydoc BasicNcclCommunicator::from_environment

@@ -2,10 +2,7 @@
 
 #include "../core/detail/namespace.hpp"
 #include "../core/error.hpp"
-#include "../core/source_location.hpp"
 #include "../launch/launcher_error.hpp"
-
-#include <string>
 
 namespace ZERO_NAMESPACE::cuda {
 
@@ -18,18 +15,14 @@ namespace ZERO_NAMESPACE::cuda {
 /// earlier) and `CommunicatorError` (a call of the CUDA runtime failed), all in core/error.hpp.
 class NcclError : public CommunicatorError {
 public:
-    explicit NcclError(std::string const& message, SourceLocation where = SourceLocation::current(),
-                       int code = 0)
-        : CommunicatorError(message, where, code) {}
+    using CommunicatorError::CommunicatorError;
 };
 
 /// @brief The NCCL library that was loaded does not match the header that the program was compiled
 /// with.
 class NcclVersionMismatch : public NcclError {
 public:
-    explicit NcclVersionMismatch(std::string const& message,
-                                 SourceLocation where = SourceLocation::current(), int code = 0)
-        : NcclError(message, where, code) {}
+    using NcclError::NcclError;
 };
 
 /// @brief See `launch::LauncherError`.

@@ -9,6 +9,7 @@
 #include "../core/set_by_name.hpp"
 #include "../core/source_location.hpp"
 #include "../layout/memory_plan.hpp"
+#include "../layout/padding.hpp"
 #include "../stage/detail/common/gather_on_host.hpp"
 #include "detail/nccl/nccl_flights.hpp"
 #include "detail/nccl/nccl_session.hpp"
@@ -167,10 +168,6 @@ private:
         std::vector<Range> places; ///< in use, ascending
     };
 
-    static std::size_t up_to(std::size_t bytes, std::size_t multiple) noexcept {
-        return (bytes + multiple - 1) / multiple * multiple;
-    }
-
     void make_arena(NcclArena const& arena,
                     zero::detail::FunctionRef<std::vector<std::uint64_t> const&, char const*,
                                               std::vector<std::uint64_t>&>
@@ -225,7 +222,7 @@ private:
                          "; give all ranks the same."});
                 }
             }
-            std::size_t const size = most == 0 ? 0 : up_to(most, page) + page;
+            std::size_t const size = most == 0 ? 0 : round_up(most, page) + page;
             _parts[kind].all = {end, end + size};
             end += size;
         }
@@ -259,7 +256,7 @@ private:
         std::lock_guard const lock(_mutex);
         Part& part = _parts[static_cast<std::size_t>(kind)];
         if (_arena != nullptr && bytes <= part.all.size()) {
-            std::size_t const size = up_to(bytes, alignment);
+            std::size_t const size = round_up(bytes, alignment);
             std::size_t begin = part.all.begin;
             auto next = part.places.begin();
             for (; next != part.places.end() && next->begin - begin < size; ++next) {

@@ -22,14 +22,14 @@ namespace ZERO_NAMESPACE::cuda::detail {
 /// @brief The functions of the driver that map memory, found through the runtime, so that programs
 /// need not link the driver.
 struct DriverMemory {
-    decltype(&cuMemGetAllocationGranularity) granularity;
-    decltype(&cuMemAddressReserve) reserve;
-    decltype(&cuMemAddressFree) free;
-    decltype(&cuMemCreate) create;
-    decltype(&cuMemRelease) release;
-    decltype(&cuMemMap) map;
-    decltype(&cuMemSetAccess) set_access;
-    decltype(&cuMemUnmap) unmap;
+    decltype(&cuMemGetAllocationGranularity) granularity = find("cuMemGetAllocationGranularity");
+    decltype(&cuMemAddressReserve) reserve = find("cuMemAddressReserve");
+    decltype(&cuMemAddressFree) free = find("cuMemAddressFree");
+    decltype(&cuMemCreate) create = find("cuMemCreate");
+    decltype(&cuMemRelease) release = find("cuMemRelease");
+    decltype(&cuMemMap) map = find("cuMemMap");
+    decltype(&cuMemSetAccess) set_access = find("cuMemSetAccess");
+    decltype(&cuMemUnmap) unmap = find("cuMemUnmap");
 
     /// @brief Returns them. @throws CudaError if the driver lacks one
     static DriverMemory const& instance() {
@@ -38,29 +38,23 @@ struct DriverMemory {
     }
 
 private:
-    DriverMemory() {
-        find(granularity, "cuMemGetAllocationGranularity");
-        find(reserve, "cuMemAddressReserve");
-        find(free, "cuMemAddressFree");
-        find(create, "cuMemCreate");
-        find(release, "cuMemRelease");
-        find(map, "cuMemMap");
-        find(set_access, "cuMemSetAccess");
-        find(unmap, "cuMemUnmap");
-    }
+    /// Converts to the type of the member that it initialises.
+    struct Found {
+        void* function;
 
-    template <class Function>
-    static void find(Function*& function, char const* name) {
-        void* found = nullptr;
-#if CUDART_VERSION >= 12050
-        cudaDriverEntryPointQueryResult result{};
-        check(cudaGetDriverEntryPointByVersion(name, &found, 10020, cudaEnableDefault, &result),
-              name);
-#else
-        check(cudaGetDriverEntryPoint(name, &found, cudaEnableDefault), name);
-#endif
-        check(found != nullptr ? cudaSuccess : cudaErrorNotSupported, name);
-        function = reinterpret_cast<Function*>(found);
+        template <class Function>
+        operator Function*() const noexcept { // NOLINT(google-explicit-constructor)
+            return reinterpret_cast<Function*>(function);
+        }
+    };
+
+    DriverMemory() = default;
+
+    static Found find(char const* name) {
+        cudaError_t error = cudaSuccess;
+        void* const found = driver_function(name, 10020, error);
+        check(found == nullptr && error == cudaSuccess ? cudaErrorNotSupported : error, name);
+        return {found};
     }
 };
 

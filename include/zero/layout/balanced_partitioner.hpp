@@ -32,36 +32,31 @@ struct BalancedPartitioner {
     static constexpr bool cuts_group = false;
     static constexpr bool is_even = false;
 
-    static State begin(std::span<std::size_t const> elements, std::size_t world);
-    static void partition(std::span<PartitionItem> items, State& state,
-                          std::span<std::size_t> cuts);
+    [[gnu::cold]] static State begin(std::span<std::size_t const> elements, std::size_t world) {
+        std::vector<std::uint64_t> descending;
+        for (std::size_t const size : elements) {
+            descending.push_back(std::numeric_limits<std::uint64_t>::max() - padded_size(size));
+        }
+        State state{std::vector<std::uint64_t>(elements.size()), 0};
+        std::vector<std::size_t> held(world, 0);
+        for (std::size_t const index : detail::order_by(descending)) {
+            std::size_t least = 0;
+            for (std::size_t rank = 1; rank < world; ++rank) {
+                least = held[rank] < held[least] ? rank : least;
+            }
+            held[least] += padded_size(elements[index]);
+            state.owners[index] = least;
+        }
+        return state;
+    }
+
+    [[gnu::cold]] static void partition(std::span<PartitionItem> items, State& state,
+                                        std::span<std::size_t> cuts) {
+        detail::place_by_owner(items, std::span(state.owners).subspan(state.next, items.size()),
+                               cuts);
+        state.next += items.size();
+    }
 };
 static_assert(Partitioner<BalancedPartitioner>);
-
-[[gnu::cold]] inline BalancedPartitioner::State
-BalancedPartitioner::begin(std::span<std::size_t const> elements, std::size_t world) {
-    std::vector<std::uint64_t> descending;
-    for (std::size_t const size : elements) {
-        descending.push_back(std::numeric_limits<std::uint64_t>::max() - padded_size(size));
-    }
-    State state{std::vector<std::uint64_t>(elements.size()), 0};
-    std::vector<std::size_t> held(world, 0);
-    for (std::size_t const index : detail::order_by(descending)) {
-        std::size_t least = 0;
-        for (std::size_t rank = 1; rank < world; ++rank) {
-            least = held[rank] < held[least] ? rank : least;
-        }
-        held[least] += padded_size(elements[index]);
-        state.owners[index] = least;
-    }
-    return state;
-}
-
-[[gnu::cold]] inline void BalancedPartitioner::partition(std::span<PartitionItem> items,
-                                                         State& state,
-                                                         std::span<std::size_t> cuts) {
-    detail::place_by_owner(items, std::span(state.owners).subspan(state.next, items.size()), cuts);
-    state.next += items.size();
-}
 
 } // namespace ZERO_NAMESPACE

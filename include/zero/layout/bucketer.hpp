@@ -64,15 +64,13 @@ consteval bool diagnose_bucketer() {
     static_assert(
         detail::BucketerHasOptions<B>,
         "zero: a Bucketer needs a member type 'Options' (an empty struct if it has none).");
-    static_assert(
-        detail::BucketerHasSpanFlag<B>,
-        "zero: a Bucketer needs 'static constexpr bool may_span_units' (false: it also serves "
-        "stage 3 by cutting at units).");
+    static_assert(detail::BucketerHasSpanFlag<B>,
+                  "zero: a Bucketer needs 'static constexpr bool may_span_units' (false: it also "
+                  "serves stage 3 by cutting at units).");
     if constexpr (detail::BucketerHasOptions<B>) {
-        static_assert(
-            detail::BucketerHasTake<B>,
-            "zero: a Bucketer needs 'static std::size_t take(std::span<BucketItem const>, "
-            "Options const&, std::size_t element_bytes)'.");
+        static_assert(detail::BucketerHasTake<B>,
+                      "zero: a Bucketer needs 'static std::size_t take(std::span<BucketItem "
+                      "const>, Options const&, std::size_t element_bytes)'.");
         static_assert(detail::BucketerHasValidate<B>,
                       "zero: a Bucketer needs 'static void validate(Options const&)' (throws "
                       "InvalidArgument).");

@@ -13,6 +13,26 @@
 #include <cstdint>
 #include <span>
 
+namespace ZERO_NAMESPACE::detail {
+
+/// @brief Throws `InvalidArgument` unless the layout has such a rank.
+inline void require_rank(FlatLayout const& layout, std::size_t rank) {
+    if (rank >= layout.world()) {
+        throw_error<InvalidArgument>({"zero: there is no rank ", rank, "; the layout has ",
+                                      layout.world(), " ranks, numbered from 0."});
+    }
+}
+
+/// @brief Throws `InvalidArgument` unless there is such a replica.
+inline void require_replica(std::size_t replica, std::size_t replicas) {
+    if (replica >= replicas) {
+        throw_error<InvalidArgument>({"zero: there is no replica ", replica, "; there are ",
+                                      replicas, ", numbered from 0."});
+    }
+}
+
+} // namespace ZERO_NAMESPACE::detail
+
 namespace ZERO_NAMESPACE {
 
 /// @brief One level of a network, as the ranks that communicate over it see it: a message of n
@@ -236,30 +256,6 @@ private:
     std::size_t _ranks_per_host; ///< 0: all ranks are on one host
     CollectiveAlgorithm _algorithm;
 };
-
-} // namespace ZERO_NAMESPACE
-
-namespace ZERO_NAMESPACE::detail {
-
-/// @brief Throws `InvalidArgument` unless the layout has such a rank.
-inline void require_rank(FlatLayout const& layout, std::size_t rank) {
-    if (rank >= layout.world()) {
-        throw_error<InvalidArgument>({"zero: there is no rank ", rank, "; the layout has ",
-                                      layout.world(), " ranks, numbered from 0."});
-    }
-}
-
-/// @brief Throws `InvalidArgument` unless there is such a replica.
-inline void require_replica(std::size_t replica, std::size_t replicas) {
-    if (replica >= replicas) {
-        throw_error<InvalidArgument>({"zero: there is no replica ", replica, "; there are ",
-                                      replicas, ", numbered from 0."});
-    }
-}
-
-} // namespace ZERO_NAMESPACE::detail
-
-namespace ZERO_NAMESPACE {
 
 /// @brief Elements read from other ranks, per kind of collective. Excludes control traffic: the
 /// norm, the layout hash and the first broadcast.

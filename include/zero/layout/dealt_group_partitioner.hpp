@@ -21,19 +21,17 @@ namespace ZERO_NAMESPACE {
 /// parameters the order does not change.
 struct DealtGroupPartitioner : WholeGroupPartitioner {
 
-    static std::vector<std::size_t> order(std::span<std::size_t const> elements, std::size_t world);
+    [[gnu::cold]] static std::vector<std::size_t> order(std::span<std::size_t const> elements,
+                                                        std::size_t world) {
+        std::vector<std::size_t> dealt;
+        for (std::size_t list = 0; list < detail::smaller(world, elements.size()); ++list) {
+            for (std::size_t index = list; index < elements.size(); index += world) {
+                dealt.push_back(index);
+            }
+        }
+        return dealt;
+    }
 };
 static_assert(OrderingPartitioner<DealtGroupPartitioner>);
-
-[[gnu::cold]] inline std::vector<std::size_t>
-DealtGroupPartitioner::order(std::span<std::size_t const> elements, std::size_t world) {
-    std::vector<std::size_t> dealt;
-    for (std::size_t list = 0; list < detail::smaller(world, elements.size()); ++list) {
-        for (std::size_t index = list; index < elements.size(); index += world) {
-            dealt.push_back(index);
-        }
-    }
-    return dealt;
-}
 
 } // namespace ZERO_NAMESPACE

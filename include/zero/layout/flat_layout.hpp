@@ -247,6 +247,20 @@ private:
     std::size_t _trainable_buckets = 0;
 };
 
+namespace detail {
+
+/// @brief Calls `visit(bucket)` for those of these buckets that have the type, in ascending order.
+template <class Visitor>
+void for_buckets(FlatLayout const& layout, Range buckets, std::size_t type, Visitor const& visit) {
+    for (std::size_t bucket = buckets.begin; bucket < buckets.end; ++bucket) {
+        if (layout.bucket(bucket).type == type) {
+            visit(bucket);
+        }
+    }
+}
+
+} // namespace detail
+
 } // namespace ZERO_NAMESPACE
 
 #if !defined(ZERO_COMPILED)

@@ -7,8 +7,8 @@
 /// parameter of the bucket starts aligned. `even_extent` rounds the extents of an even cut up, so
 /// that every rank owns the same number of elements; the end of the bucket is padded to W extents.
 /// `layout/detail/partition/place_in_bucket.hpp` and `layout/detail/partition/make_buckets.hpp`
-/// apply both, and `FlatLayout::for_padding` lists the result. Buckets that are directly in an
-/// adopted block have no padding, because the caller chose its offsets.
+/// apply both. Buckets that are directly in an adopted block have no padding, because the caller
+/// chose its offsets.
 
 #include "../core/detail/namespace.hpp"
 

@@ -133,30 +133,25 @@ concept MatrixKeepingPartitioner = Partitioner<P> && P::cuts_parameters
 /// @brief Reports each requirement of `Partitioner` that `P` lacks as one error.
 template <class P>
 consteval bool diagnose_partitioner() {
-    static_assert(
-        detail::PartitionerHasCutsParameters<P>,
-        "zero: a Partitioner needs 'static constexpr bool cuts_parameters' (may a parameter lie on "
-        "several ranks?).");
-    static_assert(
-        detail::PartitionerHasCutsGroup<P>,
-        "zero: a Partitioner needs 'static constexpr bool cuts_group' (are shards cut from the "
-        "whole group, not bucket by bucket?).");
-    static_assert(
-        detail::PartitionerHasIsEven<P>,
-        "zero: a Partitioner needs 'static constexpr bool is_even' (are all extents of a bucket "
-        "equally long?).");
-    static_assert(
-        detail::PartitionerHasState<P>,
-        "zero: a Partitioner needs a copyable member type 'State' (what it carries from bucket to "
-        "bucket).");
+    static_assert(detail::PartitionerHasCutsParameters<P>,
+                  "zero: a Partitioner needs 'static constexpr bool cuts_parameters' (may a "
+                  "parameter lie on several ranks?).");
+    static_assert(detail::PartitionerHasCutsGroup<P>,
+                  "zero: a Partitioner needs 'static constexpr bool cuts_group' (are shards cut "
+                  "from the whole group, not bucket by bucket?).");
+    static_assert(detail::PartitionerHasIsEven<P>,
+                  "zero: a Partitioner needs 'static constexpr bool is_even' (are all extents of a "
+                  "bucket equally long?).");
+    static_assert(detail::PartitionerHasState<P>,
+                  "zero: a Partitioner needs a copyable member type 'State' (what it carries from "
+                  "bucket to bucket).");
     if constexpr (requires { typename P::State; }) {
         static_assert(detail::PartitionerHasBegin<P>,
                       "zero: a Partitioner needs 'static State begin(std::span<std::size_t const> "
                       "elements, std::size_t world)'.");
-        static_assert(
-            detail::PartitionerHasPartition<P>,
-            "zero: a Partitioner needs 'static void partition(std::span<PartitionItem>, State&, "
-            "std::span<std::size_t> cuts)'.");
+        static_assert(detail::PartitionerHasPartition<P>,
+                      "zero: a Partitioner needs 'static void partition(std::span<PartitionItem>, "
+                      "State&, std::span<std::size_t> cuts)'.");
     }
     return Partitioner<P>;
 }

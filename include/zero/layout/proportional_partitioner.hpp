@@ -46,63 +46,57 @@ struct ProportionalPartitioner {
     static constexpr bool is_even = false;
 
     /// @throws InvalidArgument if the number of shares is not W, or one is out of range
-    static State begin(std::span<std::size_t const> elements, std::size_t world,
-                       Options const& options = {});
-    static void partition(std::span<PartitionItem> items, State& state,
-                          std::span<std::size_t> cuts);
+    [[gnu::cold]] static State begin(std::span<std::size_t const> /*elements*/, std::size_t world,
+                                     Options const& options = {}) {
+        std::vector<double> const equal(options.shares.empty() ? world : 0, 1.0);
+        std::vector<double> const& shares = options.shares.empty() ? equal : options.shares;
+        if (shares.size() != world) {
+            detail::throw_error<InvalidArgument>(
+                {"zero: partitioner.shares has ", shares.size(), " numbers for ", world,
+                 " ranks; give one for each rank over which states are cut, such as its free "
+                 "memory in bytes."});
+        }
+        State state{{0}, std::vector<std::uint64_t>(world + 1, 0), 0};
+        double sum = 0;
+        for (std::size_t rank = 0; rank < world; ++rank) {
+            sum += shares[rank];
+            // x - x is NaN for infinities and NaN.
+            if (!(shares[rank] >= 0) || !(sum - sum == 0)) {
+                detail::throw_error<InvalidArgument>(
+                    {"zero: partitioner.shares is ", shares[rank], " for rank ", rank,
+                     "; a share is at least 0 and finite, and so is their sum. Give for instance "
+                     "the free memory of each rank in bytes."});
+            }
+            state.ends.push_back(sum);
+        }
+        if (sum == 0) {
+            detail::throw_error<InvalidArgument>(
+                {"zero: all partitioner.shares are 0, so no rank may own anything; give at least "
+                 "one rank a share above 0."});
+        }
+        for (double& end : state.ends) {
+            end /= sum;
+        }
+        return state;
+    }
+
+    [[gnu::cold]] static void partition(std::span<PartitionItem> items, State& state,
+                                        std::span<std::size_t> cuts) {
+        std::size_t const blocks = detail::place_in_order(items) / granularity;
+        state.seen += blocks;
+        std::uint64_t last = 0;
+        for (std::size_t cut = 0; cut < cuts.size(); ++cut) {
+            // Rounded down: a sum with a product in it would depend on whether the compiler fuses
+            // them.
+            auto const whole =
+                static_cast<std::uint64_t>(static_cast<double>(state.seen) * state.ends[cut]);
+            std::uint64_t const missing = whole - detail::smaller(whole, state.given[cut]);
+            last = detail::larger(last, detail::smaller(missing, std::uint64_t{blocks}));
+            state.given[cut] += last;
+            cuts[cut] = static_cast<std::size_t>(last) * granularity;
+        }
+    }
 };
 static_assert(Partitioner<ProportionalPartitioner>);
-
-[[gnu::cold]] inline ProportionalPartitioner::State
-ProportionalPartitioner::begin(std::span<std::size_t const> /*elements*/, std::size_t world,
-                               Options const& options) {
-    std::vector<double> const equal(options.shares.empty() ? world : 0, 1.0);
-    std::vector<double> const& shares = options.shares.empty() ? equal : options.shares;
-    if (shares.size() != world) {
-        detail::throw_error<InvalidArgument>(
-            {"zero: partitioner.shares has ", shares.size(), " numbers for ", world,
-             " ranks; give one for each rank over which states are cut, such as its free memory in "
-             "bytes."});
-    }
-    State state{{0}, std::vector<std::uint64_t>(world + 1, 0), 0};
-    double sum = 0;
-    for (std::size_t rank = 0; rank < world; ++rank) {
-        sum += shares[rank];
-        // x - x is NaN for infinities and NaN.
-        if (!(shares[rank] >= 0) || !(sum - sum == 0)) {
-            detail::throw_error<InvalidArgument>(
-                {"zero: partitioner.shares is ", shares[rank], " for rank ", rank,
-                 "; a share is at least 0 and finite, and so is their sum. Give for instance the "
-                 "free memory of each rank in bytes."});
-        }
-        state.ends.push_back(sum);
-    }
-    if (sum == 0) {
-        detail::throw_error<InvalidArgument>(
-            {"zero: all partitioner.shares are 0, so no rank may own anything; give at least one "
-             "rank a share above 0."});
-    }
-    for (double& end : state.ends) {
-        end /= sum;
-    }
-    return state;
-}
-
-[[gnu::cold]] inline void ProportionalPartitioner::partition(std::span<PartitionItem> items,
-                                                             State& state,
-                                                             std::span<std::size_t> cuts) {
-    std::size_t const blocks = detail::place_in_order(items) / granularity;
-    state.seen += blocks;
-    std::uint64_t last = 0;
-    for (std::size_t cut = 0; cut < cuts.size(); ++cut) {
-        // Rounded down: a sum with a product in it would depend on whether the compiler fuses them.
-        auto const whole =
-            static_cast<std::uint64_t>(static_cast<double>(state.seen) * state.ends[cut]);
-        std::uint64_t const missing = whole - detail::smaller(whole, state.given[cut]);
-        last = detail::larger(last, detail::smaller(missing, std::uint64_t{blocks}));
-        state.given[cut] += last;
-        cuts[cut] = static_cast<std::size_t>(last) * granularity;
-    }
-}
 
 } // namespace ZERO_NAMESPACE

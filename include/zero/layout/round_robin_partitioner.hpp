@@ -30,20 +30,17 @@ struct RoundRobinPartitioner {
     static State begin(std::span<std::size_t const> /*elements*/, std::size_t /*world*/) noexcept {
         return {};
     }
-    static void partition(std::span<PartitionItem> items, State& state,
-                          std::span<std::size_t> cuts);
+
+    [[gnu::cold]] static void partition(std::span<PartitionItem> items, State& state,
+                                        std::span<std::size_t> cuts) {
+        std::size_t const world = cuts.size() - 1;
+        std::vector<std::uint64_t> owners;
+        for (std::size_t index = 0; index < items.size(); ++index) {
+            owners.push_back(state.turn++ % world);
+        }
+        detail::place_by_owner(items, owners, cuts);
+    }
 };
 static_assert(Partitioner<RoundRobinPartitioner>);
-
-[[gnu::cold]] inline void RoundRobinPartitioner::partition(std::span<PartitionItem> items,
-                                                           State& state,
-                                                           std::span<std::size_t> cuts) {
-    std::size_t const world = cuts.size() - 1;
-    std::vector<std::uint64_t> owners;
-    for (std::size_t index = 0; index < items.size(); ++index) {
-        owners.push_back(state.turn++ % world);
-    }
-    detail::place_by_owner(items, owners, cuts);
-}
 
 } // namespace ZERO_NAMESPACE

@@ -59,7 +59,6 @@ private:
         std::size_t bucket;
     };
 
-    static void sort(std::vector<BucketPiece>& pieces);
     [[nodiscard]] std::vector<std::size_t> const& begins(std::size_t rank, std::size_t type) const;
 
     FlatLayout const* _layout;

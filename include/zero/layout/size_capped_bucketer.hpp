@@ -25,9 +25,23 @@ struct SizeCappedBucketer {
     using Options = SizeCappedBucketerOptions;
     static constexpr bool may_span_units = false;
 
-    static void validate(Options const& options);
-    static std::size_t take(std::span<BucketItem const> items, Options const& options,
-                            std::size_t element_bytes);
+    [[gnu::cold]] static void validate(Options const& options) {
+        if (options.bucket_bytes == 0) {
+            detail::throw_error<InvalidArgument>({"zero: bucket_bytes is 0; give the capacity of a "
+                                                  "bucket in bytes; 25 MiB is a good start."});
+        }
+    }
+
+    [[gnu::cold]] static std::size_t take(std::span<BucketItem const> items, Options const& options,
+                                          std::size_t element_bytes) {
+        std::size_t const cap = options.bucket_bytes / element_bytes;
+        std::size_t filled = items[0].elements;
+        std::size_t taken = 1;
+        while (taken < items.size() && filled <= cap && items[taken].elements <= cap - filled) {
+            filled += items[taken++].elements;
+        }
+        return taken;
+    }
 };
 static_assert(Bucketer<SizeCappedBucketer>);
 
@@ -82,24 +96,5 @@ struct UnitBucketer {
     }
 };
 static_assert(Bucketer<UnitBucketer>);
-
-[[gnu::cold]] inline void SizeCappedBucketer::validate(Options const& options) {
-    if (options.bucket_bytes == 0) {
-        detail::throw_error<InvalidArgument>({"zero: bucket_bytes is 0; give the capacity of "
-                                              "a bucket in bytes; 25 MiB is a good start."});
-    }
-}
-
-[[gnu::cold]] inline std::size_t SizeCappedBucketer::take(std::span<BucketItem const> items,
-                                                          Options const& options,
-                                                          std::size_t element_bytes) {
-    std::size_t const cap = options.bucket_bytes / element_bytes;
-    std::size_t filled = items[0].elements;
-    std::size_t taken = 1;
-    while (taken < items.size() && filled <= cap && items[taken].elements <= cap - filled) {
-        filled += items[taken++].elements;
-    }
-    return taken;
-}
 
 } // namespace ZERO_NAMESPACE

@@ -13,22 +13,6 @@
 #include <cstdint>
 #include <utility>
 
-namespace ZERO_NAMESPACE {
-
-/// @brief Options of `Averaged<O>`.
-template <class O>
-struct AveragedOptions {
-    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
-    /// The part of the average that an update keeps, in [0, 1]: 0.999 looks back over about 1,000
-    /// updates. The first updates count equally, as long as that is faster. 1 is the plain mean.
-    double decay = 0.999;
-    /// The first update whose weights are averaged, from 1. Before it the average is the weights.
-    std::uint64_t begin = 1;
-    typename O::Options base{}; ///< options of the optimizer
-};
-
-} // namespace ZERO_NAMESPACE
-
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief "Averaged<NAME>".
@@ -86,6 +70,18 @@ struct AveragedStates<O, std::index_sequence<i...>> {
 } // namespace ZERO_NAMESPACE::detail
 
 namespace ZERO_NAMESPACE {
+
+/// @brief Options of `Averaged<O>`.
+template <class O>
+struct AveragedOptions {
+    [[no_unique_address]] SetByName by_name{}; ///< members are set by name only
+    /// The part of the average that an update keeps, in [0, 1]: 0.999 looks back over about 1,000
+    /// updates. The first updates count equally, as long as that is faster. 1 is the plain mean.
+    double decay = 0.999;
+    /// The first update whose weights are averaged, from 1. Before it the average is the weights.
+    std::uint64_t begin = 1;
+    typename O::Options base{}; ///< options of the optimizer
+};
 
 /// @brief Another optimizer, and an average of the weights that it gives: exponential (EMA), or the
 /// plain mean. The average is one more state: sharded, kept, offloaded and saved as the others are.

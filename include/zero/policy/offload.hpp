@@ -9,16 +9,6 @@
 #include <concepts>
 #include <cstddef>
 
-namespace ZERO_NAMESPACE {
-
-class FileTier;    // tier/file_tier.hpp
-struct HostMemory; // policy/host_memory.hpp
-
-/// @brief No options.
-struct NoOffloadOptions {};
-
-} // namespace ZERO_NAMESPACE
-
 namespace ZERO_NAMESPACE::detail {
 
 /// @brief The options of a stage without `Offload`: compilers print the name.
@@ -27,6 +17,12 @@ struct NoOptionsBecauseOffloadIsNotAmongThePolicies {};
 } // namespace ZERO_NAMESPACE::detail
 
 namespace ZERO_NAMESPACE {
+
+class FileTier;    // tier/file_tier.hpp
+struct HostMemory; // policy/host_memory.hpp
+
+/// @brief No options.
+struct NoOffloadOptions {};
 
 /// @brief All model states stay in the memory of the backend. The default; costs nothing.
 struct NoOffload {

@@ -156,13 +156,6 @@ template <class Engine>
                   : describe_kept(engine.layout(), gather.keep_until_update));
 }
 
-/// @brief Returns ", collectives on the calling thread" for an engine whose queue has no thread;
-/// otherwise an empty text.
-template <class Engine>
-[[gnu::cold]] std::string describe_queue(Engine const& engine) {
-    return engine.communicates_inline() ? ", collectives on the calling thread" : "";
-}
-
 /// @brief Returns ", steps skipped above 3 times the running norm of 128" for an engine with
 /// `skip_above_norm`; otherwise an empty text.
 template <class Engine>
@@ -242,13 +235,18 @@ template <class Config>
     return line;
 }
 
-/// @brief Returns one line for each option.
-[[gnu::cold]] inline std::string describe_unused(std::vector<std::string> const& options) {
-    std::string lines;
-    for (std::string const& option : options) {
-        lines += "\nnot used in this stage: " + option;
+/// @brief Returns what `describe` says of a stage or an engine besides its composition.
+template <class Engine>
+[[gnu::cold]] std::string describe_settings(Engine const& engine) {
+    std::string settings =
+        describe_micro_steps(engine) + describe_gathers(engine)
+        + (engine.communicates_inline() ? ", collectives on the calling thread" : "")
+        + describe_norm_limit(engine) + describe_groups(engine)
+        + describe_updates<config_of_t<Engine>>(engine.layout());
+    for (std::string const& option : engine.unused_options()) {
+        settings += "\nnot used in this stage: " + option;
     }
-    return lines;
+    return settings;
 }
 
 } // namespace ZERO_NAMESPACE::detail
@@ -283,11 +281,7 @@ template <class Stage>
         stage.schedule();
     }
 [[nodiscard]] std::string describe(Stage const& stage) {
-    return describe<Stage>(stage.schedule()) + detail::describe_micro_steps(stage)
-           + detail::describe_gathers(stage) + detail::describe_queue(stage)
-           + detail::describe_norm_limit(stage) + detail::describe_groups(stage)
-           + detail::describe_updates<detail::config_of_t<Stage>>(stage.layout())
-           + detail::describe_unused(stage.unused_options());
+    return describe<Stage>(stage.schedule()) + detail::describe_settings(stage);
 }
 
 /// @brief The same for a program that has an engine but not its stage. An engine does not depend on
@@ -297,11 +291,7 @@ template <class EngineType>
 [[nodiscard]] std::string describe(EngineType const& engine) {
     return detail::describe_engine<detail::config_of_t<EngineType>>(engine.stage_number(), "",
                                                                     engine.schedule())
-           + detail::describe_micro_steps(engine) + detail::describe_gathers(engine)
-           + detail::describe_queue(engine) + detail::describe_norm_limit(engine)
-           + detail::describe_groups(engine)
-           + detail::describe_updates<detail::config_of_t<EngineType>>(engine.layout())
-           + detail::describe_unused(engine.unused_options());
+           + detail::describe_settings(engine);
 }
 
 } // namespace ZERO_NAMESPACE

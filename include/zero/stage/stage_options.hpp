@@ -31,10 +31,6 @@ struct CurrentMemory {
 /// registration index. For `StageOptions::current_memory`.
 using CurrentMemoryOf = detail::SharedFunction<CurrentMemory, std::size_t>;
 
-} // namespace ZERO_NAMESPACE
-
-namespace ZERO_NAMESPACE {
-
 template <class Config>
 class Engine;
 

@@ -203,13 +203,8 @@ inline CUresult cuMemUnmap(CUdeviceptr address, std::size_t bytes) {
     return CUDA_SUCCESS;
 }
 
-enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess = 0 };
-constexpr unsigned long long cudaEnableDefault = 0;
-
-inline cudaError_t cudaGetDriverEntryPointByVersion(char const* name, void** function,
-                                                    unsigned version, unsigned long long,
-                                                    cudaDriverEntryPointQueryResult*) {
-    static std::map<std::string_view, void*> const functions{
+inline bool const zero_finds_driver_functions = [] {
+    zero::test::emulated::driver_functions = {
         {"cuMemGetAllocationGranularity", reinterpret_cast<void*>(&cuMemGetAllocationGranularity)},
         {"cuMemAddressReserve", reinterpret_cast<void*>(&cuMemAddressReserve)},
         {"cuMemAddressFree", reinterpret_cast<void*>(&cuMemAddressFree)},
@@ -218,11 +213,9 @@ inline cudaError_t cudaGetDriverEntryPointByVersion(char const* name, void** fun
         {"cuMemMap", reinterpret_cast<void*>(&cuMemMap)},
         {"cuMemSetAccess", reinterpret_cast<void*>(&cuMemSetAccess)},
         {"cuMemUnmap", reinterpret_cast<void*>(&cuMemUnmap)}};
-    auto const found = functions.find(name);
-    bool const is_known = found != functions.end() && version >= 10020;
-    *function = is_known ? found->second : nullptr;
-    return cudaSuccess;
-}
+    return true;
+}();
+
 inline cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
     auto& all = zero::test::emulated::MappedMemory::instance();
     std::lock_guard const lock(all.mutex);

@@ -13,10 +13,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <set>
+#include <string_view>
 #include <utility>
 
 inline cudaStream_t const cudaStreamLegacy = reinterpret_cast<cudaStream_t>(std::uintptr_t{1});
@@ -437,4 +439,20 @@ inline cudaError_t cudaMemsetAsync(void* out, int value, std::size_t bytes, cuda
 }
 inline cudaError_t cudaMemset(void* out, int value, std::size_t bytes) {
     return cudaMemsetAsync(out, value, bytes, nullptr);
+}
+
+enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess = 0 };
+constexpr unsigned long long cudaEnableDefault = 0;
+
+namespace zero::test::emulated {
+inline std::map<std::string_view, void*> driver_functions; ///< by name; cuda.h defines them
+} // namespace zero::test::emulated
+
+inline cudaError_t cudaGetDriverEntryPointByVersion(char const* name, void** function,
+                                                    unsigned version, unsigned long long,
+                                                    cudaDriverEntryPointQueryResult*) {
+    auto const& all = zero::test::emulated::driver_functions;
+    auto const found = all.find(name);
+    *function = found != all.end() && version >= 10020 ? found->second : nullptr;
+    return cudaSuccess;
 }

@@ -7,12 +7,14 @@
 #include "../traffic_count.hpp"
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <new>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ZERO_NAMESPACE::detail {
 
@@ -79,6 +81,9 @@ std::string describe(CollectiveCall const& call);
 std::string describe(std::size_t first_rank, CollectiveCall const& first, std::size_t rank,
                      CollectiveCall const& other);
 
+/// @brief Returns the W + 1 offsets that give every rank the same number of elements.
+std::vector<std::size_t> uniform_cuts(std::size_t world, std::size_t elements);
+
 /// @brief Returns whether there are world + 1 offsets that begin with 0 and do not decrease.
 bool are_cuts(std::span<std::size_t const> cuts, std::size_t world) noexcept;
 
@@ -87,6 +92,23 @@ bool are_cuts(std::span<std::size_t const> cuts, std::size_t world) noexcept;
 
 /// @brief Reports that two threads call the communicator of one rank. @throws OutOfOrder always
 [[noreturn]] void throw_second_thread(CollectiveTag const& tag);
+
+/// @brief Refuses a second thread while one is in a call of a rank.
+class SoleThread {
+public:
+    /// @throws OutOfOrder if another thread is in a call
+    SoleThread(bool& is_in_use, CollectiveTag const& tag) : _is_in_use(is_in_use) {
+        if (_is_in_use.exchange(true, std::memory_order_acq_rel)) {
+            throw_second_thread(tag);
+        }
+    }
+    SoleThread(SoleThread const&) = delete;
+    SoleThread& operator=(SoleThread const&) = delete;
+    ~SoleThread() { _is_in_use.store(false, std::memory_order_release); }
+
+private:
+    std::atomic_ref<bool> _is_in_use;
+};
 
 /// @brief A collective call as words that ranks exchange. Used by `Checked`: engine, kind and type,
 /// count, detail, index, the first 32 characters of the tag's text and of its parameter, and the
@@ -123,8 +145,14 @@ public:
     static void require_equal(std::span<std::uint64_t const> signatures,
                               FunctionRef<> gather_again);
 
+    /// @brief Returns a hash of what is compared, and of the number of the collective.
+    static std::uint64_t hash_of(Words const& call, std::uint64_t number) noexcept;
+
     /// @brief Returns the text of the call with this signature, as `describe` gives it.
     static std::string text_of(std::uint64_t const* signature);
+
+    /// @brief Names the collective of a number from 1 on; 0: none has begun.
+    static std::string describe_call(Words const& call, std::uint64_t number);
 };
 
 } // namespace ZERO_NAMESPACE::detail

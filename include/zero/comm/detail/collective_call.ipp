@@ -56,6 +56,14 @@ ZERO_INLINE std::string describe(std::size_t first_rank, CollectiveCall const& f
     return call_text(first_rank, first) + ", " + call_text(rank, other);
 }
 
+ZERO_COLD_INLINE std::vector<std::size_t> uniform_cuts(std::size_t world, std::size_t elements) {
+    std::vector<std::size_t> cuts;
+    for (std::size_t rank = 0; rank <= world; ++rank) {
+        cuts.push_back(rank * elements);
+    }
+    return cuts;
+}
+
 ZERO_INLINE bool are_cuts(std::span<std::size_t const> cuts, std::size_t world) noexcept {
     bool are = cuts.size() == world + 1 && cuts[0] == 0;
     for (std::size_t rank = 0; are && rank < world; ++rank) {
@@ -137,6 +145,14 @@ ZERO_INLINE CollectiveCall call_of(std::uint64_t const* signature, SignatureText
              static_cast<std::uint32_t>(signature[0] >> 16U)}};
 }
 
+ZERO_INLINE std::uint64_t CallSignature::hash_of(Words const& call, std::uint64_t number) noexcept {
+    std::uint64_t hash = 14695981039346656037U ^ number;
+    for (std::size_t word = 0; word < parameter_begin; ++word) {
+        hash = (hash ^ call[word]) * 1099511628211U;
+    }
+    return hash ^ hash >> 32U;
+}
+
 ZERO_COLD_INLINE std::string CallSignature::text_of(std::uint64_t const* signature) {
     SignatureTexts texts;
     return describe(call_of(signature, texts));
@@ -148,6 +164,11 @@ ZERO_COLD_INLINE std::string CallSignature::difference(std::size_t first_rank,
     SignatureTexts first_texts;
     SignatureTexts other_texts;
     return describe(first_rank, call_of(first, first_texts), rank, call_of(other, other_texts));
+}
+
+ZERO_COLD_INLINE std::string CallSignature::describe_call(Words const& call, std::uint64_t number) {
+    return number == 0 ? "no collective so far"
+                       : text({"collective ", number, ", ", text_of(call.data())});
 }
 
 ZERO_INLINE std::string CallSignature::first_difference(std::span<std::uint64_t const> signatures) {

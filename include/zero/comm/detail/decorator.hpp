@@ -276,21 +276,18 @@ public:
         return this->inner().shard();
     }
 
-    /// @copydoc shard
     [[nodiscard]] Part& replicas() const noexcept
         requires GroupedCommunicator<C>
     {
         return this->inner().replicas();
     }
 
-    /// @copydoc shard
     [[nodiscard]] std::size_t replica() const noexcept
         requires GroupedCommunicator<C>
     {
         return this->inner().replica();
     }
 
-    /// @copydoc shard
     [[nodiscard]] std::size_t replica_of(std::size_t rank) const noexcept
         requires GroupedCommunicator<C>
     {
@@ -319,21 +316,18 @@ public:
         each([&](auto& part) { part.abort(cause, is_provisional); });
     }
 
-    /// @brief See `Communicator`.
     void rethrow_failure()
         requires requires(C& part) { part.rethrow_failure(); }
     {
         each([](auto& part) { part.rethrow_failure(); });
     }
 
-    /// @brief See `Communicator`.
     void synchronise()
         requires requires(C& part) { part.synchronise(); }
     {
         each([](auto& part) { part.synchronise(); });
     }
 
-    /// @brief See `Communicator`.
     void forget_events() noexcept
         requires requires(C& part) { part.forget_events(); }
     {
@@ -347,7 +341,6 @@ public:
         each([](auto& part) { part.begin_run(); });
     }
 
-    /// @copydoc begin_run
     void end_run() noexcept
         requires requires(C& part) { part.end_run(); }
     {

@@ -22,10 +22,28 @@ public:
     using Clock = std::chrono::steady_clock;
 
     /// @brief Keeps the first cause; a provisional one may be replaced for a moment.
-    void fail(FailureKind kind, std::string_view cause, bool is_provisional) noexcept;
+    void fail(FailureKind kind, std::string_view cause, bool is_provisional) noexcept {
+        if (_kind != FailureKind::none && (!_is_provisional || is_provisional)) {
+            return;
+        }
+        _kind = kind;
+        _is_provisional = is_provisional;
+        _grace_end = Clock::now() + grace;
+        try {
+            _cause = cause;
+        } catch (std::exception const&) { // no memory for the text: the state is enough
+            _cause.clear();
+        }
+        _has_failed.store(true, std::memory_order_release);
+    }
 
     /// @brief Returns whether the failure is final; a provisional one becomes final after a moment.
-    [[nodiscard]] bool is_final() noexcept;
+    [[nodiscard]] bool is_final() noexcept {
+        if (_is_provisional && Clock::now() >= _grace_end) {
+            _is_provisional = false;
+        }
+        return _kind != FailureKind::none && !_is_provisional;
+    }
 
     [[nodiscard]] bool is_provisional() const noexcept { return _is_provisional; }
     [[nodiscard]] FailureKind kind() const noexcept { return _kind; }
@@ -45,28 +63,5 @@ private:
     std::string _cause;
     Clock::time_point _grace_end{};
 };
-
-inline void FailureRecord::fail(FailureKind kind, std::string_view cause,
-                                bool is_provisional) noexcept {
-    if (_kind != FailureKind::none && (!_is_provisional || is_provisional)) {
-        return;
-    }
-    _kind = kind;
-    _is_provisional = is_provisional;
-    _grace_end = Clock::now() + grace;
-    try {
-        _cause = cause;
-    } catch (std::exception const&) { // no memory for the text: the state is enough
-        _cause.clear();
-    }
-    _has_failed.store(true, std::memory_order_release);
-}
-
-inline bool FailureRecord::is_final() noexcept {
-    if (_is_provisional && Clock::now() >= _grace_end) {
-        _is_provisional = false;
-    }
-    return _kind != FailureKind::none && !_is_provisional;
-}
 
 } // namespace ZERO_NAMESPACE::detail

@@ -10,7 +10,6 @@
 #include "../traffic_count.hpp"
 #include "collective_call.hpp"
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -118,7 +117,13 @@ void in_rounds(std::size_t rounds, Post const& post, Take const& take) {
 class Flights {
 public:
     Flights() = default;
-    explicit Flights(std::size_t world);
+    [[gnu::cold]] explicit Flights(std::size_t world)
+        : _flights(larger<std::size_t>(
+            16, smaller<std::size_t>(512, (std::size_t{1} << 16U) / (world + 1)))) {
+        for (Flight& flight : _flights) {
+            flight.cuts = List<std::size_t>(world + 1);
+        }
+    }
 
     /// @brief Enqueues `run(flight)`. Collectives run in the order of the calls, even on several
     /// queues. Waits only while all storage is in flight.
@@ -128,7 +133,7 @@ public:
     template <class Run>
     void enqueue(CollectiveCall const& call, CollectiveMemory const& memory, host::Queue* queue,
                  Run const& run) {
-        OneThread const one(*this, call);
+        SoleThread const sole(_is_in_use, call.tag);
         Flight& flight = next(call, memory);
         queue->wait(_last);
         queue->enqueue([run, &flight] { run(flight); });
@@ -137,64 +142,36 @@ public:
     }
 
     /// @brief Waits until all commands are done.
-    void synchronise() const;
+    [[gnu::cold]] void synchronise() const {
+        for (Flight const& flight : _flights) {
+            flight.done.synchronise();
+        }
+    }
 
 private:
-    /// Refuses a second thread while one is in a call.
-    class OneThread {
-    public:
-        OneThread(Flights& flights, CollectiveCall const& call) : _is_in_use(flights._is_in_use) {
-            if (_is_in_use.exchange(true, std::memory_order_acq_rel)) {
-                throw_second_thread(call.tag);
-            }
+    [[nodiscard]] Flight& next(CollectiveCall const& call, CollectiveMemory const& memory) {
+        Flight& flight = _flights[_count % _flights.size()];
+        flight.done.synchronise();
+        flight.kind = call.kind;
+        flight.element_bytes = memory.element_bytes;
+        flight.count = call.count;
+        flight.detail = static_cast<std::size_t>(call.detail);
+        flight.send = memory.send;
+        flight.receive = memory.receive;
+        flight.sum = memory.sum;
+        flight.signature = CallSignature::of(call);
+        for (std::size_t cut = 0; cut < memory.cuts.size(); ++cut) {
+            flight.cuts[cut] = memory.cuts[cut];
         }
-        OneThread(OneThread const&) = delete;
-        OneThread& operator=(OneThread const&) = delete;
-        ~OneThread() { _is_in_use.store(false, std::memory_order_release); }
-
-    private:
-        std::atomic_ref<bool> _is_in_use;
-    };
-
-    [[nodiscard]] Flight& next(CollectiveCall const& call, CollectiveMemory const& memory);
+        ++_count;
+        return flight;
+    }
 
     bool _is_in_use = false; ///< a thread enqueues
     List<Flight> _flights;
     std::size_t _count = 0; ///< number of calls
     host::Event _last{};
 };
-
-[[gnu::cold]] inline Flights::Flights(std::size_t world)
-    : _flights(
-        larger<std::size_t>(16, smaller<std::size_t>(512, (std::size_t{1} << 16U) / (world + 1)))) {
-    for (Flight& flight : _flights) {
-        flight.cuts = List<std::size_t>(world + 1);
-    }
-}
-
-inline Flight& Flights::next(CollectiveCall const& call, CollectiveMemory const& memory) {
-    Flight& flight = _flights[_count % _flights.size()];
-    flight.done.synchronise();
-    flight.kind = call.kind;
-    flight.element_bytes = memory.element_bytes;
-    flight.count = call.count;
-    flight.detail = static_cast<std::size_t>(call.detail);
-    flight.send = memory.send;
-    flight.receive = memory.receive;
-    flight.sum = memory.sum;
-    flight.signature = CallSignature::of(call);
-    for (std::size_t cut = 0; cut < memory.cuts.size(); ++cut) {
-        flight.cuts[cut] = memory.cuts[cut];
-    }
-    ++_count;
-    return flight;
-}
-
-[[gnu::cold]] inline void Flights::synchronise() const {
-    for (Flight const& flight : _flights) {
-        flight.done.synchronise();
-    }
-}
 
 /// @brief Returns whether a hash is equal on all ranks of a group. Collective; waits. See
 /// `HostCommunicator` for the type. @throws CommunicatorError

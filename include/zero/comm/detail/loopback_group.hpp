@@ -115,8 +115,6 @@ public:
     /// @throws InvalidArgument if `world` or the time-out is not positive
     LoopbackGroup(int world, LoopbackOptions const& options,
                   std::shared_ptr<LoopbackFamily> family = nullptr);
-    LoopbackGroup(LoopbackGroup&&) = delete;
-    LoopbackGroup& operator=(LoopbackGroup&&) = delete;
     ~LoopbackGroup() { _family->remove(_rendezvous); }
 
     [[nodiscard]] std::size_t world() const noexcept { return _slots.size(); }
@@ -142,13 +140,8 @@ public:
         return _expects_pieces.load(std::memory_order_relaxed);
     }
 
-    /// @brief See `Rendezvous`.
     void pass() { _rendezvous.pass(); }
-
-    /// @brief See `Rendezvous`.
     void begin_run(std::size_t rank) noexcept { _rendezvous.begin_run(rank); }
-
-    /// @brief See `Rendezvous`.
     void end_run(std::size_t rank) noexcept { _rendezvous.end_run(rank); }
 
     /// @brief Aborts this group and those of its family; see `Rendezvous`.
@@ -223,23 +216,10 @@ public:
     /// @brief Leaves the group and waits until the commands of this rank have run.
     ~LoopbackFrame();
 
+    [[nodiscard]] LoopbackGroup& group() const noexcept { return *_group; }
     [[nodiscard]] std::size_t rank() const noexcept { return _rank; }
     [[nodiscard]] std::size_t world() const noexcept { return _group->world(); }
     [[nodiscard]] LoopbackSlot& slot(std::size_t rank) noexcept { return _group->slot(rank); }
-
-    /// @brief See `Rendezvous`.
-    void abort(std::string_view cause, bool is_provisional) noexcept {
-        _group->abort(cause, is_provisional);
-    }
-
-    /// @brief See `Rendezvous`.
-    void begin_run() noexcept { _group->begin_run(_rank); }
-
-    /// @brief See `Rendezvous`.
-    void end_run() noexcept { _group->end_run(_rank); }
-
-    /// @brief See `LoopbackGroup`.
-    void leave(std::string_view cause) noexcept { _group->leave(cause); }
 
     /// @brief Returns the resource of the scratch memory.
     [[nodiscard]] MemoryResource& memory() const noexcept {
@@ -321,22 +301,6 @@ private:
         return _group->events[rank];
     }
 
-    /// Refuses a second thread while one is in a call of the rank.
-    class SoleThread {
-    public:
-        SoleThread(LoopbackSlot& slot, CollectiveTag const& tag) : _is_in_use(slot.is_in_use) {
-            if (_is_in_use.exchange(true, std::memory_order_acq_rel)) {
-                throw_second_thread(tag);
-            }
-        }
-        SoleThread(SoleThread const&) = delete;
-        SoleThread& operator=(SoleThread const&) = delete;
-        ~SoleThread() { _is_in_use.store(false, std::memory_order_release); }
-
-    private:
-        std::atomic_ref<bool> _is_in_use;
-    };
-
     /// Enqueues a sum of this rank's extent: `sum(queue, offset, addresses, world, elements)`, in
     /// commands if ranks send pieces.
     template <StorageType T, class Sum>
@@ -384,7 +348,7 @@ void LoopbackFrame<B>::collective(CollectiveCall const& call, void const* send, 
                                   Queue queue, FunctionRef<> first, FunctionRef<> second) {
     B::rethrow_failure(queue);
     LoopbackSlot& own = slot(_rank);
-    SoleThread const sole(own, call.tag);
+    SoleThread const sole(own.is_in_use, call.tag);
     if constexpr (!copies_arguments) {
         B::synchronise(flight().done);
     }
@@ -429,7 +393,7 @@ void LoopbackFrame<B>::collective(CollectiveCall const& call, void const* send, 
 template <class B>
 LoopbackFrame<B> LoopbackFrame<B>::split(int color, int key) {
     LoopbackSlot& own = slot(_rank);
-    SoleThread const sole(own, CollectiveTag{"split of the group"});
+    SoleThread const sole(own.is_in_use, CollectiveTag{"split of the group"});
     LoopbackPart const part = _group->enter_split(_rank, color, key);
     std::exception_ptr failure;
     if (part.first == _rank) {

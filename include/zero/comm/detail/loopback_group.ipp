@@ -6,6 +6,7 @@
 #include "../../core/detail/throw_error.hpp"
 #include "../../core/dtype.hpp"
 #include "../../core/error.hpp"
+#include "run_threads.hpp"
 
 #include <array>
 #include <cstring>
@@ -220,15 +221,9 @@ ZERO_INLINE void LoopbackGroup::part_in_disagreement(std::size_t other) {
 ZERO_INLINE void LoopbackGroup::abort_because_of(std::size_t rank,
                                                  std::exception_ptr const& failure) noexcept {
     try {
-        try {
-            std::rethrow_exception(failure);
-        } catch (std::exception const& error) {
-            abort(text({"rank ", rank, ": ", first_line(error.what())}), false);
-        } catch (...) {
-            abort(text({"rank ", rank, ": an exception that is not a std::exception"}), false);
-        }
-    } catch (...) { // no memory for the text
-        abort("a rank failed inside a collective", false);
+        std::rethrow_exception(failure);
+    } catch (...) {
+        report_failure(rank, [this](std::string_view cause) { abort(cause, false); });
     }
 }
 

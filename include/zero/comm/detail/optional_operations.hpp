@@ -83,6 +83,17 @@ template <class T, class A, class Communicator>
     }
 }
 
+/// @brief Returns the hash of the communicator's options that must be equal on all ranks; 0 without
+/// such options.
+template <class Communicator>
+[[nodiscard]] std::uint64_t options_hash_of(Communicator const& communicator) noexcept {
+    if constexpr (requires { communicator.options_hash(); }) {
+        return communicator.options_hash();
+    } else {
+        return 0;
+    }
+}
+
 /// @brief Returns the bytes of scratch memory of a communicator; 0 if it has none.
 template <class Communicator>
 [[nodiscard]] std::size_t scratch_bytes_of(Communicator const& communicator,

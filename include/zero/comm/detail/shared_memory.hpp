@@ -4,6 +4,8 @@
 #include "../../core/detail/namespace.hpp"
 #include "../../core/host_memory_resource.hpp"
 #include "../../core/memory_resource.hpp"
+#include "../../layout/padding.hpp"
+#include "../../layout/piece.hpp"
 #include "collective_call.hpp"
 #include "flight.hpp"
 #include "group_place.hpp"
@@ -63,8 +65,6 @@ public:
     /// @brief Creates the shared memory of a process. If the system refuses, `reason` says so.
     /// @param ranks the processes of the group
     explicit SharedMemory(std::size_t ranks);
-    SharedMemory(SharedMemory&&) = delete;
-    SharedMemory& operator=(SharedMemory&&) = delete;
     ~SharedMemory() override;
 
     [[nodiscard]] Introduction const& introduction() const noexcept { return _own; }
@@ -100,14 +100,8 @@ public:
     void take_pages_again(void* memory, std::size_t bytes, BufferKind kind) override;
 
 private:
-    /// Bytes that are lent.
-    struct Block {
-        std::size_t begin = 0;
-        std::size_t end = 0;
-    };
-
     [[nodiscard]] std::size_t whole_pages(std::size_t bytes) const noexcept {
-        return (bytes + _page - 1) / _page * _page;
+        return round_up(bytes, _page);
     }
     void refuse(char const* what, int error);
     [[nodiscard]] bool drop(void* memory, std::size_t bytes) const noexcept;
@@ -115,7 +109,7 @@ private:
 
     HostMemoryResource _heap;
     std::mutex _mutex;
-    std::vector<Block> _blocks; ///< ascending
+    std::vector<Range> _blocks; ///< bytes that are lent, ascending
     List<std::byte const*> _bases;
     std::byte* _memory = nullptr; ///< null: the system refuses
     std::size_t _page = 4096;

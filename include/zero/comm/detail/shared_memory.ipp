@@ -254,7 +254,7 @@ ZERO_COLD_INLINE void SharedMemory::deallocate(void* memory, std::size_t bytes,
     std::lock_guard const lock(_mutex);
     (void)set_usable(memory, bytes, true); // it may have been given back
     (void)drop(memory, bytes);
-    std::erase_if(_blocks, [&](Block const& block) { return block.begin == begin; });
+    std::erase_if(_blocks, [&](Range const& block) { return block.begin == begin; });
 }
 
 ZERO_COLD_INLINE bool SharedMemory::give_back_pages(void* memory, std::size_t bytes,
@@ -305,13 +305,10 @@ ZERO_COLD_INLINE void SharedGroup::join(GroupPlace const& place, std::string_vie
     List<Shown> shown(place.world);
     shown[place.rank] = {_memory->introduction(), static_cast<std::int64_t>(_place),
                          static_cast<std::int64_t>(_memory->offset_of(slot, sizeof(SharedSlot)))};
-    List<std::size_t> cuts(place.world + 1);
-    for (std::size_t cut = 0; cut <= place.world; ++cut) {
-        cuts[cut] = cut * sizeof(Shown);
-    }
+    std::vector<std::size_t> const cuts = uniform_cuts(place.world, sizeof(Shown));
     CollectiveTag const tag{"memory of a host", 0};
-    send(place.all_gather(DType::bytes, &shown[place.rank], shown.data(), as_span(cuts), tag),
-         {&shown[place.rank], shown.data(), 1, as_span(cuts), {}});
+    send(place.all_gather(DType::bytes, &shown[place.rank], shown.data(), cuts, tag),
+         {&shown[place.rank], shown.data(), 1, cuts, {}});
     _peers = List<Peer>(place.world);
     _pieces = List<void const*>(place.world);
     for (std::size_t rank = 0; rank < place.world; ++rank) {
@@ -350,11 +347,8 @@ ZERO_COLD_INLINE void SharedGroup::leave() noexcept {
 
 /// Shows the call, and where the memory that the peers read lies.
 ZERO_INLINE void SharedGroup::show(Flight const& flight) noexcept {
-    std::uint64_t hash = 14695981039346656037U ^ ++_number;
-    for (std::size_t word = 0; word < CallSignature::parameter_begin; ++word) {
-        hash = (hash ^ flight.signature[word]) * 1099511628211U;
-    }
-    _word = _number << 32U | ((hash ^ hash >> 32U) & 0xffffffffU);
+    std::uint64_t const hash = CallSignature::hash_of(flight.signature, ++_number);
+    _word = _number << 32U | (hash & 0xffffffffU);
     SharedCall& own = (*_slot)[_number % 2];
     own.signature = flight.signature;
     own.send = 0;

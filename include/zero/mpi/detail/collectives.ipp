@@ -106,7 +106,8 @@ ZERO_INLINE void Collectives::run(Flight const& flight) {
             return;
         }
         switch (flight.kind) {
-        case CollectiveKind::reduce_scatter: exchange_extents(flight, flight.receive); break;
+        case CollectiveKind::reduce_scatter:
+        case CollectiveKind::exchange: exchange_extents(flight, flight.receive); break;
         case CollectiveKind::all_gather: gather_extents(flight, flight.send); break;
         case CollectiveKind::all_reduce: {
             auto* const own = static_cast<std::byte*>(flight.receive)
@@ -117,7 +118,6 @@ ZERO_INLINE void Collectives::run(Flight const& flight) {
         }
         case CollectiveKind::broadcast: broadcast(flight); break;
         case CollectiveKind::integers: reduce_integers(flight); break;
-        case CollectiveKind::exchange: exchange_extents(flight, flight.receive); break;
         }
     } catch (...) {
         _peers.part_after_failure();

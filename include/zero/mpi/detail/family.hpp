@@ -22,13 +22,22 @@ public:
 
     /// @param is_serialized whether MPI lets only one thread at a time call it: then all families
     /// of the process share a lock
-    explicit Family(bool is_serialized) noexcept;
+    explicit Family(bool is_serialized) noexcept : _mutex(&_own) {
+        static std::mutex of_process;
+        if (is_serialized) {
+            _mutex = &of_process;
+        }
+    }
 
     [[nodiscard]] Lock lock() { return Lock(*_mutex); }
 
     void add(Peers* member) { _members.push_back(member); }
 
-    void remove(Peers const* member) noexcept;
+    void remove(Peers const* member) noexcept {
+        for (Peers*& other : _members) {
+            other = other == member ? nullptr : other;
+        }
+    }
 
     /// @brief The communicators of the family in this process; null for those that were removed.
     [[nodiscard]] zero::detail::List<Peers*> const& members() const noexcept { return _members; }
@@ -36,7 +45,15 @@ public:
     /// @brief Keeps a communicator that an exception destroys until another one of the family is
     /// destroyed, unless it is the last: the handler of the exception can then report the cause
     /// before this rank waits for its peers. Call it under the lock.
-    void keep(std::shared_ptr<void> leaving);
+    [[gnu::cold]] void keep(std::shared_ptr<void> leaving) {
+        std::size_t others = 0;
+        for (Peers const* const member : _members) {
+            others += member != nullptr ? 1 : 0;
+        }
+        if (others > 1 + _kept.size()) {
+            _kept.push_back(std::move(leaving));
+        }
+    }
 
     /// @brief Returns what was kept. Call it under the lock, and destroy the result outside.
     [[nodiscard]] zero::detail::List<std::shared_ptr<void>> take_kept() noexcept {
@@ -49,28 +66,5 @@ private:
     zero::detail::List<Peers*> _members;
     zero::detail::List<std::shared_ptr<void>> _kept;
 };
-
-inline Family::Family(bool is_serialized) noexcept : _mutex(&_own) {
-    static std::mutex of_process;
-    if (is_serialized) {
-        _mutex = &of_process;
-    }
-}
-
-inline void Family::remove(Peers const* member) noexcept {
-    for (Peers*& other : _members) {
-        other = other == member ? nullptr : other;
-    }
-}
-
-[[gnu::cold]] inline void Family::keep(std::shared_ptr<void> leaving) {
-    std::size_t others = 0;
-    for (Peers const* const member : _members) {
-        others += member != nullptr ? 1 : 0;
-    }
-    if (others > 1 + _kept.size()) {
-        _kept.push_back(std::move(leaving));
-    }
-}
 
 } // namespace ZERO_NAMESPACE::mpi::detail

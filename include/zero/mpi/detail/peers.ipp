@@ -95,11 +95,7 @@ ZERO_INLINE void Peers::begin(zero::detail::CallSignature::Words const& call) {
     Lock const lock = _family->lock();
     ++_number;
     _call = call;
-    std::uint64_t hash = 14695981039346656037U ^ _number;
-    for (std::size_t word = 0; word < zero::detail::CallSignature::parameter_begin; ++word) {
-        hash = (hash ^ call[word]) * 1099511628211U;
-    }
-    hash ^= hash >> 32U;
+    std::uint64_t const hash = zero::detail::CallSignature::hash_of(call, _number);
     // Ranks that call different collectives do not receive one another's data.
     _tag = 1 + static_cast<int>(hash % static_cast<std::uint64_t>(_largest_tag));
     if (_number % 8 == 0) { // as often as in a wait: polling costs as much as a small transfer
@@ -588,11 +584,7 @@ ZERO_COLD_INLINE std::string Peers::missing_peers(Round const& round) const {
 
 /// Names the last collective that began.
 ZERO_COLD_INLINE std::string Peers::current_call() const {
-    if (_number == 0) {
-        return "no collective so far";
-    }
-    return zero::detail::text(
-        {"collective ", _number, ", ", zero::detail::CallSignature::text_of(_call.data())});
+    return zero::detail::CallSignature::describe_call(_call, _number);
 }
 
 } // namespace ZERO_NAMESPACE::mpi::detail

@@ -25,9 +25,6 @@
 
 namespace ZERO_NAMESPACE::detail {
 
-template <class P, class Category>
-concept NamesCategory = HasCategory<P> && std::same_as<typename P::policy_category, Category>;
-
 /// @brief A complete model of the concept of its category.
 template <class P>
 concept CompletePolicy =
@@ -85,21 +82,15 @@ consteval bool diagnose_policy() {
 /// @brief True if at most one of the policies belongs to the category.
 template <class Category, class... Policies>
 inline constexpr bool is_single =
-    (std::size_t{0} + ... + (is_in<Category, Policies>() ? 1U : 0U)) <= 1;
+    (std::size_t{0} + ... + (NamesCategory<Policies, Category> ? 1U : 0U)) <= 1;
 
 /// @brief True if no other policy belongs to the category of `P`.
 template <class P, class... Policies>
-consteval bool is_only_one() {
-    if constexpr (HasCategory<P>) {
-        return is_single<typename P::policy_category, Policies...>;
-    } else {
-        return true;
-    }
-}
+concept IsOnlyOne = !HasCategory<P> || is_single<typename P::policy_category, Policies...>;
 
 /// @brief True if no category occurs twice.
 template <class... Policies>
-inline constexpr bool are_distinct = (is_only_one<Policies, Policies...>() && ...);
+inline constexpr bool are_distinct = (IsOnlyOne<Policies, Policies...> && ...);
 
 /// @brief Reports a second policy of a category unless `single`.
 template <class Category, bool single>
@@ -136,9 +127,8 @@ consteval bool diagnose_single() {
 /// two would be dropped silently.
 template <class... Policies>
 consteval bool diagnose_duplicates() {
-    return (
-        diagnose_single<typename Policies::policy_category, is_only_one<Policies, Policies...>()>()
-        && ...);
+    return (diagnose_single<typename Policies::policy_category, IsOnlyOne<Policies, Policies...>>()
+            && ...);
 }
 
 } // namespace ZERO_NAMESPACE::detail

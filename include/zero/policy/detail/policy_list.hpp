@@ -15,14 +15,8 @@ namespace ZERO_NAMESPACE::detail {
 template <class P>
 concept HasCategory = requires { typename P::policy_category; };
 
-template <class Category, class P>
-consteval bool is_in() {
-    if constexpr (HasCategory<P>) {
-        return std::same_as<typename P::policy_category, Category>;
-    } else {
-        return false;
-    }
-}
+template <class P, class Category>
+concept NamesCategory = HasCategory<P> && std::same_as<typename P::policy_category, Category>;
 
 /// @brief The first policy of a category, or the default.
 template <class Category, class Default, class... Policies>
@@ -34,7 +28,7 @@ template <class Category, class Default, class First, class... Rest>
 struct Select<Category, Default, First, Rest...> : Select<Category, Default, Rest...> {};
 
 template <class Category, class Default, class First, class... Rest>
-    requires(is_in<Category, First>())
+    requires NamesCategory<First, Category>
 struct Select<Category, Default, First, Rest...> {
     using type = First;
 };
@@ -49,13 +43,8 @@ struct PolicyPack {};
 /// @brief Whether `Replacement` takes the place of `Policy`. A non-policy replaces nothing; the
 /// stage that contains it reports the error.
 template <class Replacement, class Policy>
-consteval bool replaces() {
-    if constexpr (HasCategory<Replacement>) {
-        return is_in<typename Replacement::policy_category, Policy>();
-    } else {
-        return false;
-    }
-}
+concept Replaces =
+    HasCategory<Replacement> && NamesCategory<Policy, typename Replacement::policy_category>;
 
 /// @brief Replaces the policy of the same category in a list, or adds one. `ZeroStage::with` uses
 /// it.
@@ -72,7 +61,7 @@ struct Exchange<Replacement, PolicyPack<Kept...>> {
 template <class Replacement, class... Kept, class First, class... Rest>
 struct Exchange<Replacement, PolicyPack<Kept...>, First, Rest...>
     : Exchange<Replacement,
-               std::conditional_t<replaces<Replacement, First>(), PolicyPack<Kept...>,
+               std::conditional_t<Replaces<Replacement, First>, PolicyPack<Kept...>,
                                   PolicyPack<Kept..., First>>,
                Rest...> {};
 

@@ -13,10 +13,6 @@ namespace ZERO_NAMESPACE::torch::detail {
 /// @brief The calls of an engine that `GradientHooks` makes. `Replicated` implements it.
 class GradientReceiver {
 public:
-    GradientReceiver() = default;
-    GradientReceiver(GradientReceiver const&) = delete;
-    GradientReceiver& operator=(GradientReceiver const&) = delete;
-
     /// @brief Adds a contiguous gradient, or keeps it until it is added.
     virtual void receive(std::size_t parameter, at::Tensor const& gradient) = 0;
 

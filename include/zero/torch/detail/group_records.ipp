@@ -83,11 +83,7 @@ ZERO_COLD_INLINE std::string GroupRecords::current_call() {
 }
 
 ZERO_COLD_INLINE std::string GroupRecords::describe_call() const {
-    if (_number == 0) {
-        return "no collective so far";
-    }
-    return zero::detail::text(
-        {"collective ", _number, ", ", zero::detail::CallSignature::text_of(_call.data())});
+    return zero::detail::CallSignature::describe_call(_call, _number);
 }
 
 ZERO_COLD_INLINE void GroupRecords::look() noexcept {

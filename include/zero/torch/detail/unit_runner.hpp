@@ -15,10 +15,6 @@ namespace ZERO_NAMESPACE::torch::detail {
 /// implements it.
 class UnitEngine {
 public:
-    UnitEngine() = default;
-    UnitEngine(UnitEngine const&) = delete;
-    UnitEngine& operator=(UnitEngine const&) = delete;
-
     /// @brief Acquires a unit, and sets the address of each of its parameters.
     virtual void acquire(std::size_t unit, std::vector<void*>& addresses) = 0;
     virtual void release(std::size_t unit) noexcept = 0;

@@ -16,8 +16,7 @@
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace ZERO_NAMESPACE::cuda::detail {
-inline namespace ZERO_CUDA_NAMESPACE {
+namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE {
 
 /// @brief Copies a pack, and converts it if the types differ.
 template <class To, class From>
@@ -100,7 +99,6 @@ copy_table(cudaStream_t stream, TableRange<CopySlice<Tensor>> const& table, InBu
            copy_table_kernel<to_bucket, Tensor, InBucket>, table, bucket);
 }
 
-} // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE
 
 #pragma nv_diagnostic pop

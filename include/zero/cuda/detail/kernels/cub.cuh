@@ -17,8 +17,7 @@
 #include <cub/block/block_reduce.cuh>
 #include <cub/warp/warp_reduce.cuh>
 
-namespace ZERO_NAMESPACE::cuda::detail {
-inline namespace ZERO_CUDA_NAMESPACE {
+namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE {
 
 /// CUB is in the global namespace, or in the one that the program wraps it in. Like this library,
 /// CUB names its version and the architectures in an inline namespace.
@@ -46,5 +45,4 @@ __device__ inline unsigned least_of_warp(unsigned value) {
     return __shfl_sync(whole_warp, Reduce(none).Reduce(value, Least{}), 0);
 }
 
-} // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE

@@ -12,8 +12,7 @@
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace ZERO_NAMESPACE::cuda::detail {
-inline namespace ZERO_CUDA_NAMESPACE {
+namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE {
 
 /// @brief Sets elements to a value. @tparam Word unsigned integer of the size of an element
 template <class Word>
@@ -101,7 +100,6 @@ ZERO_KERNEL void __launch_bounds__(1) arithmetic_kernel(float least_normal, int*
     *is_exact = half != 0.0F && ops::add(half, half) == least_normal ? 1 : 0;
 }
 
-} // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE
 
 #pragma nv_diagnostic pop

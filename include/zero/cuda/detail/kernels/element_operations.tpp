@@ -25,8 +25,7 @@
 /// @brief The operations of `cuda::Backend` whose kernels depend on element types alone.
 /// `zero::cuda_compiled` instantiates them once; otherwise each translation unit instantiates them.
 
-namespace ZERO_NAMESPACE::cuda::detail {
-inline namespace ZERO_CUDA_NAMESPACE {
+namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE {
 
 /// @brief Returns the number of blocks that run at once if a thread has at most 64 registers.
 template <class Slice>
@@ -34,11 +33,9 @@ ZERO_CUDA_HIDDEN std::size_t resident_blocks(TableRange<Slice> const& table) noe
     return 4 * static_cast<std::size_t>(table.multiprocessors);
 }
 
-} // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE
 
-namespace ZERO_NAMESPACE::cuda {
-inline namespace ZERO_CUDA_NAMESPACE {
+namespace ZERO_NAMESPACE::cuda::ZERO_CUDA_NAMESPACE {
 
 template <class To, class From>
 void Backend::convert(Queue queue, To* out, From const* in, std::size_t elements, float factor) {
@@ -132,7 +129,6 @@ void Backend::copy_to_bucket(Queue queue, TableRange<CopySlice<T>> const& table,
     detail::copy_table<true>(queue, table, bucket);
 }
 
-} // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda
+} // namespace ZERO_NAMESPACE::cuda::ZERO_CUDA_NAMESPACE
 
 #pragma nv_diagnostic pop

@@ -11,8 +11,7 @@
 
 #include <cstdint>
 
-namespace ZERO_NAMESPACE::cuda::detail {
-inline namespace ZERO_CUDA_NAMESPACE {
+namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE {
 
 /// @brief The sum of |x| (l1) or x^2 (l2) over consecutive packs of one thread, in doubles that do
 /// not round, as long as the exponents of all elements are in one range. Far fewer instructions
@@ -126,5 +125,4 @@ private:
     unsigned _above = 0; ///< bound of `Range::largest`; 0 for an empty run
 };
 
-} // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE

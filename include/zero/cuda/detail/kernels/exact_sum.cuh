@@ -11,8 +11,7 @@
 
 /// Exact sums on the device. They equal those of the host, regardless of the order in which threads
 /// add.
-namespace ZERO_NAMESPACE::cuda::detail {
-inline namespace ZERO_CUDA_NAMESPACE {
+namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE {
 
 /// @brief The sum of one thread block in shared memory: the digits of `ops::Inspection`.
 struct BlockDigits {
@@ -175,5 +174,4 @@ private:
     int _exponent = no_exponent;
 };
 
-} // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE

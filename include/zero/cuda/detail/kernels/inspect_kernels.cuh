@@ -20,8 +20,7 @@
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace ZERO_NAMESPACE::cuda::detail {
-inline namespace ZERO_CUDA_NAMESPACE {
+namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE {
 
 /// @brief Adds one pack of a chunk to the sum of its thread.
 template <class Sum, class A>
@@ -137,13 +136,6 @@ struct CountOfPack {
     }
 };
 
-/// @brief Adds the counts of two threads.
-struct AddCounts {
-    __device__ unsigned long long operator()(unsigned long long a, unsigned long long b) const {
-        return a + b;
-    }
-};
-
 /// @brief Adds the number of elements that are 0 or -0 to `count`. Each block takes several chunks
 /// and adds once.
 template <class A>
@@ -160,13 +152,12 @@ ZERO_KERNEL void __launch_bounds__(block_threads)
         for_packs(elements_in(chunk, slice), are_aligned(values), CountOfPack<A>{values, &zeros});
         all += zeros;
     }
-    all = Reduce(shared).Reduce(all, AddCounts{});
+    all = Reduce(shared).Sum(all);
     if (threadIdx.x == 0 && all != 0) {
         atomicAdd(reinterpret_cast<unsigned long long*>(count), all);
     }
 }
 
-} // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE
 
 #pragma nv_diagnostic pop

@@ -14,8 +14,7 @@
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace ZERO_NAMESPACE::cuda::detail {
-inline namespace ZERO_CUDA_NAMESPACE {
+namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE {
 
 inline constexpr unsigned block_threads = 256;
 inline constexpr unsigned warp_threads = 32;
@@ -62,7 +61,6 @@ ZERO_CUDA_HIDDEN inline void launch(cudaStream_t stream, std::size_t blocks, uns
     check(cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...), "cudaLaunchKernelEx");
 }
 
-} // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE
 
 #pragma nv_diagnostic pop

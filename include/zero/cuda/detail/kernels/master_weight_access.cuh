@@ -16,8 +16,7 @@
 
 /// Access of an update to weights on the device: eight at a time, in packs or by whole warps, as
 /// `for_packs` calls a body. The update kernels choose an access by the overloads of `access`.
-namespace ZERO_NAMESPACE::cuda::detail {
-inline namespace ZERO_CUDA_NAMESPACE {
+namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE {
 
 /// @brief Accesses master weights, and writes the parameters rounded from them.
 template <class M, class P>
@@ -157,5 +156,4 @@ __device__ StochasticAccess<P> access(StochasticPointers<P> const& at) {
     return {at};
 }
 
-} // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE

@@ -19,8 +19,7 @@
 /// Access of an update to the optimizer's states on the device: eight at a time, in packs or by
 /// whole warps, as `for_packs` calls a body. The update kernels choose an access by the overloads
 /// of `access`.
-namespace ZERO_NAMESPACE::cuda::detail {
-inline namespace ZERO_CUDA_NAMESPACE {
+namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE {
 
 /// @brief Returns an element of a std::array, whose own functions are host functions.
 template <class Array>
@@ -264,5 +263,4 @@ access(StochasticStates<ScaledStatePointers<states, S>> const& at, std::uint64_t
     return {&at, {at.first_index, key}};
 }
 
-} // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE

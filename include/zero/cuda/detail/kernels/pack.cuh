@@ -10,8 +10,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace ZERO_NAMESPACE::cuda::detail {
-inline namespace ZERO_CUDA_NAMESPACE {
+namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE {
 
 /// @brief Tells the compiler that a pointer, possibly read from a table, points to global memory.
 /// Otherwise it must use generic accesses.
@@ -275,5 +274,4 @@ __device__ inline void for_packs(std::size_t elements, bool is_aligned, Body con
     }
 }
 
-} // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE

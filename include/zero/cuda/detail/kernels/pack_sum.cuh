@@ -15,8 +15,7 @@
 #include <cstdint>
 
 /// Sums and counts that the threads of a block form over packs of elements, for each kind of norm.
-namespace ZERO_NAMESPACE::cuda::detail {
-inline namespace ZERO_CUDA_NAMESPACE {
+namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE {
 
 /// @brief Elements that are infinite or NaN.
 struct NonFinite {
@@ -175,10 +174,8 @@ public:
         }
     }
 
-    [[nodiscard]] __device__ unsigned room() const {
-        return 64;
-    } // as `for_packs` counts elements
-      // in 32 bits
+    /// As `for_packs` counts elements in 32 bits.
+    [[nodiscard]] __device__ unsigned room() const { return 64; }
     __device__ void end_chunks(unsigned) {}
 
     /// Updates the result with the largest magnitude of the block, and forgets it. All threads of
@@ -198,5 +195,4 @@ private:
     unsigned _least = ~0U;
 };
 
-} // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE

@@ -10,8 +10,7 @@
 #include <type_traits>
 
 /// The bits of results, and of NaNs among them, which equal those of the host.
-namespace ZERO_NAMESPACE::cuda::detail {
-inline namespace ZERO_CUDA_NAMESPACE {
+namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE {
 
 /// @brief Returns `x`, with any NaN replaced by the quiet NaN that every arithmetic result is
 /// stored as, on the host and on the device.
@@ -69,5 +68,4 @@ __device__ inline float to_operand(T x) {
     return to_float(x);
 }
 
-} // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE

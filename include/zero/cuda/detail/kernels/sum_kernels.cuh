@@ -17,8 +17,7 @@
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace ZERO_NAMESPACE::cuda::detail {
-inline namespace ZERO_CUDA_NAMESPACE {
+namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE {
 
 /// @brief One pointer per rank, as a kernel argument, which is copied when the kernel is enqueued.
 template <class T, int most>
@@ -214,7 +213,6 @@ ZERO_KERNEL void __launch_bounds__(block_threads)
     }
 }
 
-} // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE
 
 #pragma nv_diagnostic pop

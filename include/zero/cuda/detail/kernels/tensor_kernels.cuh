@@ -35,8 +35,7 @@
 /// `update_tensor` as well, but makes only this one call. The end of a launch is where all of its
 /// blocks meet. So one definition of an optimizer serves hosts and devices, and a norm that a later
 /// call depends on never leaves the device.
-namespace ZERO_NAMESPACE::cuda::detail {
-inline namespace ZERO_CUDA_NAMESPACE {
+namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE {
 
 /// @brief One block's share of a matrix product: a square of the result. The order of additions is
 /// that of `MatrixProduct`.
@@ -586,7 +585,6 @@ struct TensorUpdates {
     }
 };
 
-} // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE
 
 #pragma nv_diagnostic pop

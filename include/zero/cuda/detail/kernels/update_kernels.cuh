@@ -17,8 +17,7 @@
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1407 // see config.cuh
 
-namespace ZERO_NAMESPACE::cuda::detail {
-inline namespace ZERO_CUDA_NAMESPACE {
+namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE {
 
 /// @brief Updates a pack in one pass: unscales, clips, runs the optimizer and rounds to the stored
 /// types of weights and states.
@@ -94,7 +93,6 @@ ZERO_KERNEL void __launch_bounds__(block_threads, 2)
 template <class Optimizer>
 struct TensorUpdates;
 
-} // namespace ZERO_CUDA_NAMESPACE
-} // namespace ZERO_NAMESPACE::cuda::detail
+} // namespace ZERO_NAMESPACE::cuda::detail::ZERO_CUDA_NAMESPACE
 
 #pragma nv_diagnostic pop

@@ -101,9 +101,6 @@ class NcclWatchdog {
 public:
     using Duration = NcclSystem::Duration;
 
-    NcclWatchdog() = default;
-    NcclWatchdog(NcclWatchdog const&) = delete;
-    NcclWatchdog& operator=(NcclWatchdog const&) = delete;
     ~NcclWatchdog() { stop(); }
 
     /// @param device the device of the thread: on another one, the queries would create a CUDA
@@ -163,9 +160,6 @@ public:
           _world(world), _device(device), _options(with_finite_waits(options)), _flights(*_system),
           _is_owner(is_owner), _cause(std::move(cause)), _exceptions(std::uncaught_exceptions()) {}
 
-    NcclLifetime(NcclLifetime const&) = delete;
-    NcclLifetime& operator=(NcclLifetime const&) = delete;
-
     ~NcclLifetime() {
         Duration const deadline = _system->now() + _options.finish_time_out;
         _watchdog.stop();
@@ -177,7 +171,8 @@ public:
         if (is_unwinding || !finish(handle, deadline)) {
             release();
         }
-        leave();
+        set_cause(" ", "left the group (its communicator was destroyed)",
+                  NcclAbortCause::Kind::left);
     }
 
     [[nodiscard]] int rank() const noexcept { return _rank; }
@@ -377,22 +372,16 @@ private:
     static constexpr Duration idle{-1};
 
     void give_up(char const* what) noexcept {
-        try {
-            _cause->set(zero::detail::text({"rank ", _rank, ": ", what}),
-                        NcclAbortCause::Kind::failure, _system->now());
-        } catch (std::exception const&) { // no memory for the text
-            _cause->set(what, NcclAbortCause::Kind::failure, _system->now());
-        }
+        set_cause(": ", what, NcclAbortCause::Kind::failure);
         release();
     }
 
-    void leave() noexcept {
+    void set_cause(char const* separator, char const* what, NcclAbortCause::Kind kind) noexcept {
         try {
-            _cause->set(zero::detail::text(
-                            {"rank ", _rank, " left the group (its communicator was destroyed)"}),
-                        NcclAbortCause::Kind::left, _system->now());
+            _cause->set(zero::detail::text({"rank ", _rank, separator, what}), kind,
+                        _system->now());
         } catch (std::exception const&) { // no memory for the text
-            _cause->set("a rank left the group", NcclAbortCause::Kind::left, _system->now());
+            _cause->set(what, kind, _system->now());
         }
     }
 

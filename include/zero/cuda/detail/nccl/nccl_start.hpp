@@ -50,11 +50,7 @@ private:
 
 /// @brief The place of this process, and the address at which the ranks meet. `launch::environment`
 /// reads the variables of the launcher; NCCL also needs MASTER_ADDR and a port.
-struct NcclEnvironment {
-    int rank = 0;
-    int world = 1;
-    int local_rank = 0;  ///< rank among the processes of this machine
-    std::string reason;  ///< `launch::Environment::reason`
+struct NcclEnvironment : launch::Environment {
     std::string address; ///< address of rank 0, "host:port" as in NCCL_COMM_ID
 };
 
@@ -82,11 +78,10 @@ inline int nccl_port(launch::detail::Variables const& variables) {
 /// @throws LauncherError naming the variable, its value and its valid values
 inline NcclEnvironment read_environment(NcclSystem& system) {
     launch::detail::Variables const variables(variable_of, &system);
-    launch::Environment const launched = launch::environment(variable_of, &system);
-    NcclEnvironment environment{
-        launched.rank, launched.world, launched.local_rank, launched.reason, {}};
-    std::string const host = variables.text(
-        "MASTER_ADDR", "the name or address of the machine of rank 0; this is " + launched.reason);
+    NcclEnvironment environment{launch::environment(variable_of, &system), {}};
+    std::string const host =
+        variables.text("MASTER_ADDR", "the name or address of the machine of rank 0; this is "
+                                          + environment.reason);
     if (host.empty() || host.find_first_of(" \t\r\n/") != std::string::npos) {
         launch::detail::Variables::refuse(
             "MASTER_ADDR", "is '" + host + '\'',
@@ -215,6 +210,22 @@ inline void await_set_up(NcclInterface interfaces, NcclHandle handle,
     }
 }
 
+/// @brief Returns the session of a handle that NCCL may still be setting up, once NCCL tells the
+/// rank and the number of ranks. @throws NcclError, TimedOut
+inline std::unique_ptr<NcclSession> make_session(NcclInterface interfaces, NcclHandle handle,
+                                                 bool is_owner, int device,
+                                                 NcclOptions const& options,
+                                                 std::shared_ptr<NcclAbortCause> cause) {
+    auto& [nccl, system] = interfaces;
+    await_set_up(interfaces, handle, options.time_out);
+    int rank = 0;
+    int world = 0;
+    require_success(*nccl, nccl->user_rank(handle, rank), "ncclCommUserRank", handle);
+    require_success(*nccl, nccl->count(handle, world), "ncclCommCount", handle);
+    return std::make_unique<NcclSession>(interfaces, handle, is_owner, rank, world, device, options,
+                                         std::move(cause));
+}
+
 /// @brief Starts from a caller-owned communicator. The caller still owns it.
 inline std::unique_ptr<NcclSession> use_handle(NcclInterface interfaces, NcclHandle handle,
                                                NcclOptions const& options) {
@@ -225,19 +236,11 @@ inline std::unique_ptr<NcclSession> use_handle(NcclInterface interfaces, NcclHan
              "ncclCommInitRankConfig, "
              "or use from_unique_id."});
     }
-    int const device = current_device(*interfaces.system);
-    await_set_up(interfaces, handle, options.time_out);
-    int rank = 0;
-    int world = 0;
-    require_success(*interfaces.nccl, interfaces.nccl->user_rank(handle, rank), "ncclCommUserRank",
-                    handle);
-    require_success(*interfaces.nccl, interfaces.nccl->count(handle, world), "ncclCommCount",
-                    handle);
     NcclOptions used = options;
     used.mode = NcclMode::non_blocking; // NCCL does not tell the mode, and the calls of a
                                         // non-blocking communicator must stay on one thread
-    auto session = std::make_unique<NcclSession>(interfaces, handle, false, rank, world, device,
-                                                 used, std::make_shared<NcclAbortCause>());
+    auto session = make_session(interfaces, handle, false, current_device(*interfaces.system), used,
+                                std::make_shared<NcclAbortCause>());
     session->open("the use of the caller's communicator");
     return session;
 }
@@ -247,17 +250,10 @@ inline std::unique_ptr<NcclSession> use_handle(NcclInterface interfaces, NcclHan
 inline std::unique_ptr<NcclSession> split_group(NcclSession& parent, int color, int key) {
     NcclSession::Part part = parent.split(color, key);
     NcclInterface const interfaces = parent.interfaces();
-    auto& [nccl, system] = interfaces;
     std::unique_ptr<NcclSession> session;
     try {
-        int rank = 0;
-        int world = 0;
-        await_set_up(interfaces, part.handle, parent.options().time_out);
-        require_success(*nccl, nccl->user_rank(part.handle, rank), "ncclCommUserRank", part.handle);
-        require_success(*nccl, nccl->count(part.handle, world), "ncclCommCount", part.handle);
-        session =
-            std::make_unique<NcclSession>(interfaces, part.handle, true, rank, world,
-                                          parent.device(), parent.options(), std::move(part.cause));
+        session = make_session(interfaces, part.handle, true, parent.device(), parent.options(),
+                               std::move(part.cause));
         if (parent.shares_process()) {
             session->share_process();
         }

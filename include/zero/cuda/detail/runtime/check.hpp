@@ -22,23 +22,19 @@ namespace ZERO_NAMESPACE::cuda::detail {
     std::string text =
         zero::detail::text({"zero: ", what, " failed: ", cudaGetErrorName(code), ", ",
                             cudaGetErrorString(code), " (", where.file, ':', where.line, ')'});
-    if (code == cudaErrorStreamCaptureIsolation) {
-        throw OutOfOrder(text
-                             + "; captured work cannot wait for work that was enqueued before the "
-                               "capture: call join() of the engine right before the capture.",
-                         where, static_cast<int>(code));
-    }
-    if (code == cudaErrorStreamCaptureMerge) {
-        throw OutOfOrder(text
-                             + "; the ranks of a loopback group must be captured together, into "
-                               "one graph (docs/cuda.md).",
-                         where, static_cast<int>(code));
-    }
-    if (code == cudaErrorCapturedEvent || code == cudaErrorStreamCaptureUnsupported) {
-        throw OutOfOrder(text
-                             + "; while a graph is captured, the host can neither wait for a step "
-                               "nor read its results.",
-                         where, static_cast<int>(code));
+    char const* const rule =
+        code == cudaErrorStreamCaptureIsolation
+            ? "; captured work cannot wait for work that was enqueued before the capture: call "
+              "join() of the engine right before the capture."
+        : code == cudaErrorStreamCaptureMerge
+            ? "; the ranks of a loopback group must be captured together, into one graph "
+              "(docs/cuda.md)."
+        : code == cudaErrorCapturedEvent || code == cudaErrorStreamCaptureUnsupported
+            ? "; while a graph is captured, the host can neither wait for a step nor read its "
+              "results."
+            : nullptr;
+    if (rule != nullptr) {
+        throw OutOfOrder(text + rule, where, static_cast<int>(code));
     }
     if (code == cudaErrorInvalidResourceHandle) {
         text += "; a stream or event of another device than the thread's current one? Call "
@@ -60,6 +56,21 @@ inline void check(cudaError_t code, char const* what,
     if (code != cudaSuccess) {
         throw_cuda_error(code, what, where);
     }
+}
+
+/// @brief Returns a function of the driver, so that programs need not link it; null with an `error`
+/// or if the driver lacks it.
+/// @param version of CUDA with that function, such as 12000
+inline void* driver_function(char const* name, unsigned version, cudaError_t& error) noexcept {
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult result{};
+#if CUDART_VERSION >= 12050
+    error = cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &result);
+#else
+    static_cast<void>(version);
+    error = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result);
+#endif
+    return error == cudaSuccess && result == cudaDriverEntryPointSuccess ? found : nullptr;
 }
 
 /// @brief Returns the current device of the calling thread. @throws CudaError

@@ -199,11 +199,9 @@ public:
 
     [[nodiscard]] LeasePlan plan(std::size_t spares, std::size_t type) const {
         List<List<Range>> lifetimes(_layout->buckets());
-        for (std::size_t bucket = 0; bucket < _layout->buckets(); ++bucket) {
-            if (_layout->bucket(bucket).type == type) {
-                lifetimes[bucket] = List<Range>(as_span(_lifetimes[bucket]));
-            }
-        }
+        for_buckets(*_layout, {0, _layout->buckets()}, type, [&](std::size_t bucket) {
+            lifetimes[bucket] = List<Range>(as_span(_lifetimes[bucket]));
+        });
         return place_leases(*_layout, lifetimes, _order.size() + 1, spares);
     }
 

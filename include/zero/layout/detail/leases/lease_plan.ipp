@@ -59,12 +59,10 @@ ZERO_COLD_INLINE LeasePlan plan_gradient_leases(FlatLayout const& layout, bool i
 ZERO_COLD_INLINE LeasePlan plan_gradient_sums(FlatLayout const& layout, std::size_t type) {
     LeasePlan plan;
     plan.places.resize(layout.buckets());
-    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
-        if (layout.bucket(bucket).type == type) {
-            plan.places[bucket] = {plan.elements, plan.elements + layout.elements(bucket)};
-            plan.elements = plan.places[bucket].end;
-        }
-    }
+    detail::for_buckets(layout, {0, layout.trainable_buckets()}, type, [&](std::size_t bucket) {
+        plan.places[bucket] = {plan.elements, plan.elements + layout.elements(bucket)};
+        plan.elements = plan.places[bucket].end;
+    });
     return plan;
 }
 

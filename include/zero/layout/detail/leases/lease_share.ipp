@@ -15,29 +15,6 @@
 
 namespace ZERO_NAMESPACE {
 
-namespace detail {
-
-ZERO_COLD_INLINE std::vector<LeaseShare> largest_first(List<LeaseShare> const& shares) {
-    std::vector<std::uint64_t> firsts;
-    for (LeaseShare const& share : shares) {
-        firsts.push_back(share.largest);
-    }
-    std::vector<std::size_t> const registered = order_by(firsts);
-    std::vector<std::uint64_t> sizes;
-    sizes.reserve(registered.size());
-    for (std::size_t const share : registered) {
-        sizes.push_back(~std::uint64_t{shares[share].elements});
-    }
-    std::vector<LeaseShare> ordered;
-    ordered.reserve(shares.size());
-    for (std::size_t const position : order_by(sizes)) {
-        ordered.push_back(shares[registered[position]]);
-    }
-    return ordered;
-}
-
-} // namespace detail
-
 ZERO_COLD_INLINE std::vector<LeaseShare> lease_shares(FlatLayout const& layout,
                                                       std::span<std::size_t const> buckets) {
     std::vector<std::size_t> elements_of(layout.parameters().size(), 0);
@@ -75,7 +52,12 @@ ZERO_COLD_INLINE std::vector<LeaseShare> lease_shares(FlatLayout const& layout,
         }
         share.largest_elements = elements_of[share.largest];
     }
-    return detail::largest_first(shares);
+    auto const registered = detail::sorted_by(detail::as_span(shares), [](LeaseShare const& share) {
+        return std::uint64_t{share.largest};
+    });
+    return detail::sorted_by(detail::as_span(registered), [](LeaseShare const& share) {
+        return ~std::uint64_t{share.elements};
+    });
 }
 
 namespace detail {

@@ -29,22 +29,18 @@ public:
         find_peak();
         _is_found.assign(_blocks.size(), false);
         std::vector<std::uint64_t> begins;
-        std::vector<std::uint64_t> sizes;
-        std::vector<std::uint64_t> durations;
         for (LeaseBlock const& block : _blocks) {
             begins.push_back(lifetime(block)[0].begin);
-            sizes.push_back(~std::uint64_t{block.elements});
-            durations.push_back(~std::uint64_t{steps_of(lifetime(block))});
         }
         // Either order may leave gaps that the other fills. Ties keep the order of time.
         std::vector<std::size_t> const by_time = order_by(begins);
-        place_in_order(by_time, sizes);
+        place_by(by_time, [&](std::size_t block) { return _blocks[block].elements; });
         std::vector<std::size_t> const places = _places;
         std::size_t const elements = _elements;
         if (elements == _most_in_flight) {
             return;
         }
-        place_in_order(by_time, durations);
+        place_by(by_time, [&](std::size_t block) { return steps_of(lifetime(_blocks[block])); });
         if (elements <= _elements) {
             _places = places;
             _elements = elements;
@@ -186,34 +182,23 @@ private:
                 }
             });
         }
-        std::vector<std::uint64_t> begins;
         for (std::size_t const other : conflicts) {
             _is_found[other] = false;
-            begins.push_back(_places[other]);
         }
-        std::vector<std::size_t> ordered;
-        for (std::size_t const position : order_by(begins)) {
-            ordered.push_back(conflicts[position]);
-        }
-        return ordered;
+        return sorted_by(as_span(conflicts), [&](std::size_t other) { return _places[other]; });
     }
 
-    /// @param order the blocks, in the order that breaks ties
-    /// @param keys by block; blocks are placed in ascending order of their keys
-    void place_in_order(std::vector<std::size_t> const& order,
-                        std::vector<std::uint64_t> const& keys) {
+    /// Places the blocks for which `size` is largest first. @param order that breaks ties
+    template <class Size>
+    void place_by(std::vector<std::size_t> const& order, Size const& size) {
         _places.assign(_blocks.size(), 0);
         _elements = 0;
         _long.clear();
         _short.clear();
         _short_at = List<std::vector<std::size_t>>(_steps);
-        std::vector<std::uint64_t> ordered_keys;
-        ordered_keys.reserve(order.size());
-        for (std::size_t const block : order) {
-            ordered_keys.push_back(keys[block]);
-        }
-        for (std::size_t const position : order_by(ordered_keys)) {
-            place(order[position]);
+        for (std::size_t const block : sorted_by(
+                 as_span(order), [&](std::size_t index) { return ~std::uint64_t{size(index)}; })) {
+            place(block);
         }
     }
 

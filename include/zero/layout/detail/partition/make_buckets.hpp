@@ -41,19 +41,6 @@ BucketerRef bucketer_ref(typename Bucketer::Options const& options) noexcept {
             }};
 }
 
-/// @brief Divides parameters into buckets and calls `visit` with the members of each.
-///
-/// A bucket ends where the bucketer ends it, and before and after each tied parameter, which gets a
-/// bucket of its own. Spread parameters and others do not share one.
-/// @param order parameter indices in the order in which buckets are filled
-/// @param inside_units a bucket also ends where the unit changes
-/// @param is_spread by parameter; empty: none is
-/// @throws InvalidArgument if the bucketer takes no parameter, or more than it was offered
-void for_bucket_members(std::span<ParameterSpec const> parameters,
-                        std::span<std::size_t const> order, bool inside_units, BucketerRef bucketer,
-                        std::size_t element_bytes, std::span<char const> is_spread,
-                        FunctionRef<std::span<std::size_t const>> visit);
-
 /// @brief Returns the buckets of a model for `make_layout`: the trainable ones in the order in
 /// which they become complete, then the frozen ones. A bucket holds whole parameters of one type.
 /// @throws InvalidArgument if the parameters or options are invalid, or a policy breaks its
@@ -93,18 +80,6 @@ std::vector<std::uint64_t> complete_times(std::span<ParameterSpec const> paramet
 /// number, as `FlatLayout::unit_order` then says
 std::vector<std::size_t> ready_order(std::span<ParameterSpec const> parameters,
                                      std::span<std::size_t const> unit_order);
-
-/// @brief Checks that a partitioner kept the contract of `Partitioner` for one bucket.
-///
-/// A partitioner that breaks it would change the results of the training, or make the engine write
-/// outside its buffers. O(items log(items) + W), once per bucket.
-/// @param pieces the pieces of the bucket, in the order in which the partitioner got them
-/// @throws InvalidArgument naming the parameter
-[[gnu::cold]] void require_partition(std::span<ParameterSpec const> parameters,
-                                     std::span<Piece const> pieces,
-                                     std::span<PartitionItem const> items,
-                                     std::span<std::size_t const> cuts,
-                                     PartitionerRef const& partitioner);
 
 /// @brief Checks the parameters and the options of a layout.
 /// @throws InvalidArgument naming the parameter and the remedy

@@ -31,6 +31,14 @@ ZERO_COLD_INLINE std::size_t count_shareable(std::span<ParameterSpec const> para
     return count;
 }
 
+/// @brief Divides parameters into buckets and calls `visit` with the members of each.
+///
+/// A bucket ends where the bucketer ends it, and before and after each tied parameter, which gets a
+/// bucket of its own. Spread parameters and others do not share one.
+/// @param order parameter indices in the order in which buckets are filled
+/// @param inside_units a bucket also ends where the unit changes
+/// @param is_spread by parameter; empty: none is
+/// @throws InvalidArgument if the bucketer takes no parameter, or more than it was offered
 ZERO_COLD_INLINE void for_bucket_members(std::span<ParameterSpec const> parameters,
                                          std::span<std::size_t const> order, bool inside_units,
                                          BucketerRef bucketer, std::size_t element_bytes,
@@ -79,14 +87,15 @@ ZERO_COLD_INLINE std::vector<std::size_t> group_members(PartitionGroup group,
     return members;
 }
 
-ZERO_COLD_INLINE std::vector<std::size_t> group_sizes(std::span<ParameterSpec const> parameters,
-                                                      std::span<std::size_t const> indices) {
-    std::vector<std::size_t> elements;
-    elements.reserve(indices.size());
+/// @brief Returns a number of each of these parameters.
+ZERO_COLD_INLINE std::vector<std::size_t> numbers_of(std::span<ParameterSpec const> parameters,
+                                                     std::span<std::size_t const> indices,
+                                                     std::size_t ParameterSpec::*number) {
+    std::vector<std::size_t> numbers;
     for (std::size_t const index : indices) {
-        elements.push_back(parameters[index].elements);
+        numbers.push_back(parameters[index].*number);
     }
-    return elements;
+    return numbers;
 }
 
 /// @brief Returns `values[positions[0]], values[positions[1]], ...`
@@ -155,7 +164,8 @@ ZERO_COLD_INLINE void append_buckets(std::vector<BucketPlan>& buckets, Partition
                                      std::span<char const> is_persistent) {
     std::vector<std::size_t> order = group_members(group, parameters, options.unit_order);
     if (partitioner.order != nullptr) {
-        order = permuted(order, partitioner.order(group_sizes(parameters, order), options.world));
+        auto const sizes = numbers_of(parameters, order, &ParameterSpec::elements);
+        order = permuted(order, partitioner.order(sizes, options.world));
     }
     std::size_t const others = put_persistent_last(order, is_persistent);
     auto const append_all = [&](void* state) {
@@ -180,13 +190,9 @@ ZERO_COLD_INLINE void append_buckets(std::vector<BucketPlan>& buckets, Partition
             buckets.back().is_persistent = true;
         }
     };
-    std::vector<std::size_t> rows;
-    rows.reserve(order.size());
-    for (std::size_t const index : order) {
-        rows.push_back(parameters[index].rows);
-    }
-    partitioner.with_state(group_sizes(parameters, order), rows, options.world, partitioner.options,
-                           append_all);
+    partitioner.with_state(numbers_of(parameters, order, &ParameterSpec::elements),
+                           numbers_of(parameters, order, &ParameterSpec::rows), options.world,
+                           partitioner.options, append_all);
 }
 
 /// @brief Returns the buckets of several types, and those of persistent parameters, in the order in
@@ -202,8 +208,7 @@ merge_by_readiness(std::span<BucketPlan const> buckets, std::span<ParameterSpec 
     for (std::size_t index = 0; index < order.size(); ++index) {
         position[order[index]] = index;
     }
-    std::vector<std::uint64_t> complete;
-    for (BucketPlan const& bucket : buckets) {
+    return sorted_by(buckets, [&](BucketPlan const& bucket) {
         std::uint64_t last = 0;
         for (Piece const& piece : bucket.pieces) {
             last = larger(last, std::uint64_t{position[piece.parameter]});
@@ -212,13 +217,8 @@ merge_by_readiness(std::span<BucketPlan const> buckets, std::span<ParameterSpec 
                && times[order[last + 1]] == times[order[last]]) {
             ++last;
         }
-        complete.push_back(2 * last + (bucket.is_persistent ? 1 : 0));
-    }
-    std::vector<BucketPlan> ordered;
-    for (std::size_t const index : order_by(complete)) {
-        ordered.push_back(buckets[index]);
-    }
-    return ordered;
+        return 2 * last + (bucket.is_persistent ? 1 : 0);
+    });
 }
 
 /// @brief Makes the buckets of the units that are kept until the update persistent

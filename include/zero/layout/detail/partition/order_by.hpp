@@ -36,4 +36,18 @@ namespace ZERO_NAMESPACE::detail {
     return order;
 }
 
+/// @brief Returns the values in ascending order of the number that `key` gives each. Stable.
+template <class T, class Key>
+[[nodiscard]] std::vector<T> sorted_by(std::span<T const> values, Key const& key) {
+    std::vector<std::uint64_t> keys;
+    for (T const& value : values) {
+        keys.push_back(key(value));
+    }
+    std::vector<T> sorted;
+    for (std::size_t const index : order_by(keys)) {
+        sorted.push_back(values[index]);
+    }
+    return sorted;
+}
+
 } // namespace ZERO_NAMESPACE::detail

@@ -44,7 +44,9 @@ ZERO_COLD_INLINE ShardMap::ShardMap(FlatLayout const& layout)
         }
     }
     for (auto& pieces : _pieces) {
-        sort(pieces);
+        pieces = detail::sorted_by(detail::as_span(pieces), [](BucketPiece const& found) {
+            return found.piece.parameter_begin;
+        });
     }
 }
 
@@ -99,19 +101,6 @@ ZERO_COLD_INLINE std::optional<ModelElement> ShardMap::element(ShardElement wher
     }
     Piece const& piece = pieces[last];
     return ModelElement{piece.parameter, piece.parameter_begin + (offset - piece.bucket_begin)};
-}
-
-ZERO_COLD_INLINE void ShardMap::sort(std::vector<BucketPiece>& pieces) {
-    std::vector<std::uint64_t> begins;
-    begins.reserve(pieces.size());
-    for (BucketPiece const& found : pieces) {
-        begins.push_back(found.piece.parameter_begin);
-    }
-    std::vector<BucketPiece> sorted;
-    for (std::size_t const index : detail::order_by(begins)) {
-        sorted.push_back(pieces[index]);
-    }
-    pieces.swap(sorted);
 }
 
 ZERO_COLD_INLINE std::vector<std::size_t> const& ShardMap::begins(std::size_t rank,

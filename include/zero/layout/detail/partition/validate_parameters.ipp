@@ -192,36 +192,12 @@ ZERO_COLD_INLINE void validate_parameters(std::span<ParameterSpec const> paramet
     }
 }
 
-ZERO_COLD_INLINE BucketPlan partition_bucket(std::span<ParameterSpec const> parameters,
-                                             std::span<Piece const> pieces, std::size_t world,
-                                             PartitionerRef const& partitioner, void* state) {
-    List<PartitionItem> items;
-    for (std::size_t index = 0; index < pieces.size(); ++index) {
-        items.push_back({index, pieces[index].elements, 0});
-    }
-    BucketPlan bucket;
-    std::span<PartitionItem> const placed(items.data(), items.size());
-    // Takes O(items) for any W. A partitioner that claims to cut no parameter is checked below
-    // instead.
-    if (partitioner.is_contiguous && partitioner.cuts_parameters) {
-        bucket.extent = even_extent(place_in_order(placed), world);
-    } else {
-        bucket.cuts.resize(world + 1);
-        partitioner.partition(placed, state, bucket.cuts);
-        require_partition(parameters, pieces, as_span(items), bucket.cuts, partitioner);
-        if (partitioner.is_even) {
-            bucket.extent = bucket.cuts[1];
-            bucket.cuts = {};
-        }
-    }
-    bucket.pieces.reserve(items.size());
-    for (PartitionItem const& item : items) {
-        bucket.pieces.push_back(pieces[item.index]);
-        bucket.pieces.back().bucket_begin = item.offset;
-    }
-    return bucket;
-}
-
+/// @brief Checks that a partitioner kept the contract of `Partitioner` for one bucket.
+///
+/// A partitioner that breaks it would change the results of the training, or make the engine write
+/// outside its buffers. O(items log(items) + W), once per bucket.
+/// @param pieces the pieces of the bucket, in the order in which the partitioner got them
+/// @throws InvalidArgument naming the parameter
 ZERO_COLD_INLINE void require_partition(std::span<ParameterSpec const> parameters,
                                         std::span<Piece const> pieces,
                                         std::span<PartitionItem const> items,
@@ -287,6 +263,36 @@ ZERO_COLD_INLINE void require_partition(std::span<ParameterSpec const> parameter
                  "; cut between pieces, or inside parameters that are no matrices."});
         }
     }
+}
+
+ZERO_COLD_INLINE BucketPlan partition_bucket(std::span<ParameterSpec const> parameters,
+                                             std::span<Piece const> pieces, std::size_t world,
+                                             PartitionerRef const& partitioner, void* state) {
+    List<PartitionItem> items;
+    for (std::size_t index = 0; index < pieces.size(); ++index) {
+        items.push_back({index, pieces[index].elements, 0});
+    }
+    BucketPlan bucket;
+    std::span<PartitionItem> const placed(items.data(), items.size());
+    // Takes O(items) for any W. A partitioner that claims to cut no parameter is checked below
+    // instead.
+    if (partitioner.is_contiguous && partitioner.cuts_parameters) {
+        bucket.extent = even_extent(place_in_order(placed), world);
+    } else {
+        bucket.cuts.resize(world + 1);
+        partitioner.partition(placed, state, bucket.cuts);
+        require_partition(parameters, pieces, as_span(items), bucket.cuts, partitioner);
+        if (partitioner.is_even) {
+            bucket.extent = bucket.cuts[1];
+            bucket.cuts = {};
+        }
+    }
+    bucket.pieces.reserve(items.size());
+    for (PartitionItem const& item : items) {
+        bucket.pieces.push_back(pieces[item.index]);
+        bucket.pieces.back().bucket_begin = item.offset;
+    }
+    return bucket;
 }
 
 } // namespace ZERO_NAMESPACE::detail

@@ -3,6 +3,7 @@
 #include "../../chunk_places.hpp"
 
 #include "../../../core/detail/light_std.hpp"
+#include "../../padding.hpp"
 #include "count_blocks.hpp"
 
 #include <algorithm>
@@ -13,14 +14,6 @@ namespace detail {
 
 /// The index of the parameters in `ChunkArrays::kinds`, which are part 1 of a chunk.
 inline constexpr std::size_t parameter_arrays = 2;
-
-[[nodiscard]] constexpr std::size_t part_of_kind(std::size_t kind) noexcept {
-    return kind == parameter_arrays ? 1 : 0;
-}
-
-[[nodiscard]] constexpr std::size_t rounded_up(std::size_t bytes, std::size_t unit) noexcept {
-    return (bytes + unit - 1) / unit * unit;
-}
 
 } // namespace detail
 
@@ -99,7 +92,7 @@ ZERO_COLD_INLINE std::vector<std::uint64_t> ChunkPlaces::requests() const {
         for (std::size_t kind = 0; kind < ChunkArrays::kinds.size(); ++kind) {
             std::uint64_t const bytes = kind_bytes(_chunks[number], kind);
             if (bytes != 0 && is_staged(_chunks[number], kind)) {
-                sizes[request(number, detail::part_of_kind(kind))] += bytes;
+                sizes[request(number, kind == detail::parameter_arrays ? 1 : 0)] += bytes;
             }
         }
     }
@@ -119,8 +112,8 @@ ZERO_COLD_INLINE void ChunkPlaces::lay_out(std::span<std::size_t const> staging_
             _gather_slot_bytes = detail::larger(_gather_slot_bytes, part_bytes(number, 1));
         }
     }
-    _slot_bytes = detail::rounded_up(_slot_bytes, _alignment);
-    _gather_slot_bytes = detail::rounded_up(_gather_slot_bytes, _alignment);
+    _slot_bytes = round_up(_slot_bytes, _alignment);
+    _gather_slot_bytes = round_up(_gather_slot_bytes, _alignment);
     std::array<std::size_t, ChunkArrays::kinds.size()> resident{};
     for (std::size_t chunk = 0; chunk < _of_chunk.size(); ++chunk) {
         auto const& own = _plan.chunks()[chunk];

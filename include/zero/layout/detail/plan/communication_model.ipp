@@ -46,6 +46,52 @@ constexpr double doubling_rounds(double ranks) noexcept {
     return rounds;
 }
 
+/// @brief Throws `InvalidArgument` unless the arguments of `count_step_communication` are in range.
+ZERO_COLD_INLINE void require_step(FlatLayout const& layout, int stage, std::size_t micro_steps,
+                                   std::span<std::size_t const> acquired_units) {
+    if (stage < 0 || stage > 3) {
+        throw_error<InvalidArgument>({"zero: there is no stage ", stage, "; stages are 0 to 3."});
+    }
+    if (micro_steps == 0) {
+        throw_error<InvalidArgument>(
+            {"zero: a step has at least one micro-step, and 'micro_steps' is 0."});
+    }
+    for (std::size_t const unit : acquired_units) {
+        if (unit >= layout.units()) {
+            throw_error<InvalidArgument>({"zero: there is no unit ", unit, "; the layout has ",
+                                          layout.units(), " units, numbered from 0."});
+        }
+    }
+}
+
+/// @brief The elements of a bucket that a rank reads.
+struct ReadElements {
+    std::uint64_t reduced = 0;  ///< in a reduce-scatter
+    std::uint64_t gathered = 0; ///< in an all-gather
+};
+
+/// @brief Counts the reduce-scatters and all-gathers of a step. `read(bucket)` returns what the
+/// rank reads.
+template <class Read>
+Traffic count_traffic(FlatLayout const& layout, int stage, ReductionSchedule schedule,
+                      std::size_t micro_steps, std::span<std::size_t const> acquired_units,
+                      GatherOptions const& gather, Read const& read) {
+    Traffic traffic;
+    std::uint64_t const reductions = schedule == ReductionSchedule::boundary ? 1 : micro_steps;
+    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
+        ReadElements const elements = read(bucket);
+        traffic.reduce_scatter += reductions * elements.reduced;
+        traffic.all_gather += stage == 3 ? 0 : elements.gathered;
+    }
+    if (stage == 3) {
+        auto const counts = count_gathers(layout, micro_steps, acquired_units, gather);
+        for (std::size_t bucket = 0; bucket < counts.size(); ++bucket) {
+            traffic.all_gather += counts[bucket] * read(bucket).gathered;
+        }
+    }
+    return traffic;
+}
+
 } // namespace detail
 
 ZERO_COLD_INLINE CommunicationModel::CommunicationModel(NetworkLevel network)
@@ -180,34 +226,15 @@ ZERO_COLD_INLINE NetworkLevel fit_network_level(std::size_t world, CollectiveSam
     return level;
 }
 
-namespace detail {
-
-/// @brief Throws `InvalidArgument` unless the arguments of `count_step_communication` are in range.
-ZERO_COLD_INLINE void require_step(FlatLayout const& layout, int stage, std::size_t micro_steps,
-                                   std::span<std::size_t const> acquired_units) {
-    if (stage < 0 || stage > 3) {
-        throw_error<InvalidArgument>({"zero: there is no stage ", stage, "; stages are 0 to 3."});
-    }
-    if (micro_steps == 0) {
-        throw_error<InvalidArgument>(
-            {"zero: a step has at least one micro-step, and 'micro_steps' is 0."});
-    }
-    for (std::size_t const unit : acquired_units) {
-        if (unit >= layout.units()) {
-            throw_error<InvalidArgument>({"zero: there is no unit ", unit, "; the layout has ",
-                                          layout.units(), " units, numbered from 0."});
-        }
-    }
-}
-
-} // namespace detail
-
 ZERO_COLD_INLINE StepCommunication count_step_communication(
     FlatLayout const& layout, std::size_t rank, int stage, ReductionSchedule schedule,
     std::size_t micro_steps, std::span<std::size_t const> acquired_units,
     StepCommunicationOptions const& options) {
     detail::require_rank(layout, rank);
     detail::require_step(layout, stage, micro_steps, acquired_units);
+    auto const bytes = [](std::uint64_t count, std::size_t of_element, std::size_t of_block) {
+        return of_block == 0 ? of_element * count : count / granularity * of_block;
+    };
     StepCommunication step;
     step.control = {options.control_calls, options.control_bytes};
     if (options.replicas != 1) {
@@ -218,8 +245,7 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
         std::uint64_t const read =
             replica_traffic_of_rank(layout, rank, options.replica, options.replicas);
         step.replicas = options.replicas;
-        step.replicated.bytes =
-            block_bytes == 0 ? element_bytes * read : read / granularity * block_bytes;
+        step.replicated.bytes = bytes(read, element_bytes, block_bytes);
         for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
             std::size_t const own = layout.extent(bucket, rank).size();
             std::size_t const part = options.wire_elements == 0 ? own : options.wire_elements;
@@ -249,18 +275,13 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
                                                  acquired_units, options.gather, options.in_tree);
     ElementSizes const& sizes = options.sizes;
     auto const weight_bytes = [&](std::uint64_t elements, std::uint64_t frozen) {
-        auto const bytes = [&](std::uint64_t count, std::size_t of_block) {
-            return of_block == 0 ? sizes.parameter * count : count / granularity * of_block;
-        };
-        return bytes(frozen, options.frozen_block_bytes)
-               + bytes(elements - frozen, options.weight_block_bytes);
+        return bytes(frozen, sizes.parameter, options.frozen_block_bytes)
+               + bytes(elements - frozen, sizes.parameter, options.weight_block_bytes);
     };
     std::uint64_t const reductions = schedule == ReductionSchedule::boundary ? 1 : micro_steps;
     std::uint64_t const reduced = traffic.reduce_scatter + traffic.all_reduce;
     step.reductions = {reductions * sent,
-                       options.gradient_block_bytes == 0
-                           ? sizes.communication * reduced
-                           : reduced / granularity * options.gradient_block_bytes,
+                       bytes(reduced, sizes.communication, options.gradient_block_bytes),
                        options.in_tree ? sizeof(float) * reduced : 0};
     if (stage == 0) {
         bool const is_all_reduce = reductions == 1 && !options.in_tree;
@@ -298,38 +319,6 @@ ZERO_COLD_INLINE StepCommunication count_step_communication(
     }
     return step;
 }
-
-namespace detail {
-
-/// @brief The elements of a bucket that a rank reads.
-struct ReadElements {
-    std::uint64_t reduced = 0;  ///< in a reduce-scatter
-    std::uint64_t gathered = 0; ///< in an all-gather
-};
-
-/// @brief Counts the reduce-scatters and all-gathers of a step. `read(bucket)` returns what the
-/// rank reads.
-template <class Read>
-Traffic count_traffic(FlatLayout const& layout, int stage, ReductionSchedule schedule,
-                      std::size_t micro_steps, std::span<std::size_t const> acquired_units,
-                      GatherOptions const& gather, Read const& read) {
-    Traffic traffic;
-    std::uint64_t const reductions = schedule == ReductionSchedule::boundary ? 1 : micro_steps;
-    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
-        ReadElements const elements = read(bucket);
-        traffic.reduce_scatter += reductions * elements.reduced;
-        traffic.all_gather += stage == 3 ? 0 : elements.gathered;
-    }
-    if (stage == 3) {
-        auto const counts = count_gathers(layout, micro_steps, acquired_units, gather);
-        for (std::size_t bucket = 0; bucket < counts.size(); ++bucket) {
-            traffic.all_gather += counts[bucket] * read(bucket).gathered;
-        }
-    }
-    return traffic;
-}
-
-} // namespace detail
 
 ZERO_COLD_INLINE Traffic step_traffic_of_rank(FlatLayout const& layout, std::size_t rank, int stage,
                                               ReductionSchedule schedule, std::size_t micro_steps,

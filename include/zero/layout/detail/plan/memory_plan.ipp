@@ -105,14 +105,12 @@ ZERO_COLD_INLINE MemoryRow plan_secondary_copies(FlatLayout const& layout, std::
                                                  std::size_t parts, std::size_t element_bytes,
                                                  std::size_t type) {
     MemoryRow row;
-    for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
-        if (layout.bucket(bucket).type == type) {
-            Range const own = secondary_range(layout, bucket, part, parts);
-            std::size_t const content = layout.content(bucket, own);
-            row.content_bytes += content * element_bytes;
-            row.padding_bytes += (own.size() - content) * element_bytes;
-        }
-    }
+    detail::for_buckets(layout, {0, layout.buckets()}, type, [&](std::size_t bucket) {
+        Range const own = secondary_range(layout, bucket, part, parts);
+        std::size_t const content = layout.content(bucket, own);
+        row.content_bytes += content * element_bytes;
+        row.padding_bytes += (own.size() - content) * element_bytes;
+    });
     return row;
 }
 
@@ -120,13 +118,11 @@ ZERO_COLD_INLINE MemoryRow plan_weight_codes(FlatLayout const& layout, std::size
                                              std::size_t type, bool is_frozen) {
     MemoryRow row;
     std::size_t const trainable = layout.trainable_buckets();
-    std::size_t const end = is_frozen ? layout.buckets() : trainable;
-    for (std::size_t bucket = is_frozen ? trainable : 0; bucket < end; ++bucket) {
-        if (layout.bucket(bucket).type == type) {
-            row.content_bytes = detail::larger(
-                row.content_bytes, layout.elements(bucket) / detail::block_elements * block_bytes);
-        }
-    }
+    Range const buckets = is_frozen ? Range{trainable, layout.buckets()} : Range{0, trainable};
+    detail::for_buckets(layout, buckets, type, [&](std::size_t bucket) {
+        row.content_bytes = detail::larger(
+            row.content_bytes, layout.elements(bucket) / detail::block_elements * block_bytes);
+    });
     return row;
 }
 
@@ -134,14 +130,13 @@ ZERO_COLD_INLINE MemoryRow plan_frozen_codes(FlatLayout const& layout, std::size
                                              std::size_t block_bytes, std::size_t type) {
     detail::require_rank(layout, rank);
     MemoryRow row;
-    for (std::size_t bucket = layout.trainable_buckets(); bucket < layout.buckets(); ++bucket) {
-        if (layout.bucket(bucket).type == type) {
-            std::size_t const used = detail::count_blocks(layout, bucket, rank, Placement::sharded);
-            std::size_t const all = layout.extent(bucket, rank).size() / detail::block_elements;
-            row.content_bytes += used * block_bytes;
-            row.padding_bytes += (all - used) * block_bytes;
-        }
-    }
+    Range const frozen{layout.trainable_buckets(), layout.buckets()};
+    detail::for_buckets(layout, frozen, type, [&](std::size_t bucket) {
+        std::size_t const used = detail::count_blocks(layout, bucket, rank, Placement::sharded);
+        std::size_t const all = layout.extent(bucket, rank).size() / detail::block_elements;
+        row.content_bytes += used * block_bytes;
+        row.padding_bytes += (all - used) * block_bytes;
+    });
     return row;
 }
 
@@ -155,18 +150,16 @@ MemoryRow plan_codes(FlatLayout const& layout, std::size_t rank, std::size_t ran
     std::size_t const capacity = coded_capacity(wire_bytes, block_bytes);
     std::size_t sent = 0;
     std::size_t received = 0;
-    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
-        if (layout.bucket(bucket).type == type) { // the first chunk is the largest
-            CodedParts const parts = parts_of(bucket);
-            std::size_t const stride = exchange_stride(parts.cuts, capacity);
-            std::size_t chunk = 0;
-            for (std::size_t other = 0; other < ranks; ++other) {
-                chunk += parts.chunk(other, stride, 0).size();
-            }
-            sent = larger(sent, chunk);
-            received = larger(received, ranks * parts.chunk(rank, stride, 0).size());
+    for_buckets(layout, {0, layout.trainable_buckets()}, type, [&](std::size_t bucket) {
+        CodedParts const parts = parts_of(bucket); // of which the first chunk is the largest
+        std::size_t const stride = exchange_stride(parts.cuts, capacity);
+        std::size_t chunk = 0;
+        for (std::size_t other = 0; other < ranks; ++other) {
+            chunk += parts.chunk(other, stride, 0).size();
         }
-    }
+        sent = larger(sent, chunk);
+        received = larger(received, ranks * parts.chunk(rank, stride, 0).size());
+    });
     return {(sent + received) / block_elements * block_bytes, 0, false};
 }
 
@@ -194,11 +187,9 @@ ZERO_COLD_INLINE MemoryRow plan_replica_codes(FlatLayout const& layout, std::siz
 ZERO_COLD_INLINE MemoryRow plan_gradient_errors(FlatLayout const& layout, std::size_t block_bytes,
                                                 std::size_t type) {
     MemoryRow row;
-    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
-        if (layout.bucket(bucket).type == type) {
-            row.content_bytes += layout.elements(bucket) / detail::block_elements * block_bytes;
-        }
-    }
+    detail::for_buckets(layout, {0, layout.trainable_buckets()}, type, [&](std::size_t bucket) {
+        row.content_bytes += layout.elements(bucket) / detail::block_elements * block_bytes;
+    });
     return row;
 }
 

@@ -44,16 +44,6 @@ through_backend(Communicator& communicator, typename Communicator::Backend::Queu
     return exchanged;
 }
 
-/// @brief Returns the W + 1 offsets that give every rank the same number of elements.
-[[gnu::cold]] inline std::vector<std::size_t> uniform_cuts(std::size_t world,
-                                                           std::size_t elements) {
-    std::vector<std::size_t> cuts;
-    for (std::size_t peer = 0; peer <= world; ++peer) {
-        cuts.push_back(peer * elements);
-    }
-    return cuts;
-}
-
 /// @brief `gather_on_host` without a comparison.
 template <class Communicator>
 [[gnu::cold]] std::vector<std::uint64_t>

@@ -204,11 +204,8 @@ template <class Group, class Options>
     return groups;
 }
 
-} // namespace ZERO_NAMESPACE::detail
-
-/// Small commands on the scalars of a step, which `StepControl` enqueues; `DecideStep` is the large
-/// one. They are named functors outside that class because a device runs them as well.
-namespace ZERO_NAMESPACE::detail {
+// Small commands on the scalars of a step, which `StepControl` enqueues; `DecideStep` is the large
+// one. They are named functors outside that class because a device runs them as well.
 
 /// @brief Fixes the loss scale of the step that begins.
 template <class Step>

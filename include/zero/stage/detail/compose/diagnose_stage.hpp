@@ -15,7 +15,7 @@ namespace ZERO_NAMESPACE::detail {
 
 template <class P>
 consteval bool diagnose_backend_of() {
-    if constexpr (has_bare_backend<P>()) {
+    if constexpr (HasBareBackend<P>) {
         return diagnose_backend<typename P::Backend>();
     } else {
         return true;
@@ -27,7 +27,7 @@ consteval bool diagnose_backend_of() {
 /// `Conflict`.
 template <int N, class... Policies>
 consteval bool diagnose_stage() {
-    if constexpr ((has_bare_backend<Policies>() || ...)) {
+    if constexpr ((HasBareBackend<Policies> || ...)) {
         // before the check of its collectives, which name types of the backend
         return (diagnose_backend_of<Policies>() && ...);
     } else if constexpr (!(CompletePolicy<Policies> && ...)) {

@@ -38,12 +38,6 @@ inline constexpr bool cuts_whole_parameters =
     Partitioner::cuts_parameters
     && !(MatrixKeepingPartitioner<Partitioner> && NeedsOnlyMatricesWhole<Optimizer>);
 
-/// @brief Whether each communication type holds every value of its gradients' type.
-template <class... Types>
-constexpr bool sends_exactly(std::tuple<Types...> const* /*sets*/) noexcept {
-    return (is_exact_conversion<typename Types::Communication, typename Types::Gradient> && ...);
-}
-
 /// @brief Whether a communicator adds as a subtree of micro-batches, for every type, and says by
 /// which positions: a decorator that forgot to say so would number other micro-batches.
 template <class C, class... Types>
@@ -52,28 +46,6 @@ constexpr bool communicator_adds_in_tree(std::tuple<Types...> const* /*sets*/) n
            && ((ReduceScattersInTree<C, typename Types::Communication, float>
                 && ReduceScattersInTree<C, typename Types::Communication,
                                         typename Types::Accumulation>)&&...);
-}
-
-/// @brief Whether a communicator sends sums between replicas as floats.
-template <class C>
-consteval bool sends_float_between() {
-    if constexpr (GroupedCommunicator<C>) {
-        return C::sends_float_between;
-    } else {
-        return false;
-    }
-}
-
-/// @brief Whether every communication type is float.
-template <class... Types>
-consteval bool sends_float(std::tuple<Types...> const* /*sets*/) {
-    return (std::is_same_v<typename Types::Communication, float> && ...);
-}
-
-/// @brief Whether every parameter type has float master weights beside the parameters.
-template <class... Types>
-consteval bool all_have_copies(std::tuple<Types...> const* /*sets*/) {
-    return ((Types::has_master && std::is_same_v<typename Types::Master, float>)&&...);
 }
 
 /// @brief Whether a backend encodes parameters of type T.
@@ -98,16 +70,6 @@ consteval bool can_encode() {
         can = can && can_encode_as<B, typename Types::Parameter, typename Types::FrozenCodec>();
     }
     return can;
-}
-template <class B, class... Types>
-consteval bool can_encode(std::tuple<Types...> const* /*sets*/) {
-    return (can_encode<B, Types>() && ...);
-}
-
-/// @brief Whether every communication type is that of the gradients.
-template <class... Types>
-consteval bool sends_gradient_type(std::tuple<Types...> const* /*sets*/) {
-    return (std::is_same_v<typename Types::Communication, typename Types::Gradient> && ...);
 }
 
 /// @brief Whether a backend keeps the errors of the gradients of a `TypeSet`, if it must.
@@ -154,10 +116,28 @@ consteval bool can_encode_gradients() {
     }
     return can;
 }
-template <class B, class... Types>
-consteval bool can_encode_gradients(std::tuple<Types...> const* /*sets*/) {
-    return (can_encode_gradients<B, Types>() && ...);
-}
+
+/// @brief What holds for every `TypeSet` of a composition.
+template <class Sets>
+struct EverySet;
+
+template <class... Types>
+struct EverySet<std::tuple<Types...>> {
+    /// no communication type rounds gradients
+    static constexpr bool sends_exactly =
+        (is_exact_conversion<typename Types::Communication, typename Types::Gradient> && ...);
+    static constexpr bool sends_float =
+        (std::is_same_v<typename Types::Communication, float> && ...);
+    static constexpr bool sends_gradient_type =
+        (std::is_same_v<typename Types::Communication, typename Types::Gradient> && ...);
+    /// it has float master weights beside the parameters
+    static constexpr bool has_copies =
+        ((Types::has_master && std::is_same_v<typename Types::Master, float>)&&...);
+    template <class B>
+    static constexpr bool can_encode = (detail::can_encode<B, Types>() && ...);
+    template <class B>
+    static constexpr bool can_encode_gradients = (detail::can_encode_gradients<B, Types>() && ...);
+};
 
 /// @brief Whether `HostMemory` holds states.
 template <class Offload>
@@ -211,15 +191,21 @@ consteval Conflict conflict_in() {
     // named differently from the concepts, because -Wshadow would warn
     using Cutter = typename Config::Partitioner;
     using Grouper = typename Config::Bucketer;
-    using Device = typename Config::EngineConfig::Backend;
+    using Engine = typename Config::EngineConfig;
+    using Device = typename Engine::Backend;
+    using Sets = typename Engine::TypeSetTuple;
+    using Every = EverySet<Sets>;
+    using Ranks = typename Config::Communicator;
+    using Offload = typename Config::OffloadTo;
     constexpr bool is_on_device = requires { requires Device::is_device; };
     constexpr bool can_call_host =
         requires(typename Device::Queue queue, void (*call)(void*), void* argument) {
             Device::run_on_host(queue, call, argument);
         };
+    constexpr bool sends_float_between =
+        requires { requires GroupedCommunicator<Ranks> && Ranks::sends_float_between; };
     constexpr bool has_staging_memory = requires { Device::staging_memory(); };
     constexpr bool rounds = Config::MasterPolicy::form == MasterForm::stochastic;
-    constexpr typename Config::EngineConfig::TypeSetTuple const* sets = nullptr;
     return conflict_of({
         .stage = N,
         .partitioner_cuts_parameters = cuts_whole_parameters<Cutter, typename Config::Optimizer>,
@@ -229,56 +215,47 @@ consteval Conflict conflict_in() {
         .optimizer_is_whole_tensor = Config::Optimizer::whole_tensor,
         .is_on_device = is_on_device,
         .is_stored_by_block = Config::OptimizerStates::is_block_scaled || rounds,
-        .has_groups = GroupedCommunicator<typename Config::Communicator>,
-        .has_secondary = SecondaryCommunicator<typename Config::Communicator>,
-        .sends_float_between = sends_float_between<typename Config::Communicator>(),
-        .sends_float = sends_float(sets),
+        .has_groups = GroupedCommunicator<Ranks>,
+        .has_secondary = SecondaryCommunicator<Ranks>,
+        .sends_float_between = sends_float_between,
+        .sends_float = Every::sends_float,
         .adds_in_tree = adds_in_tree<typename Config::Reduction>,
-        .communicator_adds_in_tree = communicator_adds_in_tree<typename Config::Communicator>(sets),
-        .sends_exactly = sends_exactly(sets),
-        .is_offloaded = Config::OffloadTo::is_any,
-        .offloads_masters = is_offloaded<typename Config::OffloadTo>(BufferKind::master_weights),
-        .offloads_parameters = is_offloaded<typename Config::OffloadTo>(BufferKind::parameters),
-        .offloads_gradients = is_offloaded<typename Config::OffloadTo>(BufferKind::gradients),
-        .has_masters = Config::EngineConfig::has_masters,
-        .keeps_on_host = is_on_host<typename Config::OffloadTo>,
-        .names_states_for_host = names_states_for_host<typename Config::OffloadTo>(),
-        .updates_on_host = is_updated_by_host<typename Config::OffloadTo>,
-        .can_serve_host = has_staging_memory
-                          && (can_call_host || !is_updated_by_host<typename Config::OffloadTo>),
-        .names_all_for_host =
-            names_all_for_host<typename Config::OffloadTo>(Config::EngineConfig::has_masters),
-        .delays_update = delays_update<typename Config::EngineConfig>,
-        .codes_weights = codes_weights<typename Config::EngineConfig>,
-        .codes_frozen = codes_frozen<typename Config::EngineConfig>,
-        .all_have_copies = all_have_copies(sets),
-        .can_encode = can_encode<Device>(sets),
-        .codes_gradients = codes_gradients<typename Config::EngineConfig>,
-        .codes_replicas = codes_replicas<typename Config::EngineConfig>,
+        .communicator_adds_in_tree =
+            communicator_adds_in_tree<Ranks>(static_cast<Sets const*>(nullptr)),
+        .sends_exactly = Every::sends_exactly,
+        .is_offloaded = Offload::is_any,
+        .offloads_masters = is_offloaded<Offload>(BufferKind::master_weights),
+        .offloads_parameters = is_offloaded<Offload>(BufferKind::parameters),
+        .offloads_gradients = is_offloaded<Offload>(BufferKind::gradients),
+        .has_masters = Engine::has_masters,
+        .keeps_on_host = is_on_host<Offload>,
+        .names_states_for_host = names_states_for_host<Offload>(),
+        .can_serve_host = has_staging_memory && (can_call_host || !is_updated_by_host<Offload>),
+        .names_all_for_host = names_all_for_host<Offload>(Engine::has_masters),
+        .delays_update = delays_update<Engine>,
+        .codes_weights = codes_weights<Engine>,
+        .codes_frozen = codes_frozen<Engine>,
+        .all_have_copies = Every::has_copies,
+        .can_encode = Every::template can_encode<Device>,
+        .codes_gradients = codes_gradients<Engine>,
+        .codes_replicas = codes_replicas<Engine>,
         .has_levels = LevelsOf<typename Config::WireTypes::GradientCodec>::are_given,
-        .sends_gradient_type = sends_gradient_type(sets),
-        .can_exchange = ExchangingCommunicator<ShardOf<typename Config::Communicator>>,
-        .can_encode_gradients = can_encode_gradients<Device>(sets),
+        .sends_gradient_type = Every::sends_gradient_type,
+        .can_exchange = ExchangingCommunicator<ShardOf<Ranks>>,
+        .can_encode_gradients = Every::template can_encode_gradients<Device>,
         .master = Config::master_conflict,
-    } // namespace ZERO_NAMESPACE::detail
-    );
+    });
 }
 
 /// @brief Whether a policy is a communicator whose backend is incomplete. Collectives may need only
 /// the queues of a backend; an engine needs all of it.
 template <class P>
-consteval bool has_bare_backend() {
-    if constexpr (is_in<CommunicatorCategory, P>()) {
-        return requires { requires !Backend<typename P::Backend>; };
-    } else {
-        return false;
-    }
-}
+concept HasBareBackend = NamesCategory<P, CommunicatorCategory> && !Backend<typename P::Backend>;
 
 /// @brief Whether the policies form a stage. `diagnose_stage` says why not.
 template <int N, class... Policies>
 consteval bool is_accepted() {
-    if constexpr ((has_bare_backend<Policies>() || ...) || !(CompletePolicy<Policies> && ...)
+    if constexpr ((HasBareBackend<Policies> || ...) || !(CompletePolicy<Policies> && ...)
                   || !are_distinct<Policies...>) {
         return false;
     } else {

@@ -90,12 +90,13 @@ consteval bool conflicts_in_storage() {
 /// @brief Whether a stage can be compiled with the policy. @tparam DropsStorage leave out the
 /// policies that decide how numbers are stored
 template <bool DropsStorage, class Policy>
-inline constexpr bool is_usable =
-    CompletePolicy<Policy> && !has_bare_backend<Policy>()
-    && !(DropsStorage
-         && (is_in<MasterWeightsCategory, Policy>() || is_in<OptimizerStateCategory, Policy>()
-             || is_in<OffloadCategory, Policy>() || is_in<GradientReductionCategory, Policy>()
-             || is_in<WireCategory, Policy>()));
+inline constexpr bool is_usable = CompletePolicy<Policy> && !HasBareBackend<Policy>
+                                  && !(DropsStorage
+                                       && (NamesCategory<Policy, MasterWeightsCategory>
+                                           || NamesCategory<Policy, OptimizerStateCategory>
+                                           || NamesCategory<Policy, OffloadCategory>
+                                           || NamesCategory<Policy, GradientReductionCategory>
+                                           || NamesCategory<Policy, WireCategory>));
 
 /// @brief The stage that remains without the policies that cannot be compiled.
 template <int N, bool DropsStorage, class Usable, class... Rest>

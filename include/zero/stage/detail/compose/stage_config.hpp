@@ -135,7 +135,7 @@ struct StageConfig {
 
     /// The default policy never conflicts: parameters that are their own master weights ignore it.
     static constexpr Conflict master_conflict =
-        (is_in<MasterWeightsCategory, Policies>() || ...)
+        (NamesCategory<Policies, MasterWeightsCategory> || ...)
             ? MasterConflict<MasterPolicy, ParameterTypes>::value
             : Conflict::none;
 };

@@ -89,10 +89,7 @@ private:
     std::vector<char> _is_moved;           ///< by bucket: claimed elsewhere since its last use
 };
 
-} // namespace ZERO_NAMESPACE::detail
-
-/// The errors of `GradientScheduler` and `ParameterScheduler`.
-namespace ZERO_NAMESPACE::detail {
+// The errors of `GradientScheduler` and `ParameterScheduler`.
 
 /// @throws LateGradient: the reduction of the parameter's bucket was enqueued in this micro-step
 [[noreturn, gnu::cold]] void throw_late_gradient(FlatLayout const& layout, std::size_t parameter,

@@ -81,10 +81,9 @@ private:
 [[gnu::cold]] inline std::size_t count_placed_blocks(FlatLayout const& layout, std::size_t type,
                                                      std::size_t rank, Placement placement) {
     std::size_t blocks = 0;
-    for (std::size_t bucket = 0; bucket < layout.trainable_buckets(); ++bucket) {
-        blocks +=
-            layout.bucket(bucket).type == type ? count_blocks(layout, bucket, rank, placement) : 0;
-    }
+    for_buckets(layout, {0, layout.trainable_buckets()}, type, [&](std::size_t bucket) {
+        blocks += count_blocks(layout, bucket, rank, placement);
+    });
     return blocks;
 }
 

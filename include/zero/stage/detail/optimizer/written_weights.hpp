@@ -27,8 +27,8 @@ public:
     /// @param index number of the slice, @param values, masters of equal length
     template <class Visit>
     void watch(std::size_t index, std::span<P> values, std::span<M> masters, Visit&& visit) {
-        auto const old_values = copy_of(values);
-        auto const old_masters = copy_of(masters);
+        List<P> const old_values(values);
+        List<M> const old_masters(masters);
         try {
             visit();
         } catch (...) {
@@ -71,15 +71,6 @@ private:
         return std::memcmp(&a, &b, sizeof(T)) != 0;
     }
 
-    template <class T>
-    [[nodiscard]] static List<T> copy_of(std::span<T> values) {
-        List<T> copy(values.size());
-        for (std::size_t i = 0; i < values.size(); ++i) {
-            copy[i] = values[i];
-        }
-        return copy;
-    }
-
     void note(std::size_t index, std::span<P> values, P const* old_values, std::span<M> masters,
               M const* old_masters) {
         Slice* slice = nullptr;
@@ -102,11 +93,7 @@ private:
                 return _slices[place];
             }
         }
-        Slice slice;
-        slice.index = index;
-        slice.values = values;
-        slice.masters = masters;
-        slice.written = List<Written>(values.size());
+        Slice slice{index, values, masters, List<Written>(values.size())};
         _slices.push_back(std::move(slice));
         _next = 0;
         return _slices[_slices.size() - 1];

@@ -9,6 +9,7 @@
 #include "../../../layout/cuts.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/memory_plan.hpp"
+#include "../../../layout/padding.hpp"
 #include "../../../layout/piece.hpp"
 #include "../../../ops/codec.hpp"
 #include "../common/engine_config.hpp"
@@ -66,7 +67,7 @@ public:
                 _layout->for_slices(bucket, extent, [&](Piece const& piece) {
                     sent.push_back({own(bucket, piece), piece.bucket_begin, piece.elements});
                     add_gap({end, piece.bucket_begin});
-                    end = piece.bucket_begin + round_up(piece.elements);
+                    end = piece.bucket_begin + round_up(piece.elements, coded_elements);
                 });
                 add_gap({end, extent.end});
             }
@@ -167,10 +168,6 @@ public:
 
 private:
     using Table = typename Backend::template SliceTable<CopySlice<T>>;
-
-    [[nodiscard]] static constexpr std::size_t round_up(std::size_t elements) noexcept {
-        return (elements + coded_elements - 1) / coded_elements * coded_elements;
-    }
 
     [[nodiscard]] static constexpr std::size_t bytes_of(std::size_t elements) noexcept {
         return elements / coded_elements * C::bytes_per_block;

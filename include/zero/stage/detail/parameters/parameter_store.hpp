@@ -219,14 +219,14 @@ public:
     /// parameters of an adopted block. Collective.
     [[gnu::cold]] void broadcast_full() {
         if (_storage == Storage::owned) {
-            for_buckets(_type, [&](std::size_t bucket) {
+            for_buckets(*_layout, {0, _layout->buckets()}, _type, [&](std::size_t bucket) {
                 broadcast(
                     _placed.at(bucket, 0), _layout->elements(bucket),
                     bucket_tag(CollectivePurpose::publish, "values of bucket", *_layout, bucket));
             });
             return;
         }
-        for_buckets(_type, [&](std::size_t bucket) {
+        for_buckets(*_layout, {0, _layout->buckets()}, _type, [&](std::size_t bucket) {
             if (is_sent_in_lease(_layout->bucket(bucket).trainable)) {
                 broadcast_copies(bucket);
             }
@@ -511,7 +511,7 @@ private:
     [[nodiscard]] T unset() const noexcept { return _poison ? poison() : T{}; }
 
     [[gnu::cold]] void find_owned(std::size_t type) {
-        for_buckets(type, [&](std::size_t bucket) {
+        for_buckets(*_layout, {0, _layout->buckets()}, type, [&](std::size_t bucket) {
             for (Piece const& piece : _layout->pieces(bucket)) {
                 _full[piece.parameter] = _placed.at(bucket, piece.bucket_begin);
             }
@@ -522,15 +522,6 @@ private:
     [[nodiscard]] bool is_copied(std::size_t bucket) const noexcept {
         return _storage == Storage::scattered
                || (_storage == Storage::adopted && _layout->bucket(bucket).is_staged);
-    }
-
-    template <class Visitor>
-    void for_buckets(std::size_t type, Visitor&& visit) const {
-        for (std::size_t bucket = 0; bucket < _layout->buckets(); ++bucket) {
-            if (_layout->bucket(bucket).type == type) {
-                visit(bucket);
-            }
-        }
     }
 
     [[gnu::cold]] void write_initial(AnyParameter const& parameter, T* out) {

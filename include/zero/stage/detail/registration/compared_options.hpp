@@ -73,17 +73,6 @@ struct ComparedSettings {
     [[gnu::cold]] [[nodiscard]] List<ComparedOption> hashes() const;
 };
 
-/// @brief Returns the hash of the communicator's options that must be equal on all ranks; 0 without
-/// such options.
-template <class Communicator>
-[[nodiscard]] std::uint64_t options_hash_of(Communicator const& communicator) noexcept {
-    if constexpr (requires { communicator.options_hash(); }) {
-        return communicator.options_hash();
-    } else {
-        return 0;
-    }
-}
-
 /// @brief Hashes which parameters every rank may initialise, and which of these have an
 /// initialiser.
 [[gnu::cold]] inline std::uint64_t

@@ -66,9 +66,7 @@ template <class Config, class Types>
                                    OptimizerStore<Config, Types> const& memory, std::size_t type) {
     std::size_t const first = arrays.size();
     for_arrays(OwnedSlice<Config, Types>(), [&](ArrayForm const& form, void*) {
-        HeldArray array;
-        array.type = type;
-        array.form = form;
+        HeldArray array{type, form};
         arrays.push_back(std::move(array));
     });
     for (std::size_t index = 0; index < memory.slices(); ++index) {

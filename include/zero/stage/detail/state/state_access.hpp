@@ -34,24 +34,18 @@ template <class Config, class Types>
                                         FlatLayout const& layout, std::size_t type) {
     using T = typename Types::Parameter;
     HeldArray array{
-        type, {ArrayKind::parameter, 0, dtype_of<T>(), sizeof(T)}, !has_frozen_codec<Types>, {}};
+        type, {ArrayKind::parameter, 0, dtype_of<T>(), sizeof(T)}, !has_frozen_codec<Types>};
+    auto const add = [&](Piece const& piece, void* data) { array.add(piece, data); };
     std::size_t const buckets =
         has_frozen_codec<Types> ? layout.trainable_buckets() : layout.buckets();
-    for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
-        if (layout.bucket(bucket).type == type) {
-            memory.for_held(layout, bucket, [&](Piece const& piece, void* data) {
-                array.slices.push_back(
-                    {piece.parameter, piece.parameter_begin, piece.elements, data});
-            });
-        }
-    }
+    for_buckets(layout, {0, buckets}, type,
+                [&](std::size_t bucket) { memory.for_held(layout, bucket, add); });
     // Frozen parameters of an adopted block are in no bucket.
     for (std::size_t parameter = 0; parameter < layout.parameters().size(); ++parameter) {
         auto const& spec = layout.parameter(parameter);
         if (spec.type == type && spec.elements != 0 && layout.parameter_pieces(parameter).empty()) {
-            Piece piece{};
-            piece.parameter = parameter;
-            array.slices.push_back({parameter, 0, spec.elements, memory.slice(0, piece)});
+            Piece const piece{parameter, 0, 0, spec.elements};
+            array.add(piece, memory.slice(0, piece));
         }
     }
     return array;
@@ -68,14 +62,9 @@ template <class Config, class Types>
         true,
         {},
         false};
-    for (std::size_t bucket = layout.trainable_buckets(); bucket < layout.buckets(); ++bucket) {
-        if (layout.bucket(bucket).type == type) {
-            memory.for_held(layout, bucket, [&](Piece const& piece, void* data) {
-                array.slices.push_back(
-                    {piece.parameter, piece.parameter_begin, piece.elements, data});
-            });
-        }
-    }
+    auto const add = [&](Piece const& piece, void* data) { array.add(piece, data); };
+    for_buckets(layout, {layout.trainable_buckets(), layout.buckets()}, type,
+                [&](std::size_t bucket) { memory.for_held(layout, bucket, add); });
     return array;
 }
 
@@ -154,21 +143,16 @@ public:
             EngineType::with_types(type, [&]<class Types>(Types) {
                 using A = typename Types::Accumulation;
                 auto const& store = _engine->_gradients.template store<Types>();
-                HeldArray array;
-                array.type = type;
-                array.form = {ArrayKind::gradient, 0, dtype_of<A>(), sizeof(A)};
-                for (std::size_t bucket = 0; bucket < layout().trainable_buckets(); ++bucket) {
-                    if (layout().bucket(bucket).type == type) {
-                        Range const held = row.reduced_gradients == Placement::sharded
-                                               ? layout().extent(bucket, shard_rank())
-                                               : Range{0, layout().elements(bucket)};
-                        layout().for_slices(bucket, held, [&](Piece const& piece) {
-                            array.slices.push_back({piece.parameter, piece.parameter_begin,
-                                                    piece.elements,
-                                                    store.reduced(bucket, piece.bucket_begin)});
-                        });
-                    }
-                }
+                HeldArray array{type, {ArrayKind::gradient, 0, dtype_of<A>(), sizeof(A)}};
+                Range const buckets{0, layout().trainable_buckets()};
+                for_buckets(layout(), buckets, type, [&](std::size_t bucket) {
+                    Range const held = row.reduced_gradients == Placement::sharded
+                                           ? layout().extent(bucket, shard_rank())
+                                           : Range{0, layout().elements(bucket)};
+                    layout().for_slices(bucket, held, [&](Piece const& piece) {
+                        array.add(piece, store.reduced(bucket, piece.bucket_begin));
+                    });
+                });
                 all.push_back(std::move(array));
             });
         }
@@ -192,21 +176,17 @@ public:
         List<HeldArray> all;
         if constexpr (keeps_errors<Config>) {
             _engine->_gradients.each_errors([&]<class Errors>(Errors const& errors) {
-                HeldArray array;
-                array.type = all.size();
-                array.form = {ArrayKind::gradient, 0,
-                              Errors::item_elements == 1 ? DType::float32 : DType::bytes,
-                              Errors::item_bytes, Errors::item_elements};
-                for (std::size_t bucket = 0; bucket < layout().trainable_buckets(); ++bucket) {
-                    if (layout().bucket(bucket).type == array.type) {
-                        Range const all_elements{0, layout().elements(bucket)};
-                        layout().for_slices(bucket, all_elements, [&](Piece const& piece) {
-                            array.slices.push_back({piece.parameter, piece.parameter_begin,
-                                                    piece.elements,
-                                                    errors.at(bucket, piece.bucket_begin)});
-                        });
-                    }
-                }
+                constexpr auto dtype = Errors::item_elements == 1 ? DType::float32 : DType::bytes;
+                HeldArray array{
+                    all.size(),
+                    {ArrayKind::gradient, 0, dtype, Errors::item_bytes, Errors::item_elements}};
+                Range const buckets{0, layout().trainable_buckets()};
+                for_buckets(layout(), buckets, array.type, [&](std::size_t bucket) {
+                    Range const all_elements{0, layout().elements(bucket)};
+                    layout().for_slices(bucket, all_elements, [&](Piece const& piece) {
+                        array.add(piece, errors.at(bucket, piece.bucket_begin));
+                    });
+                });
                 array.slices = array.by_parameter();
                 all.push_back(std::move(array));
             });

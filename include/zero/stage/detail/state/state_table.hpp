@@ -84,6 +84,10 @@ struct HeldArray {
     List<HeldSlice> slices{};
     bool has_trainable = true; ///< whether trainable ones have it
 
+    void add(Piece const& piece, void* data) {
+        slices.push_back({piece.parameter, piece.parameter_begin, piece.elements, data});
+    }
+
     /// @brief Returns the bytes of the first `elements` elements of a parameter. Extents end at
     /// multiples of 64 elements.
     [[nodiscard]] std::size_t bytes(std::size_t elements) const noexcept {
@@ -163,7 +167,7 @@ private:
     void store_states(std::size_t state, std::size_t parameter, Range range, Copy copy,
                       float const* values) const;
     void store_items(std::size_t array, std::size_t parameter, Range range, Copy copy,
-                     float const* values) const;
+                     float const* values, DType through = DType::float32) const;
     void store_bits(std::size_t array, std::size_t parameter, Range range, Copy copy,
                     float const* values) const;
 

@@ -198,9 +198,9 @@ ZERO_COLD_INLINE void StateTable::store(ArrayKind kind, std::size_t state, std::
     }
 }
 
-/// Rounds values to the items of an array.
+/// Rounds values to the items of an array. @param through what they are rounded to before
 ZERO_COLD_INLINE void StateTable::store_items(std::size_t array, std::size_t parameter, Range range,
-                                              Copy copy, float const* values) const {
+                                              Copy copy, float const* values, DType through) const {
     ArrayForm const& form = _arrays[array].form;
     ItemBytes items;
     for_chunks(array, parameter, range, [&](HeldSlice const& slice, Range chunk) {
@@ -208,7 +208,8 @@ ZERO_COLD_INLINE void StateTable::store_items(std::size_t array, std::size_t par
             form.codec->write(values + (chunk.begin - range.begin), chunk.size(), items.data());
         }
         for (std::size_t i = 0; form.codec == nullptr && i < chunk.size(); ++i) {
-            float const value = values[chunk.begin - range.begin + i];
+            float const given = values[chunk.begin - range.begin + i];
+            float const value = through == DType::float32 ? given : rounded_to(through, given);
             if (form.kind == ArrayKind::remainder) {
                 put_item(items.data(), i, split(value).remainder);
             } else {
@@ -251,17 +252,7 @@ ZERO_COLD_INLINE void StateTable::store_weights(std::size_t parameter, Range ran
         store_items(array, parameter, range, copy, values);
     } else { // parameters are rounded from the stored master weights, as in an update
         store_items(masters, parameter, range, copy, values);
-        ItemBytes items;
-        for_chunks(array, parameter, range, [&](HeldSlice const& slice, Range chunk) {
-            ArrayForm const& form = _arrays[array].form;
-            for (std::size_t i = 0; i < chunk.size(); ++i) {
-                encode_item(
-                    form.dtype, items.data(), i,
-                    rounded_to(_arrays[masters].form.dtype, values[chunk.begin - range.begin + i]));
-            }
-            copy(static_cast<std::byte*>(slice.data) + form.bytes(chunk.begin - slice.begin),
-                 items.data(), form.bytes(chunk.size()));
-        });
+        store_items(array, parameter, range, copy, values, _arrays[masters].form.dtype);
     }
     if (remainders != _arrays.size()) {
         store_items(remainders, parameter, range, copy, values);

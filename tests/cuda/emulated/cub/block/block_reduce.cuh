@@ -23,6 +23,9 @@ public:
         }
         return value;
     }
+    T Sum(T value) {
+        return Reduce(value, [](T a, T b) { return a + b; });
+    }
 
 private:
     TempStorage* _memory;
