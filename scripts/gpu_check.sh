@@ -396,7 +396,9 @@ run() {
         end_row "$what" FAILED "$took" "status $status, see $log"
     elif grep -q 'skipped: no CUDA device' "$log"; then
         end_row "$what" "$($requires_device && echo FAILED || echo skipped)" "$took" "no CUDA device"
-    elif grep -q 'ERROR OCCURRED' "$log"; then # Google Benchmark exits with status 0 even then
+    elif grep -q 'No kernels were profiled' "$log"; then # ncu exits with status 0 even then
+        end_row "$what" FAILED "$took" "ncu found no kernel of that name"
+    elif grep -q 'ERROR OCCURRED' "$log"; then # Google Benchmark as well
         end_row "$what" FAILED "$took" "$(grep -m 1 'ERROR OCCURRED' "$log")"
     else
         end_row "$what" passed "$took" "$(grep -E 'assertions in|test cases:|^probe:' "$log" | tail -n 1)"
@@ -430,9 +432,11 @@ built() {
 
 # run_tests NAME...: runs device tests.
 run_tests() {
-    local name
+    local name most
     for name in "$@"; do
-        if built "$name"; then run "test $name" "$limit" "$name.run" "$build/$name"; fi
+        most=$limit
+        [ "$name" != offload_states ] || most=$long_limit # blocks of at least a page of the device, 2 MiB
+        if built "$name"; then run "test $name" "$most" "$name.run" "$build/$name"; fi
     done
 }
 
@@ -464,7 +468,7 @@ if part probe probe && built gpu_probe; then
     fi
 fi
 
-kernel_tests=(element_kernels inspect_kernels update_kernels)
+kernel_tests=(element_kernels inspect_kernels update_kernels code_kernels)
 first=(cub exact_sum exact_run "${kernel_tests[@]}" fast_math two_libraries)
 if part bits "bits of the kernels"; then run_tests "${first[@]}"; fi
 
@@ -477,7 +481,7 @@ if part bench "benchmarks of the kernels"; then
         for kernel in flatten/cuda_bfloat16/zero sum/cuda_float32_2_ranks/zero norm/cuda_bfloat16/zero update/cuda_two_states/adamw; do
             # Not the kernels that make data and flush caches.
             run "ncu of ${kernel%%/*}" "$limit" "ncu_${kernel%%/*}.run" "$ncu" --clock-control none --section SpeedOfLight --section MemoryWorkloadAnalysis --section LaunchStats --section Occupancy \
-                --kernel-name 'regex:for_each|static_kernel|sum_ranks_kernel|inspect_kernel|update_kernel' --launch-count 1 "$build/kernels_bench" "--benchmark_filter=^$kernel/124439808/"
+                --kernel-name 'regex:copy_table_kernel|sum_ranks_kernel|inspect_kernel|update_kernel' --launch-count 1 "$build/kernels_bench" "--benchmark_filter=^$kernel/124439808/"
         done
     fi
 fi
@@ -566,14 +570,16 @@ if part sanitizer compute-sanitizer; then
     elif [ -z "$sanitizer" ] || [ -z "$device" ]; then
         row "compute-sanitizer" missing "" "$([ -z "$sanitizer" ] && echo 'not installed' || echo 'no device')"
     else
-        # sanitize NAMES TOOL...: runs these tests under each tool.
+        # sanitize NAMES TOOL...: runs these tests under each tool, of code_kernels those of kernels alone.
         sanitize() {
-            local tool name options
+            local tool name options cases
             for tool in "${@:2}"; do
                 options=()
                 [ "$tool" != memcheck ] || options=(--report-api-errors no) # tests leave errors of CUDA on purpose
                 for name in $1; do
-                    if built "$name"; then run "$tool of $name" "$long_limit" "$name.$tool" "$sanitizer" --tool "$tool" "${options[@]}" --error-exitcode 9 "$build/$name"; fi
+                    cases=()
+                    [ "$name" != code_kernels ] || cases=('Kernels *')
+                    if built "$name"; then run "$tool of $name" "$long_limit" "$name.$tool" "$sanitizer" --tool "$tool" "${options[@]}" --error-exitcode 9 "$build/$name" "${cases[@]}"; fi
                 done
             done
         }
