@@ -440,18 +440,28 @@ run_tests() {
     done
 }
 
-# run_bench NAME [LIMIT]: runs a program of benchmarks, and prints its table.
+# run_bench NAME [ELEMENTS...]: runs a program of benchmarks, and prints its table. Each number of elements has a row, and so a limit, of its own: the results of a row come
+# at its end. Without numbers there is one row.
 run_bench() {
-    local name=$1 most=${2:-$long_limit} json=$results/log/$1.json
+    local name=$1 elements label json
     if ! is_known "$name"; then return; fi
     if grep -q 'benchmark/benchmark.h\|cannot find -lbenchmark' "$build/log/$name.build" 2>/dev/null; then
         row "benchmark $name" missing "" "Google Benchmark is not installed"
-    elif built "$name"; then
-        run "benchmark $name" "$most" "$name.run" "$build/$name" --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true \
-            "--benchmark_out=$json" # with all repetitions, since aggregates omit those that failed
-        if $has_ended; then { python3 -B scripts/bench_table.py "$json" 2>/dev/null || grep '_median' "$results/log/$name.run"; } | tee "$results/$name.txt"; fi
+        return
     fi
+    built "$name" || return 0
+    shift
+    [ "$#" -gt 0 ] || set -- ""
+    for elements in "$@"; do
+        label=$name${elements:+.$elements} json=$results/log/$label.json
+        run "benchmark $name${elements:+, $elements elements}" "$long_limit" "$label.run" "$build/$name" "--benchmark_filter=${elements:+/$elements/}" --benchmark_repetitions=5 \
+            --benchmark_enable_random_interleaving=true "--benchmark_out=$json" # with all repetitions, since aggregates omit those that failed
+        if $has_ended; then { python3 -B scripts/bench_table.py "$json" 2>/dev/null || grep '_median' "$results/log/$label.run"; } | tee "$results/$label.txt"; fi
+    done
 }
+# The models of bench/cuda/models.hpp: the goals are those of the first, and the last takes longest.
+models=(124439808 16287488)
+last_model=1557611200
 
 # part NAME TITLE: succeeds if this part of the run was asked for, and begins its phase.
 part() {
@@ -473,7 +483,7 @@ first=(cub exact_sum exact_run "${kernel_tests[@]}" fast_math two_libraries)
 if part bits "bits of the kernels"; then run_tests "${first[@]}"; fi
 
 if part bench "benchmarks of the kernels"; then
-    run_bench kernels_bench
+    run_bench kernels_bench "${models[@]}"
     ncu=$(command -v ncu || ls "$toolkit/bin/ncu" 2>/dev/null)
     if [ -z "$ncu" ] || [ -z "$device" ]; then
         row "ncu of four kernels" missing "" "$([ -z "$ncu" ] && echo 'not installed' || echo 'no device')"
@@ -498,7 +508,10 @@ if part engine "engine, loopback, delays, checkpoints, graphs"; then
     if built cuda_thrust; then run "example cuda_thrust" "$limit" cuda_thrust.run "$build/cuda_thrust"; fi
 fi
 
-if part bench "benchmark of the step"; then run_bench step_bench; fi
+if part bench "benchmark of the step"; then
+    run_bench step_bench "${models[@]}" "$last_model"
+    run_bench kernels_bench "$last_model"
+fi
 
 if part peer "PyTorch"; then
     if ! python3 -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)' >/dev/null 2>&1; then

@@ -222,6 +222,28 @@ TEST_CASE("Kernels of codes run with the other kernels, their cases without engi
     }
 }
 
+TEST_CASE(
+    "Each size of model is a row of a benchmark, the largest last, so that one that takes too "
+    "long loses its own figures alone") {
+    Toolkit const toolkit;
+    toolkit.build();
+    toolkit.write("as/kernels_bench",
+                  "case $* in */1557611200/*) exec tail -f /dev/null ;; esac; echo all is well");
+    auto const outcome = toolkit.check("--phase run --only bench --long-limit 2");
+    INFO(outcome.output);
+    check_order(outcome, {"benchmark kernels_bench, 124439808 elements",
+                          "benchmark kernels_bench, 16287488 elements",
+                          "benchmark step_bench, 124439808 elements",
+                          "benchmark step_bench, 16287488 elements",
+                          "benchmark step_bench, 1557611200 elements",
+                          "benchmark kernels_bench, 1557611200 elements"});
+    CHECK_THAT(outcome.after("\nbenchmark kernels_bench, 124439808 elements"),
+               contains_text("passed"));
+    CHECK_THAT(outcome.after("\nbenchmark kernels_bench, 1557611200 elements"),
+               contains_text("stopped after 2 s"));
+    CHECK(outcome.contains("\n1 failures"));
+}
+
 TEST_CASE("The check on a device takes NCCL from a folder that holds both header and library") {
     Toolkit const toolkit;
     toolkit.write("include/nccl.h", "");
