@@ -162,8 +162,9 @@ TEST_CASE("The check on a device fails if a benchmark reports an error with exit
     }
 }
 
-TEST_CASE("ncu profiles a kernel of the library in each of four benchmarks, and a row of which it "
-          "finds none fails") {
+TEST_CASE(
+    "The profiler gets names of kernels that the library has, and a row in which it finds none "
+    "fails") {
     Toolkit const toolkit;
     toolkit.add_device();
     toolkit.build();

@@ -30,17 +30,15 @@ std::vector<std::string> all_of(std::string const& text, std::string const& expr
 
 /// Returns the names of the kernels in headers, sorted.
 std::vector<std::string> kernels_of_headers() {
+    std::string const kernel = R"((?:ZERO_KERNEL|__global__) void)"
+                               R"((?:\s+__launch_bounds__\([^)]*\))?\s+(\w+)\()";
     std::vector<std::string> names;
     for (auto const& entry :
          fs::recursive_directory_iterator(ZERO_SOURCE_DIR "/include/zero/cuda")) {
         if (entry.is_regular_file()) {
-            std::string const path = fs::relative(entry.path(), ZERO_SOURCE_DIR).generic_string();
-            for (
-                std::string const& name : all_of(
-                    text_of(path),
-                    R"((?:ZERO_KERNEL|__global__) void(?:\s+__launch_bounds__\([^)]*\))?\s+(\w+)\()")) {
-                names.push_back(name);
-            }
+            auto const path = fs::relative(entry.path(), ZERO_SOURCE_DIR).generic_string();
+            auto const found = all_of(text_of(path), kernel);
+            names.insert(names.end(), found.begin(), found.end());
         }
     }
     std::sort(names.begin(), names.end());
