@@ -396,7 +396,9 @@ run() {
         end_row "$what" FAILED "$took" "status $status, see $log"
     elif grep -q 'skipped: no CUDA device' "$log"; then
         end_row "$what" "$($requires_device && echo FAILED || echo skipped)" "$took" "no CUDA device"
-    elif grep -q 'ERROR OCCURRED' "$log"; then # Google Benchmark exits with status 0 even then
+    elif grep -q 'No kernels were profiled' "$log"; then # ncu exits with status 0 even then
+        end_row "$what" FAILED "$took" "ncu found no kernel of that name"
+    elif grep -q 'ERROR OCCURRED' "$log"; then # Google Benchmark as well
         end_row "$what" FAILED "$took" "$(grep -m 1 'ERROR OCCURRED' "$log")"
     else
         end_row "$what" passed "$took" "$(grep -E 'assertions in|test cases:|^probe:' "$log" | tail -n 1)"
@@ -430,24 +432,36 @@ built() {
 
 # run_tests NAME...: runs device tests.
 run_tests() {
-    local name
+    local name most
     for name in "$@"; do
-        if built "$name"; then run "test $name" "$limit" "$name.run" "$build/$name"; fi
+        most=$limit
+        [ "$name" != offload_states ] || most=$long_limit # blocks of at least a page of the device, 2 MiB
+        if built "$name"; then run "test $name" "$most" "$name.run" "$build/$name"; fi
     done
 }
 
-# run_bench NAME [LIMIT]: runs a program of benchmarks, and prints its table.
+# run_bench NAME [ELEMENTS...]: runs a program of benchmarks, and prints its table. Each number of elements has a row, and so a limit, of its own: the results of a row come
+# at its end. Without numbers there is one row.
 run_bench() {
-    local name=$1 most=${2:-$long_limit} json=$results/log/$1.json
+    local name=$1 elements label json
     if ! is_known "$name"; then return; fi
     if grep -q 'benchmark/benchmark.h\|cannot find -lbenchmark' "$build/log/$name.build" 2>/dev/null; then
         row "benchmark $name" missing "" "Google Benchmark is not installed"
-    elif built "$name"; then
-        run "benchmark $name" "$most" "$name.run" "$build/$name" --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true \
-            "--benchmark_out=$json" # with all repetitions, since aggregates omit those that failed
-        if $has_ended; then { python3 -B scripts/bench_table.py "$json" 2>/dev/null || grep '_median' "$results/log/$name.run"; } | tee "$results/$name.txt"; fi
+        return
     fi
+    built "$name" || return 0
+    shift
+    [ "$#" -gt 0 ] || set -- ""
+    for elements in "$@"; do
+        label=$name${elements:+.$elements} json=$results/log/$label.json
+        run "benchmark $name${elements:+, $elements elements}" "$long_limit" "$label.run" "$build/$name" "--benchmark_filter=${elements:+/$elements/}" --benchmark_repetitions=5 \
+            --benchmark_enable_random_interleaving=true "--benchmark_out=$json" # with all repetitions, since aggregates omit those that failed
+        if $has_ended; then { python3 -B scripts/bench_table.py "$json" 2>/dev/null || grep '_median' "$results/log/$label.run"; } | tee "$results/$label.txt"; fi
+    done
 }
+# The models of bench/cuda/models.hpp: the goals are those of the first, and the last takes longest.
+models=(124439808 16287488)
+last_model=1557611200
 
 # part NAME TITLE: succeeds if this part of the run was asked for, and begins its phase.
 part() {
@@ -464,12 +478,12 @@ if part probe probe && built gpu_probe; then
     fi
 fi
 
-kernel_tests=(element_kernels inspect_kernels update_kernels)
+kernel_tests=(element_kernels inspect_kernels update_kernels code_kernels)
 first=(cub exact_sum exact_run "${kernel_tests[@]}" fast_math two_libraries)
 if part bits "bits of the kernels"; then run_tests "${first[@]}"; fi
 
 if part bench "benchmarks of the kernels"; then
-    run_bench kernels_bench
+    run_bench kernels_bench "${models[@]}"
     ncu=$(command -v ncu || ls "$toolkit/bin/ncu" 2>/dev/null)
     if [ -z "$ncu" ] || [ -z "$device" ]; then
         row "ncu of four kernels" missing "" "$([ -z "$ncu" ] && echo 'not installed' || echo 'no device')"
@@ -477,7 +491,7 @@ if part bench "benchmarks of the kernels"; then
         for kernel in flatten/cuda_bfloat16/zero sum/cuda_float32_2_ranks/zero norm/cuda_bfloat16/zero update/cuda_two_states/adamw; do
             # Not the kernels that make data and flush caches.
             run "ncu of ${kernel%%/*}" "$limit" "ncu_${kernel%%/*}.run" "$ncu" --clock-control none --section SpeedOfLight --section MemoryWorkloadAnalysis --section LaunchStats --section Occupancy \
-                --kernel-name 'regex:for_each|static_kernel|sum_ranks_kernel|inspect_kernel|update_kernel' --launch-count 1 "$build/kernels_bench" "--benchmark_filter=^$kernel/124439808/"
+                --kernel-name 'regex:copy_table_kernel|sum_ranks_kernel|inspect_kernel|update_kernel' --launch-count 1 "$build/kernels_bench" "--benchmark_filter=^$kernel/124439808/"
         done
     fi
 fi
@@ -494,7 +508,10 @@ if part engine "engine, loopback, delays, checkpoints, graphs"; then
     if built cuda_thrust; then run "example cuda_thrust" "$limit" cuda_thrust.run "$build/cuda_thrust"; fi
 fi
 
-if part bench "benchmark of the step"; then run_bench step_bench; fi
+if part bench "benchmark of the step"; then
+    run_bench step_bench "${models[@]}" "$last_model"
+    run_bench kernels_bench "$last_model"
+fi
 
 if part peer "PyTorch"; then
     if ! python3 -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)' >/dev/null 2>&1; then
@@ -566,14 +583,16 @@ if part sanitizer compute-sanitizer; then
     elif [ -z "$sanitizer" ] || [ -z "$device" ]; then
         row "compute-sanitizer" missing "" "$([ -z "$sanitizer" ] && echo 'not installed' || echo 'no device')"
     else
-        # sanitize NAMES TOOL...: runs these tests under each tool.
+        # sanitize NAMES TOOL...: runs these tests under each tool, of code_kernels those of kernels alone.
         sanitize() {
-            local tool name options
+            local tool name options cases
             for tool in "${@:2}"; do
                 options=()
                 [ "$tool" != memcheck ] || options=(--report-api-errors no) # tests leave errors of CUDA on purpose
                 for name in $1; do
-                    if built "$name"; then run "$tool of $name" "$long_limit" "$name.$tool" "$sanitizer" --tool "$tool" "${options[@]}" --error-exitcode 9 "$build/$name"; fi
+                    cases=()
+                    [ "$name" != code_kernels ] || cases=('Kernels *')
+                    if built "$name"; then run "$tool of $name" "$long_limit" "$name.$tool" "$sanitizer" --tool "$tool" "${options[@]}" --error-exitcode 9 "$build/$name" "${cases[@]}"; fi
                 done
             done
         }

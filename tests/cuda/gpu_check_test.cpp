@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <sstream>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -158,6 +160,89 @@ TEST_CASE("The check on a device fails if a benchmark reports an error with exit
         CHECK(outcome.status == 0);
         CHECK_THAT(outcome.after("\nbenchmark kernels_bench"), contains_text("skipped"));
     }
+}
+
+TEST_CASE(
+    "The profiler gets names of kernels that the library has, and a row in which it finds none "
+    "fails") {
+    Toolkit const toolkit;
+    toolkit.add_device();
+    toolkit.build();
+    SECTION("names") {
+        CHECK(toolkit.check("--phase run --only bench").status == 0);
+        std::string const text = "--kernel-name regex:";
+        std::string const folder = ZERO_SOURCE_DIR "/include/zero/cuda/detail/kernels";
+        std::set<std::string> all;
+        for (std::string const& run : toolkit.lines_of("runs")) {
+            if (std::size_t const at = run.find(text); run.rfind("ncu ", 0) == 0) {
+                REQUIRE(at != std::string::npos);
+                std::size_t const begin = at + text.size();
+                std::istringstream names(run.substr(begin, run.find(' ', begin) - begin));
+                for (std::string name; std::getline(names, name, '|');) {
+                    INFO(name);
+                    all.insert(name);
+                    CHECK(
+                        run_program("grep -qE '(^|[ ])" + name + "\\(' " + folder + "/*.cuh").status
+                        == 0);
+                }
+            }
+        }
+        CHECK(all.size() == 4);
+    }
+    SECTION("no kernel") {
+        toolkit.write("bin/ncu", "#!/bin/sh\necho '==WARNING== No kernels were profiled.'\n");
+        auto const outcome = toolkit.check("--phase run --only bench");
+        CHECK(outcome.status == 1);
+        CHECK_THAT(outcome.after("\nncu of flatten"), contains_text("FAILED"));
+        CHECK(outcome.contains("\n4 failures"));
+    }
+}
+
+TEST_CASE("Kernels of codes run with the other kernels, their cases without engines under each "
+          "tool, and states that leave a device have as long as a benchmark") {
+    Toolkit const toolkit;
+    toolkit.add_device();
+    toolkit.build();
+    toolkit.write("as/offload_states", "exec tail -f /dev/null");
+    auto const outcome =
+        toolkit.check("--phase run --only bits,engine,sanitizer --limit 30 --long-limit 2");
+    INFO(outcome.output);
+    check_order(outcome, {"test update_kernels", "test code_kernels", "test engine",
+                          "memcheck of code_kernels", "racecheck of code_kernels"});
+    CHECK_THAT(outcome.after("\ntest offload_states"), contains_text("stopped after 2 s"));
+    CHECK(toolkit.starts_of("code_kernels") == 1);
+    auto const runs = toolkit.lines_of("runs");
+    for (std::string const tool : {"memcheck", "racecheck", "synccheck", "initcheck"}) {
+        INFO(tool);
+        CHECK(std::count_if(runs.begin(), runs.end(),
+                            [&](std::string const& run) {
+                                return run.find("--tool " + tool) != std::string::npos
+                                       && run.find("/code_kernels Kernels *") != std::string::npos;
+                            })
+              == 1);
+    }
+}
+
+TEST_CASE(
+    "Each size of model is a row of a benchmark, the largest last, so that one that takes too "
+    "long loses its own figures alone") {
+    Toolkit const toolkit;
+    toolkit.build();
+    toolkit.write("as/kernels_bench",
+                  "case $* in */1557611200/*) exec tail -f /dev/null ;; esac; echo all is well");
+    auto const outcome = toolkit.check("--phase run --only bench --long-limit 2");
+    INFO(outcome.output);
+    check_order(outcome, {"benchmark kernels_bench, 124439808 elements",
+                          "benchmark kernels_bench, 16287488 elements",
+                          "benchmark step_bench, 124439808 elements",
+                          "benchmark step_bench, 16287488 elements",
+                          "benchmark step_bench, 1557611200 elements",
+                          "benchmark kernels_bench, 1557611200 elements"});
+    CHECK_THAT(outcome.after("\nbenchmark kernels_bench, 124439808 elements"),
+               contains_text("passed"));
+    CHECK_THAT(outcome.after("\nbenchmark kernels_bench, 1557611200 elements"),
+               contains_text("stopped after 2 s"));
+    CHECK(outcome.contains("\n1 failures"));
 }
 
 TEST_CASE("The check on a device takes NCCL from a folder that holds both header and library") {

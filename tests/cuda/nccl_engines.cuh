@@ -323,7 +323,8 @@ std::vector<Seen> arena_on_devices(Group<C>& group, bool symmetric) {
             return std::vector<Seen>();
         };
         (void)member.template with_engine<Stage>(*member.communicator, options, look);
-        *member.doing = "making an arena";
+        // The engine has given back page-locked memory, which waits for the whole device.
+        member.settle("making an arena");
         cuda::NcclMemoryResource memory(*member.communicator, MeetingBackend::default_memory(),
                                         member.communication,
                                         {.plan = plan, .symmetric = symmetric});

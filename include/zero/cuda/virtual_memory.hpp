@@ -72,7 +72,8 @@ namespace ZERO_NAMESPACE::cuda {
 ///
 /// Each block of at least one page is a whole number of pages of its own (mostly 2 MiB); smaller
 /// ones come from another resource and are never given back. Only the device of the resource can
-/// access the pages. Thread-safe.
+/// access the pages. NCCL maps buffers of captured collectives for the peers, unless
+/// NCCL_GRAPH_REGISTER is 0, and would keep the pages that are given back. Thread-safe.
 class VirtualMemory final : public MemoryResource {
 public:
     /// @brief Maps memory of the current device.

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <string>
 #include <utility>
@@ -29,6 +30,7 @@ struct KernelEntry {
     FatBinary* binary;
     std::string name;
     Kernel const* kernel;
+    bool is_launched;
 };
 
 std::map<void const*, KernelEntry>& kernels() {
@@ -166,6 +168,7 @@ cudaError_t enqueue_launch(void const* function, dim3 grid, dim3 block, void** a
     if (kernel == nullptr) {
         return result(cudaErrorInvalidDeviceFunction);
     }
+    kernels()[function].is_launched = true;
     std::vector<u8> values(kernel->parameter_bytes); // copied before the call returns
     for (std::size_t index = 0; index < kernel->parameters.size(); ++index) {
         Range const& range = kernel->parameters[index];
@@ -179,6 +182,21 @@ cudaError_t enqueue_launch(void const* function, dim3 grid, dim3 block, void** a
         launch(*kernel, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, places.data(),
                static_cast<u32>(shared_bytes));
     });
+}
+
+/// Writes the names of all kernels that were launched to the file that ZERO_PTX_LAUNCHED names, for
+/// check_launched.cmake.
+void write_launched() {
+    char const* const path = std::getenv("ZERO_PTX_LAUNCHED");
+    if (path == nullptr) {
+        return;
+    }
+    std::ofstream file(path);
+    for (auto const& entry : kernels()) {
+        if (entry.second.is_launched) {
+            file << entry.second.name << '\n';
+        }
+    }
 }
 
 /// Between <<<...>>> and the launch.
@@ -207,6 +225,7 @@ struct Start {
         runtime.random.seed(settings.seed + 77);
         std::atexit([] {
             Lock const lock(Runtime::instance().mutex);
+            write_launched();
             Findings::instance().print_summary();
             if (!Findings::instance().all().empty()) {
                 std::fflush(nullptr);
@@ -240,7 +259,7 @@ void __cudaRegisterFatBinaryEnd(void**) {}
 void __cudaUnregisterFatBinary(void**) {}
 void __cudaRegisterFunction(void** binary, char const* function, char*, char const* name, int,
                             void*, void*, void*, void*, int*) {
-    kernels()[function] = {reinterpret_cast<FatBinary*>(binary), name, nullptr};
+    kernels()[function] = {reinterpret_cast<FatBinary*>(binary), name, nullptr, false};
 }
 void __cudaRegisterVar(void**, char*, char*, char const*, int, std::size_t, int, int) {}
 char __cudaInitModule(void**) {

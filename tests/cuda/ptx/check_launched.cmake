@@ -1,0 +1,38 @@
+# cmake -DPAGE=<docs/cuda.md> -DLAUNCHED=<files, as a pattern> -P check_launched.cmake
+#
+# Each kernel in the table of the page was launched by the tests that wrote these files (ZERO_PTX_LAUNCHED) if the column of PTX says yes, and otherwise was not.
+# tests/cuda/kernel_table_test.cpp checks that the table has all kernels.
+
+cmake_minimum_required(VERSION 3.25)
+file(GLOB files "${LAUNCHED}")
+set(launched "")
+foreach(file IN LISTS files)
+    file(READ "${file}" text)
+    string(APPEND launched "${text}")
+endforeach()
+file(STRINGS "${PAGE}" rows REGEX "^\\| `[a-z_]+_kernel`")
+set(count 0)
+set(failures 0)
+foreach(row IN LISTS rows)
+    if(NOT row MATCHES "^\\|([^|]*)\\|[^|]*\\| *([a-z]+)")
+        message(FATAL_ERROR "a row without a column of PTX: ${row}")
+    endif()
+    set(says "${CMAKE_MATCH_2}")
+    string(REGEX MATCHALL "[a-z_]+_kernel" kernels "${CMAKE_MATCH_1}")
+    foreach(kernel IN LISTS kernels)
+        math(EXPR count "${count} + 1")
+        string(LENGTH "${kernel}" length)
+        string(FIND "${launched}" "${length}${kernel}" at) # as names are mangled
+        if(at LESS 0 AND says STREQUAL "yes")
+            message("${kernel}: the page says that it was interpreted, and no test launched it")
+            math(EXPR failures "${failures} + 1")
+        elseif(NOT at LESS 0 AND NOT says STREQUAL "yes")
+            message("${kernel}: the page says '${says}', and a test launched it")
+            math(EXPR failures "${failures} + 1")
+        endif()
+    endforeach()
+endforeach()
+if(count EQUAL 0 OR NOT failures EQUAL 0)
+    message(FATAL_ERROR "${failures} of ${count} kernels are not as the table of ${PAGE} says")
+endif()
+message("${count} kernels are as the table says")
