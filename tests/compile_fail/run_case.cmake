@@ -1,6 +1,6 @@
 # cmake -DCOMPILER=<compiler> -DFILE=<case> -DROOT=<repository> [-DHOST=<host compiler of nvcc>] [-DPRECOMPILED=<header>] -P run_case.cmake
 #
-# Compiles one case, with the precompiled <header>.gch if it is given, and compares the outcome with the comments at the top of its file. nvcc compiles it as CUDA code, up to PTX.
+# Compiles one case, with the precompiled <header>.gch if it is given (g++: in the form of zero::compiled), and compares the outcome with the comments at the top of its file. nvcc compiles it as CUDA code, up to PTX.
 #
 #   // expect: <text>        the compiler refuses the file and prints this text. May be repeated; the first error contains the first text.
 #   // errors-at-most: <n>   the largest number of errors, by default 3
@@ -37,7 +37,7 @@ endwhile()
 if(PRECOMPILED AND COMPILER MATCHES "clang")
     set(precompiled -include-pch "${PRECOMPILED}.gch")
 elseif(PRECOMPILED)
-    set(precompiled -include "${PRECOMPILED}")
+    set(precompiled -DZERO_COMPILED -include "${PRECOMPILED}")
 endif()
 
 # English messages with plain quotes and no colours.
