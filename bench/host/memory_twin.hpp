@@ -1,5 +1,7 @@
 #pragma once
 
+#include <zero/core/host_memory_resource.hpp>
+
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <thread>
 
 #ifdef __GLIBC__
@@ -29,22 +30,25 @@ namespace bench {
 using Word4 = std::uint32_t __attribute__((vector_size(16)));
 using Half4 = std::uint16_t __attribute__((vector_size(8)));
 
+/// An array in the memory that engines take, so that a twin has the same pages.
 template <class T>
 class Array {
 public:
     explicit Array(std::size_t n, T value = T{})
-        : _data(static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t{128}))), _n(n) {
+        : _data(static_cast<T*>(_memory.allocate(n * sizeof(T), zero::BufferKind::gradients))),
+          _n(n) {
         std::uninitialized_fill_n(_data, n, value);
     }
     Array(Array const&) = delete;
     Array& operator=(Array const&) = delete;
-    ~Array() { ::operator delete(_data, std::align_val_t{128}); }
+    ~Array() { _memory.deallocate(_data, _n * sizeof(T), zero::BufferKind::gradients); }
 
     T* data() const { return _data; }
     std::size_t size() const { return _n; }
     T& operator[](std::size_t i) const { return _data[i]; }
 
 private:
+    zero::HostMemoryResource _memory;
     T* _data;
     std::size_t _n;
 };

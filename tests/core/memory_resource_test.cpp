@@ -7,8 +7,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <new>
+#include <sstream>
 #include <string>
 #include <sys/mman.h>
 #include <thread>
@@ -33,6 +36,43 @@ TEST_CASE("The host memory resource counts the bytes in use per kind") {
     memory.deallocate(third, 1, BufferKind::parameters);
     CHECK(memory.allocated_bytes() == 0);
 }
+
+#if defined(__linux__)
+/// Returns whether the system was asked for large pages behind an address.
+bool has_large_pages(void const* memory) {
+    auto const address = reinterpret_cast<std::uintptr_t>(memory);
+    std::ifstream maps("/proc/self/smaps");
+    bool is_there = false;
+    for (std::string line; std::getline(maps, line);) {
+        std::uintptr_t begin = 0;
+        std::uintptr_t end = 0;
+        char dash = 0;
+        if (std::istringstream(line) >> std::hex >> begin >> dash >> end && dash == '-') {
+            is_there = begin <= address && address < end;
+        } else if (is_there && line.rfind("VmFlags:", 0) == 0) {
+            return line.find(" hg") != std::string::npos;
+        }
+    }
+    return false;
+}
+
+TEST_CASE("Large pages are asked for where they fit into a block, and its bytes stay") {
+    HostMemoryResource memory;
+    bool const exist = std::filesystem::exists("/sys/kernel/mm/transparent_hugepage/enabled");
+    std::size_t const page = std::size_t{2} << 20U;
+    for (std::size_t const bytes : {page / 2, 5 * page / 2, 40 * page + 1}) {
+        CAPTURE(bytes);
+        auto* const block = static_cast<char*>(memory.allocate(bytes, BufferKind::optimizer_state));
+        std::memset(block, 7, bytes);
+        std::uintptr_t const gap = (page - reinterpret_cast<std::uintptr_t>(block) % page) % page;
+        if (gap + page <= bytes) {
+            CHECK(has_large_pages(block + gap) == exist);
+        }
+        CHECK(block[bytes - 1] == 7);
+        memory.deallocate(block, bytes, BufferKind::optimizer_state);
+    }
+}
+#endif
 
 TEST_CASE("Host memory is aligned to 128 bytes, whatever its size") {
     HostMemoryResource memory;

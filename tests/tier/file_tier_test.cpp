@@ -348,27 +348,6 @@ TEST_CASE("Cancelled requests make no call, and none outlives its memory") {
     }
 }
 
-TEST_CASE("Large pages are asked for behind memory of 2 MiB or more, and its bytes stay") {
-    FileTier::use_large_pages(nullptr, 0);
-    std::size_t const bytes = std::size_t{7} << 20U;
-    HostMemoryResource memory;
-    Buffer<std::byte> staging(memory, bytes, BufferKind::staging);
-    staging.data()[bytes - 1] = std::byte{7};
-    FileTier::use_large_pages(staging.data(), bytes);
-    CHECK(staging.data()[bytes - 1] == std::byte{7});
-    std::ifstream maps("/proc/self/smaps");
-    std::size_t large = 0;
-    std::size_t size = 0;
-    for (std::string line; std::getline(maps, line);) {
-        if (line.rfind("Size:", 0) == 0) {
-            size = std::stoul(line.substr(5));
-        }
-        large += line.rfind("VmFlags:", 0) == 0 && line.find(" hg") != std::string::npos ? size : 0;
-    }
-    bool const has_pages = std::filesystem::exists("/sys/kernel/mm/transparent_hugepage/enabled");
-    CHECK((large >= 4096) == has_pages); // in KiB: what is aligned of 7 MiB
-}
-
 TEST_CASE("Every byte of a chunk has an address that is none of memory and names the chunk") {
     TemporaryFolder const folder;
     ScriptedFile file;

@@ -9,8 +9,8 @@
 
 namespace ZERO_NAMESPACE {
 
-/// @brief Allocates from the heap and counts the bytes in use per kind. On Linux it can give back
-/// the whole pages of a block.
+/// @brief Allocates from the heap and counts the bytes in use per kind. On Linux it asks for large
+/// pages where they fit into a block, and can give back the whole pages of a block.
 class HostMemoryResource final : public MemoryResource {
 public:
     static constexpr std::size_t alignment = 128; ///< alignment of every allocation, in bytes

@@ -121,11 +121,6 @@ public:
         return _writes[chunk % queues].get();
     }
 
-    /// @brief Asks the system for large pages behind staging memory that was not used yet, so that
-    /// a request has few parts: steps took 0.6 of the time. A no-op below 2 MiB, and where there
-    /// are none.
-    static void use_large_pages(void* memory, std::size_t bytes) noexcept;
-
     /// @brief Returns the bytes of the queues' rings, in the memory resource.
     [[nodiscard]] std::size_t command_bytes() const noexcept;
 

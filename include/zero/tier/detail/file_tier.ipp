@@ -136,18 +136,6 @@ ZERO_COLD_INLINE std::size_t FileTier::chunk_at(void const* address) const noexc
                                     - _begin.begin() - 1);
 }
 
-ZERO_COLD_INLINE void FileTier::use_large_pages([[maybe_unused]] void* memory,
-                                                [[maybe_unused]] std::size_t bytes) noexcept {
-#if defined(MADV_HUGEPAGE)
-    constexpr std::size_t page = std::size_t{2} << 20U;
-    std::size_t const gap = (page - reinterpret_cast<std::uintptr_t>(memory) % page) % page;
-    if (bytes >= gap + page) {
-        (void)::madvise(static_cast<std::byte*>(memory) + gap, (bytes - gap) / page * page,
-                        MADV_HUGEPAGE);
-    }
-#endif
-}
-
 ZERO_COLD_INLINE std::size_t FileTier::command_bytes() const noexcept {
     std::size_t bytes = 0;
     for (std::size_t queue = 0; queue < queues; ++queue) {

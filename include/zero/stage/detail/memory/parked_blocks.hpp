@@ -221,7 +221,6 @@ private:
         std::size_t const aligned = _tier->alignment();
         std::size_t const slots = smaller(_slots.size(), _chunks.size());
         _staging = Buffer<std::byte>(*_host, slots * largest + aligned, BufferKind::staging);
-        FileTier::use_large_pages(_staging.data(), _staging.size());
         auto const address = reinterpret_cast<std::uintptr_t>(_staging.data());
         std::size_t const gap = (aligned - address % aligned) % aligned;
         for (std::size_t slot = 0; slot < slots; ++slot) {

@@ -111,7 +111,6 @@ template <class Config>
     _gather_slots.resize(_places.gather_slots());
     std::size_t room = _places.staging_bytes();
     _staging = Buffer<std::byte>(memory, room, BufferKind::staging);
-    Tier::use_large_pages(_staging.data(), room);
     std::fill_n(_staging.data(), room, std::byte(poison ? 0xff : 0));
     for (std::size_t kind = 0; kind < ChunkArrays::kinds.size(); ++kind) {
         auto& buffer = _resident[kind];
