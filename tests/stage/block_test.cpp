@@ -87,14 +87,15 @@ TEST_CASE("A description tells elements of an adopted block that lie in no param
             return text.substr(std::min(text.find('\n'), text.size()));
         })[0];
     };
-    auto const line = [](std::string const& count, std::string const& first) {
-        return "\nnot used in this stage: " + count
+    std::string const empty = "\nnot used in this stage: 1 parameter without elements ('empty')";
+    auto const line = [&](std::string const& count, std::string const& first) {
+        return empty + "\nnot used in this stage: " + count
                + " of the 12 elements of adopted_block (they lie in no parameter; the first is "
                  "element "
                + first + ")";
     };
     auto const check = [&]<int N>() {
-        CHECK(described.template operator()<N>(sizes, 0).empty());
+        CHECK(described.template operator()<N>(sizes, 0) == empty);
         CHECK(described.template operator()<N>({5, 0, 6}, 0) == line("1", "11"));
         CHECK(described.template operator()<N>({4, 0, 7}, 0) == line("1", "11"));
         CHECK(described.template operator()<N>({4, 0, 6}, 1) == line("2", "0"));

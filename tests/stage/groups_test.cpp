@@ -44,6 +44,7 @@ public:
         this->inner().reduce_scatter(send, receive, cuts, queue, tag);
         auto const own = static_cast<std::size_t>(rank());
         std::size_t const all[] = {0, cuts[own + 1] - cuts[own], cuts[own + 1] - cuts[own]};
+        tag.engine = 0; // the groups number their engines apart
         _replicas->all_reduce(static_cast<T const*>(receive), receive, all, queue, tag);
     }
 
