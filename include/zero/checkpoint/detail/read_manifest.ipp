@@ -259,6 +259,7 @@ private:
         }
         _parameter.intervals = intervals();
         check(_parameter);
+        _parameter.intervals.shrink_to_fit(); // those that were dropped are most of them
         _manifest->parameters.push_back(std::move(_parameter));
     }
 
