@@ -152,6 +152,23 @@ TEST_CASE("Headers that do not describe their data are refused") {
     check_refused(header(R"({"x":{"shape":[8],"data_offsets":[0,8]}})"), "dtype");
     check_refused(header(R"({"__metadata__":{"a":1},"x":)" + tensor("[8]", "[0,8]") + "}"),
                   "not a valid");
+    check_refused(header(R"({"x":)" + tensor("[-8]", "[0,8]") + "}"),
+                  "tensor 'x': in 'shape' -8 is not a natural number");
+    check_refused(header(R"({"x":)" + tensor("[8]", "[0,7]") + "}"),
+                  "tensor 'x': its offsets do not fit its shape");
+    check_refused(header(R"({"x":8})"), "tensor 'x' is no object");
+    std::string const quarter = tensor("[2]", "[0,2]"); // far apart, and in any order
+    check_refused(header(R"({"x":)" + tensor("[2]", "[6,8]") + R"(,"y":)" + tensor("[4]", "[2,6]")
+                         + R"(,"x":)" + quarter + "}"),
+                  "the name 'x' twice");
+    SafetensorsReader more(header(R"({"y":{"more":[{"dtype":1}],"shape":[6],"dtype":"U8",)"
+                                  R"("data_offsets":[2,8]},"x":)"
+                                  + quarter + "}"));
+    CHECK(more.tensors().at(0).name == "x");
+    CHECK(more.tensors().at(1).shape == std::vector<std::uint64_t>{6});
+    for (char const* const name : {"y", "x", "x", "y", "z", "x", "y"}) {
+        CHECK(more.find_next(name) == more.find(name));
+    }
     check_refused(header("[]"), "not a valid");
     check_refused(header("{"), "parse error");
     check_refused(header("{\"\xff\":1}"), "parse error");

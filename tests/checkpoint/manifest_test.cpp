@@ -7,6 +7,7 @@
 #include <zero/checkpoint/detail/plan_manifest.hpp>
 #include <zero/checkpoint/manifest.hpp>
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -221,8 +222,8 @@ TEST_CASE("What is no interval is refused where one belongs, and ignored elsewhe
     for (auto const& [text, why] : std::vector<std::pair<std::string, std::string>>{
              {"[1, 20]", "index 2"},
              {"[]", "index 0"},
-             {"7", "number"},
-             {R"({"0": 1, "1": 20, "2": 32})", "object"},
+             {"7", "in 'intervals' 7 is not an array"},
+             {R"({"0": 1, "1": 20, "2": 32})", "in 'intervals' an object is not an array"},
              {"[1, -20, 32]", "-20 is not a natural number"},
              {"[1, 20, 32.5]", "32.5 is not a natural number"},
              {"[1, 20, \"32\"]", "\"32\" is not a natural number"},
@@ -242,7 +243,45 @@ TEST_CASE("What is no interval is refused where one belongs, and ignored elsewhe
         "object stands where an array belongs");
     check_text_refused(with_checksum(replaced(json, "\"parameters\": [",
                                               R"("parameters": [[[0, 0, 1]]], "x": [)")),
-                       "type_error");
+                       "a array stands in 'parameters' where an object belongs");
+}
+
+TEST_CASE("What is wrong with a parameter, a file or an array is named, with the member") {
+    Manifest manifest = example();
+    manifest.files[1].host = "a host";
+    manifest.arrays = {{"array", "U8", {2}, true, {{0, 0, 1}, {1, 1, 2}}}};
+    manifest.base = {{"base", {3}, 0, 0, false, {}, 7}};
+    std::string const whole = manifest.to_json();
+    std::string const json = whole.substr(0, whole.rfind(",\n \"checksum\": \""));
+    std::string const first = "{\n   \"group\": 1,\n   \"intervals\": [\n    [\n     0,";
+    for (auto const& [from, to, why] : std::vector<std::array<std::string, 3>>{
+             {"\"group\": 1", "\"grown\": 1", "'layer.0/\"w\"': it has no 'group'"},
+             {"\"group\": 1", "\"group\": 1, \"group\": 1", "has a name twice"},
+             {"\"group\": 1", "\"group\": true",
+              "'layer.0/\"w\"': in 'group' true is not a natural number"},
+             {"\"group\": 1", "\"group\": [1]", "in 'group' an array is not a natural number"},
+             {"\"trainable\": true", "\"trainable\": 1",
+              "'layer.0/\"w\"': in 'trainable' 1 is not true or false"},
+             {"4,\n    8", "4,\n    -8", "in 'shape' -8 is not a natural number"},
+             {"4,\n    8", "4,\n    [8]", "in 'shape' an array is not a natural number"},
+             {"\"name\": \"base\"", "\"name\": null", "in 'name' null is not a text"},
+             {"\"hash\": \"0", "\"hash\": \"x", "not 16 hexadecimal digits"},
+             {"\"checksum\": \"f", "\"checksum\": \"x", "'rank-0.safetensors': its checksum"},
+             {"\"rank\": 0", "\"x\": 0", "'rank-1.safetensors': it has no 'rank'"},
+             {"\"is_by_rows\": true", "\"x\": true", "'array': it has no 'is_by_rows'"},
+             {first, "7, " + first, "a number stands in 'parameters' where an object belongs"}}) {
+        INFO(to);
+        check_text_refused(with_checksum(replaced(json, from, to)), why);
+    }
+    // Members of other names are ignored, whatever they contain, and rows may be longer.
+    for (std::string const& more : {"1", "\"x\"", "[[1], {\"group\": 2}]", "{\"name\": []}"}) {
+        std::string const changed =
+            replaced(json, "\"group\": 1", "\"more\": " + more + ", \"group\": 1");
+        CHECK(Manifest::from_json(with_checksum(changed), "x").to_json() == whole);
+    }
+    CHECK(Manifest::from_json(with_checksum(replaced(json, "20,\n     32", "20, 32, 7, 8")), "x")
+              .to_json()
+          == whole);
 }
 
 TEST_CASE("Parameters and arrays that cannot be right are refused") {

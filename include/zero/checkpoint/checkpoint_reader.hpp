@@ -74,7 +74,9 @@ public:
     [[nodiscard]] Manifest const& manifest() const noexcept { return _manifest; }
 
     /// @brief Returns the index of a parameter, or nothing. O(log n).
-    [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const;
+    /// @param hint O(1) if it is this index or the next one
+    [[nodiscard]] std::optional<std::size_t> find(std::string_view name,
+                                                  std::size_t hint = 0) const;
 
     /// @brief Returns a parameter of `Manifest::base`, or null. O(log n).
     [[nodiscard]] ManifestParameter const* find_base(std::string_view name) const;

@@ -82,6 +82,9 @@ public:
     /// @brief Returns the tensor of that name, or null. O(1).
     [[nodiscard]] TensorEntry const* find(std::string_view name) const;
 
+    /// @brief The same, faster for a tensor that follows the one of the last call or is the same.
+    [[nodiscard]] TensorEntry const* find_next(std::string_view name);
+
     /// @brief Returns the texts that the program which wrote the file has added.
     [[nodiscard]] std::map<std::string, std::string> const& metadata() const noexcept {
         return _header.metadata;
@@ -122,6 +125,7 @@ private:
     std::optional<detail::File> _beside; ///< its checksums, if they are not in the file itself
     detail::SafetensorsHeader _header;
     std::unordered_map<std::string_view, std::size_t> _by_name;
+    std::size_t _last = 0;              ///< the tensor that `find_next` has found
     std::uint64_t _data_begin = 0;      ///< offset of the data in the file
     std::uint64_t _covered = 0;         ///< bytes of data that have checksums
     std::uint64_t _checksums_begin = 0; ///< offset of the checksums in their file

@@ -129,7 +129,13 @@ ZERO_COLD_INLINE CheckpointReader CheckpointReader::of_file(std::filesystem::pat
     return reader;
 }
 
-ZERO_COLD_INLINE std::optional<std::size_t> CheckpointReader::find(std::string_view name) const {
+ZERO_COLD_INLINE std::optional<std::size_t> CheckpointReader::find(std::string_view name,
+                                                                   std::size_t hint) const {
+    for (std::size_t const near : {hint, hint + 1}) {
+        if (near < _manifest.parameters.size() && _manifest.parameters[near].name == name) {
+            return near;
+        }
+    }
     return detail::find_by_name(_manifest.parameters, _by_name, name);
 }
 
@@ -228,7 +234,7 @@ ZERO_COLD_INLINE TensorEntry const& CheckpointReader::tensor(std::size_t paramet
     reader = &opened(static_cast<std::size_t>(interval.file));
     ManifestArray const& form = array_of(parameter, array);
     std::string const name = tensor_name(form, _manifest.parameters[parameter], interval);
-    TensorEntry const* const found = reader->find(name);
+    TensorEntry const* const found = reader->find_next(name);
     std::uint64_t const items =
         (interval.end - interval.begin + form.item_elements - 1) / form.item_elements;
     if (found == nullptr || found->dtype != form.dtype

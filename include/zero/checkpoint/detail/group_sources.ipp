@@ -57,17 +57,19 @@ ZERO_COLD_INLINE GroupSources::GroupSources(FlatLayout const& layout,
     std::vector<Pairs> sources(groups);   // by group of the engine: group there, parameter
     std::vector<Pairs> frozen(groups);    // the same of frozen parameters
     std::map<std::uint64_t, Pairs> users; // by group of the checkpoint: group here, parameter
+    std::size_t last = 0;                 // most are in the same order
     for (auto const& spec : layout.parameters()) {
-        auto const index = checkpoint.find(stored_name(spec));
+        auto const index = checkpoint.find(stored_name(spec), last);
+        last = index.value_or(last);
         ManifestParameter const* const found =
             index ? &manifest.parameters[*index] : checkpoint.find_base(stored_name(spec));
         if (found != nullptr) {
             std::uint64_t const source = found->group;
             if (spec.trainable) {
-                sources[spec.group].emplace(source, stored_name(spec));
-                users[source].emplace(spec.group, stored_name(spec));
+                sources[spec.group].try_emplace(source, stored_name(spec));
+                users[source].try_emplace(spec.group, stored_name(spec));
             } else {
-                frozen[spec.group].emplace(source, stored_name(spec));
+                frozen[spec.group].try_emplace(source, stored_name(spec));
             }
         }
     }

@@ -68,7 +68,8 @@ private:
         std::size_t stored_array = 0; ///< raw: index in the manifest
     };
 
-    void add(std::size_t parameter, std::vector<std::string>& problems);
+    void add(std::size_t parameter, std::optional<std::size_t> found,
+             std::vector<std::string>& problems);
     void add_weights(std::size_t parameter, std::size_t stored, std::vector<std::string>& problems);
     void add_states(std::size_t parameter, std::size_t stored, std::vector<std::string>& problems);
     void add_dropped(std::size_t parameter, std::size_t stored);

@@ -31,11 +31,14 @@ ZERO_COLD_INLINE LoadPlan::LoadPlan(FlatLayout const& layout, StateTable const& 
     }
     std::vector<char> is_used(checkpoint.manifest().parameters.size(), 0);
     std::vector<char> is_held(checkpoint.manifest().base.size(), 0);
+    std::size_t last = 0; // most are in the same order
     for (std::size_t parameter = 0; parameter < layout.parameters().size(); ++parameter) {
-        add(parameter, problems);
         std::string const& name = stored_name(layout.parameter(parameter));
-        if (auto const stored = checkpoint.find(name)) {
+        auto const stored = checkpoint.find(name, last);
+        add(parameter, stored, problems);
+        if (stored) {
             is_used[*stored] = 1;
+            last = *stored;
         } else if (auto const* const base = checkpoint.find_base(name)) {
             is_held[static_cast<std::size_t>(base - checkpoint.manifest().base.data())] = 1;
         }
@@ -89,9 +92,9 @@ ZERO_COLD_INLINE void LoadPlan::refuse(std::vector<std::string> problems) const 
                                   "' does not fit this engine:", list, remedy});
 }
 
-ZERO_COLD_INLINE void LoadPlan::add(std::size_t parameter, std::vector<std::string>& problems) {
+ZERO_COLD_INLINE void LoadPlan::add(std::size_t parameter, std::optional<std::size_t> found,
+                                    std::vector<std::string>& problems) {
     auto const& spec = _layout->parameter(parameter);
-    auto const found = _checkpoint->find(stored_name(spec));
     auto const* const base = _checkpoint->find_base(stored_name(spec));
     if (!found) {
         bool const needs_states = spec.trainable && spec.elements != 0

@@ -43,9 +43,14 @@ public:
     void operator()(ManifestParameter& stored) const;
 
 private:
+    /// Returns the first parameter of the layout with a stored name; another one if there is none.
+    [[nodiscard]] std::size_t find(std::string const& name) const;
+
     FlatLayout const* _layout;
     StateTable const* _table;
-    std::vector<std::size_t> _by_name; ///< parameters of the layout, sorted by their stored name
+    mutable std::size_t _next = 0; ///< parameter of the layout that is probably asked for next
+    mutable std::vector<std::size_t> _by_name; ///< all, sorted by their stored name; empty: no
+                                               ///< parameter was asked for in another order
 };
 
 /// @brief Reads the errors of encoded gradients from a checkpoint of any number of ranks.
@@ -296,26 +301,42 @@ void load_state(StateAccess<Config> const& access, std::string const& source, Op
 
 [[gnu::cold]] inline NeededIntervals::NeededIntervals(FlatLayout const& layout,
                                                       StateTable const& table)
-    : _layout(&layout), _table(&table), _by_name(layout.parameters().size()) {
-    std::iota(_by_name.begin(), _by_name.end(), std::size_t{0});
-    std::stable_sort(_by_name.begin(), _by_name.end(), [&](std::size_t a, std::size_t b) {
-        return stored_name(layout.parameter(a)) < stored_name(layout.parameter(b));
-    });
+    : _layout(&layout), _table(&table) {}
+
+[[gnu::cold]] inline std::size_t NeededIntervals::find(std::string const& name) const {
+    std::size_t const count = _layout->parameters().size();
+    if (_next < count && stored_name(_layout->parameter(_next)) == name) {
+        return _next;
+    }
+    auto const name_of = [&](std::size_t index) -> std::string const& {
+        return stored_name(_layout->parameter(index));
+    };
+    if (_by_name.empty()) {
+        _by_name.resize(count);
+        std::iota(_by_name.begin(), _by_name.end(), std::size_t{0});
+        std::stable_sort(_by_name.begin(), _by_name.end(),
+                         [&](std::size_t a, std::size_t b) { return name_of(a) < name_of(b); });
+    }
+    auto const found = std::lower_bound(
+        _by_name.begin(), _by_name.end(), name,
+        [&](std::size_t index, std::string const& wanted) { return name_of(index) < wanted; });
+    return found == _by_name.end() ? count : *found;
 }
 
 [[gnu::cold]] inline void NeededIntervals::operator()(ManifestParameter& stored) const {
     auto& intervals = stored.intervals;
     std::vector<char> is_needed(intervals.size(), 0);
-    auto own = std::lower_bound(_by_name.begin(), _by_name.end(), stored.name,
-                                [&](std::size_t index, std::string const& name) {
-                                    return stored_name(_layout->parameter(index)) < name;
-                                });
-    // A tile is a parameter of the layout, and all tiles of a parameter have its name.
-    for (; own != _by_name.end() && stored_name(_layout->parameter(*own)) == stored.name; ++own) {
-        std::uint64_t const first = _layout->parameter(*own).tile.begin;
+    // A tile is a parameter of the layout. The tiles of a parameter follow each other, and have its
+    // name.
+    std::size_t own = find(stored.name);
+    for (;
+         own < _layout->parameters().size() && stored_name(_layout->parameter(own)) == stored.name;
+         ++own) {
+        _next = own + 1;
+        std::uint64_t const first = _layout->parameter(own).tile.begin;
         for (std::size_t array = 0; array < _table->arrays().size(); ++array) {
             std::size_t at = 0;
-            for (HeldSlice const& slice : _table->slices(array, *own)) { // ascending
+            for (HeldSlice const& slice : _table->slices(array, own)) { // ascending
                 std::uint64_t const begin = first + slice.begin;
                 std::uint64_t const end = begin + slice.elements;
                 while (at < intervals.size() && intervals[at].end <= begin) {

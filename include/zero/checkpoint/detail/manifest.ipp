@@ -36,7 +36,9 @@ ZERO_COLD_INLINE std::uint64_t ManifestParameter::elements() const noexcept {
 ZERO_COLD_INLINE std::string tensor_name(ManifestArray const& array,
                                          ManifestParameter const& parameter,
                                          ManifestInterval const& interval) {
-    std::string name = array.name + "/" + parameter.name;
+    std::string name;
+    name.reserve(array.name.size() + 1 + parameter.name.size());
+    name.append(array.name).append(1, '/').append(parameter.name);
     if (interval.begin != 0 || interval.end != parameter.elements()) {
         name += detail::text({"[", interval.begin, ":", interval.end, "]"});
     }

@@ -83,6 +83,10 @@ ZERO_COLD_INLINE void add_updates(ManifestScalars& scalars, FlatLayout const& la
 
 ZERO_COLD_INLINE std::uint64_t stored_updates(ManifestScalars const& scalars,
                                               ParameterSpec const& spec, std::uint64_t steps) {
+    if (auto const first = scalars.counts.lower_bound(updates_prefix);
+        first == scalars.counts.end() || !first->first.starts_with(updates_prefix)) {
+        return steps; // no parameter has another number
+    }
     std::string const whole = updates_prefix + stored_name(spec);
     if (auto const found = scalars.counts.find(whole); found != scalars.counts.end()) {
         return found->second;

@@ -11,6 +11,7 @@
 #include "manifest_text.hpp"
 #include "safetensors_header.hpp"
 
+#include <array>
 #include <cstdint>
 #include <istream>
 #include <limits>
@@ -18,6 +19,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -99,10 +101,11 @@ ZERO_COLD_INLINE void check_manifest(Manifest const& manifest, std::string const
                                           "type, shape or intervals"}));
         }
     }
-    names.clear();
+    std::unordered_set<std::string_view> parameter_names; // there may be 10^5
+    parameter_names.reserve(manifest.parameters.size() + manifest.base.size());
     for (auto const* const parameters : {&manifest.parameters, &manifest.base}) {
         for (ManifestParameter const& parameter : *parameters) {
-            if (!names.insert(parameter.name).second) {
+            if (!parameter_names.insert(parameter.name).second) {
                 refuse_manifest(source, text({"two parameters are named '", parameter.name, "'"}));
             }
             if (parameter.type >= manifest.types.size()) {
@@ -133,68 +136,6 @@ ZERO_COLD_INLINE Json const& list(Json const& json, std::string const& source) {
     return json;
 }
 
-ZERO_COLD_INLINE std::uint64_t checksum_member(Json const& json, char const* name,
-                                               std::string const& source) {
-    auto const checksum = checksum_from(json.at(name).get<std::string>());
-    if (!checksum.has_value()) {
-        refuse_manifest(source, text({"a ", name, " is not 16 hexadecimal digits"}));
-    }
-    return *checksum;
-}
-
-ZERO_COLD_INLINE ManifestFile file_from(Json const& json, std::string const& source) {
-    ManifestFile file{json.at("name").get<std::string>(),
-                      checksum_member(json, "checksum", source)};
-    if (json.contains("host")) {
-        json.at("host").get_to(file.host);
-        file.rank = natural(json.at("rank"), source);
-    }
-    return file;
-}
-
-ZERO_COLD_INLINE std::vector<ManifestInterval> intervals_from(Json const& json,
-                                                              std::string const& source) {
-    std::vector<ManifestInterval> intervals;
-    for (Json const& interval : list(json.at("intervals"), source)) {
-        intervals.push_back({natural(interval.at(0), source), natural(interval.at(1), source),
-                             natural(interval.at(2), source)});
-    }
-    return intervals;
-}
-
-ZERO_COLD_INLINE ManifestExtraArray extra_array_from(Json const& json, std::string const& source) {
-    ManifestExtraArray array{json.at("name").get<std::string>(),
-                             json.at("dtype").get<std::string>(),
-                             {},
-                             json.at("is_by_rows").get<bool>(),
-                             intervals_from(json, source)};
-    for (Json const& size : list(json.at("shape"), source)) {
-        array.shape.push_back(natural(size, source));
-    }
-    return array;
-}
-
-/// @param json without the intervals that `ManifestParts` has taken
-ZERO_COLD_INLINE ManifestParameter parameter_from(Json const& json, std::string const& source) {
-    ManifestParameter parameter;
-    json.at("name").get_to(parameter.name);
-    for (Json const& size : list(json.at("shape"), source)) {
-        parameter.shape.push_back(natural(size, source));
-    }
-    parameter.type = static_cast<std::size_t>(natural(json.at("type"), source));
-    parameter.group = natural(json.at("group"), source);
-    json.at("trainable").get_to(parameter.trainable);
-    parameter.intervals = intervals_from(json, source);
-    return parameter;
-}
-
-ZERO_COLD_INLINE ManifestParameter base_from(Json const& json, std::string const& source) {
-    ManifestParameter parameter = parameter_from(json, source);
-    parameter.intervals.clear();
-    parameter.hash = checksum_member(json, "hash", source);
-    return parameter;
-}
-
 ZERO_COLD_INLINE ManifestScalars scalars_from(Json const& json, std::string const& source) {
     ManifestScalars scalars;
     for (auto const& [name, value] : json.items()) {
@@ -209,97 +150,117 @@ ZERO_COLD_INLINE ManifestScalars scalars_from(Json const& json, std::string cons
     return scalars;
 }
 
-/// Takes files, parameters and intervals out of the JSON tree while a manifest is parsed: as JSON
-/// values they would need five times the memory. A malformed one stays a JSON value, and is refused
-/// later.
-class ManifestParts {
+/// Reads files, parameters, the base and arrays while a manifest is parsed. What is wrong with them
+/// is kept until version and checksum are known.
+class ManifestRecords {
 public:
-    ManifestParts(Manifest& manifest, KeepIntervals keep, std::string const& source)
-        : _manifest(&manifest), _keep(keep), _source(&source) {}
+    ManifestRecords(Manifest& manifest, KeepIntervals keep) : _manifest(&manifest), _keep(keep) {}
+    ManifestRecords(ManifestRecords const&) = delete;
+    ManifestRecords& operator=(ManifestRecords const&) = delete;
+    ~ManifestRecords() = default;
 
     /// As `JsonTree::parse` calls it.
-    [[nodiscard]] bool take(std::vector<Json*> const& open, Json const& value) {
-        if (!open[0]->is_object()) {
-            return false;
+    [[nodiscard]] JsonRecord* begin(std::vector<Json*> const& open, std::string const&) {
+        if (open.size() != 2 || !open[0]->is_object() || !open[1]->is_array()) {
+            return nullptr;
         }
-        if (open.size() == 4 && is_member(*open[0], "parameters", *open[1]) && open[2]->is_object()
-            && is_member(*open[2], "intervals", *open[3])) {
-            return take_interval(value);
+        for (auto const& [list, record] : _lists) {
+            if (auto const found = open[0]->find(list);
+                found != open[0]->end() && &*found == open[1]) {
+                return record;
+            }
         }
-        if (open.size() != 2 || !value.is_object()) {
-            return false;
-        }
-        if (is_member(*open[0], "files", *open[1])) {
-            return unless_malformed(
-                [&] { _manifest->files.push_back(file_from(value, *_source)); });
-        }
-        if (is_member(*open[0], "base", *open[1])) {
-            return unless_malformed([&] { _manifest->base.push_back(base_from(value, *_source)); });
-        }
-        return is_member(*open[0], "parameters", *open[1]) && take_parameter(value);
+        return nullptr;
     }
 
-    /// Refuses intervals that were taken. Call it when all files are known.
-    void check_intervals() const {
+    void end(JsonRecord const& record) {
+        std::string problem = record.problem();
+        std::optional<std::uint64_t> checksum;
+        if (problem.empty() && (&record == &_file_record || &record == &_base_record)) {
+            checksum = checksum_from(_digits);
+            problem = checksum ? "" : "its checksum is not 16 hexadecimal digits";
+        }
+        if (&record == &_file_record && record.has("host") && !record.has("rank")) {
+            problem = "it has no 'rank'";
+        }
+        if (problem.empty()) {
+            if (&record == &_file_record) {
+                _file.checksum = *checksum;
+                _manifest->files.push_back(std::move(_file));
+            } else if (&record == &_array_record) {
+                _array.intervals = intervals();
+                _manifest->arrays.push_back(std::move(_array));
+            } else {
+                _parameter.type = static_cast<std::size_t>(_type);
+                add_parameter(checksum);
+            }
+        } else if (_malformed.empty()) {
+            std::string const& name = &record == &_file_record    ? _file.name
+                                      : &record == &_array_record ? _array.name
+                                                                  : _parameter.name;
+            _malformed = text({"'", name, "': ", problem});
+        }
+        _file = {};
+        _array = {};
+        _parameter = {};
+    }
+
+    /// Refuses objects that were not right, and other values in their lists.
+    void require_all(Json const& json, std::string const& source) const {
+        if (!_malformed.empty()) {
+            refuse_manifest(source, _malformed);
+        }
+        for (auto const& [name, record] : _lists) {
+            bool const is_optional = record == &_array_record || record == &_base_record;
+            if (is_optional && !json.contains(name)) {
+                continue;
+            }
+            for (Json const& other : list(json.at(name), source)) {
+                refuse_manifest(source, text({"a ", other.type_name(), " stands in '", name,
+                                              "' where an object belongs"}));
+            }
+        }
+    }
+
+    /// Refuses intervals of parameters. Call it when all files are known.
+    void check_intervals(std::string const& source) const {
         if (!_problem.empty()) {
-            refuse_manifest(*_source, _problem);
+            refuse_manifest(source, _problem);
         }
         if (_last_file && *_last_file >= _manifest->files.size()) {
-            refuse_manifest(*_source,
+            refuse_manifest(source,
                             text({"an interval of parameter '", _names_last_file, "' names file ",
                                   *_last_file, " of ", _manifest->files.size()}));
         }
     }
 
 private:
-    [[nodiscard]] static bool is_member(Json const& object, char const* name, Json const& value) {
-        auto const found = object.find(name);
-        return found != object.end() && &*found == &value && value.is_array();
+    struct List {
+        char const* name;
+        JsonRecord* record;
+    };
+
+    /// Returns those of the object that has ended. The list that has grown serves the next one.
+    [[nodiscard]] std::vector<ManifestInterval> intervals() const {
+        std::vector<ManifestInterval> own;
+        own.reserve(_rows.size());
+        for (JsonRecord::Row const& row : _rows) {
+            own.push_back({row[0], row[1], row[2]});
+        }
+        return own;
     }
 
-    template <class Take>
-    [[nodiscard]] static bool unless_malformed(Take const& take) {
-        try {
-            take();
-            return true;
-        } catch (Json::exception const&) {
-            return false;
-        } catch (CheckpointError const&) {
-            return false;
+    /// @param hash of a parameter of the base
+    void add_parameter(std::optional<std::uint64_t> hash) {
+        if (hash) {
+            _parameter.hash = *hash;
+            _manifest->base.push_back(std::move(_parameter));
+            return;
         }
-    }
-
-    [[nodiscard]] bool take_interval(Json const& value) {
-        if (!value.is_array() || value.size() < 3
-            || !(value[0].is_number_unsigned() && value[1].is_number_unsigned()
-                 && value[2].is_number_unsigned())) {
-            return false;
-        }
-        _intervals.push_back({value[0].get<std::uint64_t>(), value[1].get<std::uint64_t>(),
-                              value[2].get<std::uint64_t>()});
-        return true;
-    }
-
-    [[nodiscard]] bool take_parameter(Json const& value) {
-        ManifestParameter parameter;
-        parameter.intervals.swap(_intervals);
-        bool const is_whole = unless_malformed([&] {
-            ManifestParameter read = parameter_from(value, *_source);
-            read.intervals.swap(parameter.intervals);
-            parameter = std::move(read);
-        });
-        if (is_whole) {
-            check(parameter);
-        }
-        // The list that has grown serves the next parameter.
-        std::vector<ManifestInterval> kept(parameter.intervals.begin(), parameter.intervals.end());
-        parameter.intervals.swap(kept);
-        _intervals.swap(kept);
-        _intervals.clear();
-        if (is_whole) {
-            _manifest->parameters.push_back(std::move(parameter));
-        }
-        return is_whole;
+        _parameter.intervals = intervals();
+        check(_parameter);
+        _parameter.intervals.shrink_to_fit(); // those that were dropped are most of them
+        _manifest->parameters.push_back(std::move(_parameter));
     }
 
     /// Checks a parameter's intervals, and drops those that the reader does not need.
@@ -323,11 +284,44 @@ private:
 
     Manifest* _manifest;
     KeepIntervals _keep;
-    std::string const* _source;
-    std::vector<ManifestInterval> _intervals; ///< of the parameter that is being parsed
-    std::string _problem;                     ///< of the first intervals that are not right
-    std::optional<std::uint64_t> _last_file;  ///< the largest number of a file
-    std::string _names_last_file;             ///< the parameter that names it
+    std::string _malformed;                  ///< why the first object is not right
+    std::string _problem;                    ///< of the first intervals that are not right
+    std::optional<std::uint64_t> _last_file; ///< the largest number of a file
+    std::string _names_last_file;            ///< the parameter that names it
+
+    // What is being read.
+    ManifestFile _file;
+    ManifestExtraArray _array;
+    ManifestParameter _parameter;
+    std::vector<JsonRecord::Row> _rows; ///< its intervals
+    std::uint64_t _type = 0;
+    std::string _digits; ///< of a checksum
+    JsonRecord _file_record{{{.name = "checksum", .text = &_digits},
+                             {.name = "host", .text = &_file.host, .is_optional = true},
+                             {.name = "name", .text = &_file.name},
+                             {.name = "rank", .natural = &_file.rank, .is_optional = true}}};
+    JsonRecord _array_record{{{.name = "dtype", .text = &_array.dtype},
+                              {.name = "intervals", .rows = &_rows},
+                              {.name = "is_by_rows", .flag = &_array.is_by_rows},
+                              {.name = "name", .text = &_array.name},
+                              {.name = "shape", .naturals = &_array.shape}}};
+    JsonRecord _parameter_record{{{.name = "group", .natural = &_parameter.group},
+                                  {.name = "intervals", .rows = &_rows},
+                                  {.name = "name", .text = &_parameter.name},
+                                  {.name = "shape", .naturals = &_parameter.shape},
+                                  {.name = "trainable", .flag = &_parameter.trainable},
+                                  {.name = "type", .natural = &_type}}};
+    JsonRecord _base_record{{{.name = "group", .natural = &_parameter.group},
+                             {.name = "hash", .text = &_digits},
+                             {.name = "intervals", .rows = &_rows},
+                             {.name = "name", .text = &_parameter.name},
+                             {.name = "shape", .naturals = &_parameter.shape},
+                             {.name = "trainable", .flag = &_parameter.trainable},
+                             {.name = "type", .natural = &_type}}};
+    std::array<List, 4> _lists{{{"parameters", &_parameter_record},
+                                {"base", &_base_record},
+                                {"files", &_file_record},
+                                {"arrays", &_array_record}}};
 };
 
 /// Fills a manifest with what was left in the JSON tree. Throws exceptions of the JSON library if
@@ -343,39 +337,22 @@ ZERO_COLD_INLINE void fill(Manifest& manifest, Json const& json, std::string con
                  natural(array.at("item_elements"), source), array.at("has_frozen").get<bool>()});
         }
     }
-    for (Json const& malformed : list(json.at("files"), source)) {
-        manifest.files.push_back(file_from(malformed, source));
-    }
-    if (json.contains("arrays")) {
-        for (Json const& array : list(json.at("arrays"), source)) {
-            manifest.arrays.push_back(extra_array_from(array, source));
-        }
-    }
     if (json.contains("base")) {
         json.at("base_name").get_to(manifest.base_name);
-        for (Json const& malformed : list(json.at("base"), source)) {
-            manifest.base.push_back(base_from(malformed, source));
-        }
     }
     manifest.scalars = scalars_from(json.at("scalars"), source);
     json.at("extras").get_to(manifest.extras);
-    for (Json const& malformed : list(json.at("parameters"), source)) {
-        manifest.parameters.push_back(parameter_from(malformed, source));
-    }
 }
 
 ZERO_COLD_INLINE Manifest read_manifest(ManifestText& json, KeepIntervals keep,
                                         std::string const& source) {
     Manifest manifest;
-    ManifestParts parts(manifest, keep, source);
+    ManifestRecords records(manifest, keep);
     try {
         JsonTree tree;
         Json const& parsed = tree.root();
         std::istream stream(&json);
-        bool const is_valid = tree.parse(stream, 5, [&](auto const& open, Json const& value) {
-            return parts.take(open, value);
-        });
-        if (!is_valid || !parsed.is_object()) {
+        if (!tree.parse(stream, 5, records) || !parsed.is_object()) {
             refuse_manifest(source, "it is no object, is nested too deeply or has a name twice");
         }
         // A comparison with a text would make a JSON value of it, and may not throw.
@@ -393,11 +370,12 @@ ZERO_COLD_INLINE Manifest read_manifest(ManifestText& json, KeepIntervals keep,
             refuse_manifest(source, "its checksum is wrong, so it was changed or damaged");
         }
         fill(manifest, parsed, source);
+        records.require_all(parsed, source);
     } catch (Json::exception const& error) {
         refuse_manifest(source, error.what());
     }
     check_manifest(manifest, source);
-    parts.check_intervals();
+    records.check_intervals(source);
     return manifest;
 }
 

@@ -151,34 +151,52 @@ ZERO_COLD_INLINE std::string SafetensorsHeader::to_json(std::string const& file)
     }
 }
 
-ZERO_COLD_INLINE TensorEntry tensor_from(std::string const& name, nlohmann::json const& json,
-                                         std::string const& file) {
-    TensorEntry tensor;
-    tensor.name = name;
-    json.at("dtype").get_to(tensor.dtype);
-    auto const natural = [&](nlohmann::json const& number) {
-        if (!number.is_number_unsigned()) {
-            refuse_header(file, text({"tensor '", name,
-                                      "' has a size or offset that is not a "
-                                      "natural number"}));
+/// Reads the tensors of a header while it is parsed.
+class HeaderRecords {
+public:
+    HeaderRecords(SafetensorsHeader& header, std::string const& file)
+        : _header(&header), _file(&file) {}
+    HeaderRecords(HeaderRecords const&) = delete;
+    HeaderRecords& operator=(HeaderRecords const&) = delete;
+    ~HeaderRecords() = default;
+
+    /// As `JsonTree::parse` calls it.
+    [[nodiscard]] JsonRecord* begin(std::vector<nlohmann::json*> const& open,
+                                    std::string const& name) {
+        if (open.size() != 1 || !open[0]->is_object() || name == "__metadata__") {
+            return nullptr;
         }
-        return number.get<std::uint64_t>();
-    };
-    if (!json.at("shape").is_array()) {
-        refuse_header(file, text({"the shape of tensor '", name, "' is not an array"}));
+        _tensor.name = name;
+        return &_record;
     }
-    for (auto const& size : json.at("shape")) {
-        tensor.shape.push_back(natural(size));
+
+    void end(JsonRecord const& record) {
+        std::string problem = record.problem();
+        if (problem.empty()) {
+            bool const are_offsets = _offsets.size() == 2 && _offsets[0] <= _offsets[1];
+            if (!are_offsets
+                || (bytes_of_dtype(_tensor.dtype) != 0
+                    && tensor_bytes(_tensor) != _offsets[1] - _offsets[0])) {
+                problem = "its offsets do not fit its shape";
+            }
+        }
+        if (!problem.empty()) {
+            refuse_header(*_file, text({"tensor '", _tensor.name, "': ", problem}));
+        }
+        _tensor.begin = _offsets[0];
+        _tensor.end = _offsets[1];
+        _header->tensors.push_back(std::move(_tensor));
     }
-    tensor.begin = natural(json.at("data_offsets").at(0));
-    tensor.end = natural(json.at("data_offsets").at(1));
-    if (json.at("data_offsets").size() != 2 || tensor.begin > tensor.end
-        || (bytes_of_dtype(tensor.dtype) != 0
-            && tensor_bytes(tensor) != tensor.end - tensor.begin)) {
-        refuse_header(file, text({"the offsets of tensor '", name, "' do not fit its shape"}));
-    }
-    return tensor;
-}
+
+private:
+    SafetensorsHeader* _header;
+    std::string const* _file;
+    TensorEntry _tensor; ///< that is being read
+    std::vector<std::uint64_t> _offsets;
+    JsonRecord _record{{{.name = "dtype", .text = &_tensor.dtype},
+                        {.name = "shape", .naturals = &_tensor.shape},
+                        {.name = "data_offsets", .naturals = &_offsets}}};
+};
 
 ZERO_COLD_INLINE SafetensorsHeader SafetensorsHeader::from_json(std::string_view json,
                                                                 std::string const& file,
@@ -186,17 +204,17 @@ ZERO_COLD_INLINE SafetensorsHeader SafetensorsHeader::from_json(std::string_view
     SafetensorsHeader header;
     try {
         JsonTree tree;
+        HeaderRecords records(header, file);
         nlohmann::json const& parsed = tree.root();
-        if (!tree.parse(json, 4) || !parsed.is_object()) {
+        if (!tree.parse(json, 4, records) || !parsed.is_object()) {
             refuse_header(file,
                           "its header is no object, is nested too deeply or has a name twice");
         }
         for (auto const& [name, value] : parsed.items()) {
-            if (name == "__metadata__") {
-                value.get_to(header.metadata);
-            } else {
-                header.tensors.push_back(tensor_from(name, value, file));
+            if (name != "__metadata__") {
+                refuse_header(file, text({"tensor '", name, "' is no object"}));
             }
+            value.get_to(header.metadata);
         }
     } catch (nlohmann::json::exception const& error) {
         refuse_header(file, error.what());
@@ -208,9 +226,12 @@ ZERO_COLD_INLINE SafetensorsHeader SafetensorsHeader::from_json(std::string_view
                                                           : 0;
         return std::tuple(tensor.begin, tensor.end, last);
     };
-    std::stable_sort(
-        header.tensors.begin(), header.tensors.end(),
-        [&](TensorEntry const& a, TensorEntry const& b) { return place(a) < place(b); });
+    auto const is_before = [&](TensorEntry const& a, TensorEntry const& b) {
+        return place(a) < place(b);
+    };
+    if (!std::is_sorted(header.tensors.begin(), header.tensors.end(), is_before)) {
+        std::stable_sort(header.tensors.begin(), header.tensors.end(), is_before);
+    }
     std::uint64_t end = 0;
     for (TensorEntry const& tensor : header.tensors) {
         if (tensor.begin != end) {

@@ -203,8 +203,13 @@ ZERO_COLD_INLINE SafetensorsReader::SafetensorsReader(detail::File file,
     _data_begin = length.size() + header_bytes;
     _header = detail::SafetensorsHeader::from_json(json, _file.name(), size - _data_begin);
     read_groups(index_checksum, json);
+    _by_name.reserve(_header.tensors.size());
     for (std::size_t index = 0; index < _header.tensors.size(); ++index) {
-        _by_name.emplace(_header.tensors[index].name, index);
+        if (!_by_name.emplace(_header.tensors[index].name, index).second) {
+            detail::refuse_header(
+                _file.name(),
+                detail::text({"it has the name '", _header.tensors[index].name, "' twice"}));
+        }
     }
 }
 
@@ -293,6 +298,18 @@ ZERO_COLD_INLINE void SafetensorsReader::read_beside(std::string const& json) {
 ZERO_COLD_INLINE TensorEntry const* SafetensorsReader::find(std::string_view name) const {
     auto const found = _by_name.find(name);
     return found == _by_name.end() ? nullptr : &_header.tensors[found->second];
+}
+
+ZERO_COLD_INLINE TensorEntry const* SafetensorsReader::find_next(std::string_view name) {
+    for (std::size_t const near : {_last, _last + 1}) {
+        if (near < _header.tensors.size() && _header.tensors[near].name == name) {
+            _last = near;
+            return &_header.tensors[near];
+        }
+    }
+    TensorEntry const* const found = find(name);
+    _last = found == nullptr ? _last : static_cast<std::size_t>(found - _header.tensors.data());
+    return found;
 }
 
 ZERO_COLD_INLINE void SafetensorsReader::read_at(detail::File& file, std::uint64_t offset,
