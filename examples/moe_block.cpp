@@ -100,7 +100,7 @@ Result train(Everyone& everyone, std::size_t ranks_with_experts) {
 int main() {
     Result whole;
     bool is_same = true;
-    for (std::size_t const ranks_with_experts : {1, 2, 4}) {
+    for (std::size_t const ranks_with_experts : {1U, 2U, 4U}) {
         std::vector<Result> results(data_ranks);
         zero::run_ranks(data_ranks, [&](Everyone& everyone) {
             results[static_cast<std::size_t>(everyone.rank())] =

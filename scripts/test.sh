@@ -5,8 +5,8 @@
 #   (none)         everything in a release build, then the tests of threads and failures under the address+undefined and the thread sanitizer,
 #                  then those of LibTorch, if Python can install it (1.7 GB below the build root); with nvcc, the device tests in PTX as well
 #   --quick        the release build only, with fewer random configurations
-#   --release      the release build only: tests, refusals, header checks, examples and benchmarks. With clang++, if it is there, the tests of behaviour are
-#                  compiled by it, in half of the time; CXX names one compiler for everything
+#   --release      the release build only: tests, refusals, header checks, examples and benchmarks. With clang++, if it is there, the tests of behaviour, examples
+#                  and benchmarks are compiled by it, in half of the time; CXX names one compiler for everything
 #   --sanitizers   the sanitizer builds only: address+undefined and thread
 #   --clang        the release build with clang++ only
 #   --torch        the tests of zero::torch only, with LibTorch from the Python package torch
@@ -206,7 +206,7 @@ if [[ " ${legs[*]} " == *" release "* && " ${legs[*]} " == *" ptx "* ]] && nvcc=
     ptx_beside=(-DZERO_PTX_TESTS=ON "-DCMAKE_CUDA_COMPILER=$nvcc" "${ptx_options[@]}")
     mapfile -t legs < <(printf '%s\n' "${legs[@]}" | grep -vx ptx)
 fi
-# With clang++ the tests of behaviour are a leg of their own.
+# With clang++ the tests of behaviour, examples and benchmarks are a leg of their own.
 [ "$quick_compiler" = "$(compiler)" ] || mapfile -t legs < <(printf '%s\n' "${legs[@]}" | sed 's/^release$/&\nbehaviour/')
 for leg in "${legs[@]:1}"; do
     case $leg in
@@ -231,7 +231,7 @@ set_leg() {
             target=behaviour_tests arguments=(-L behaviour)
             local elsewhere=
             if [[ " ${legs[*]} " == *" asan "* ]] && [ "$sanitizer_compiler" = "$quick_compiler" ]; then elsewhere=$only_asan; fi
-            options=("-DCMAKE_CXX_COMPILER=$quick_compiler" "${quick_linker[@]}" "-DZERO_TEST_FILES_ELSEWHERE=$elsewhere" -DZERO_OPTIMIZE_PROGRAMS=OFF -DZERO_BUILD_BENCHMARKS=OFF -DZERO_BUILD_C=OFF -DZERO_CUDA=OFF)
+            options=("-DCMAKE_CXX_COMPILER=$quick_compiler" "${quick_linker[@]}" "-DZERO_TEST_FILES_ELSEWHERE=$elsewhere" -DZERO_OPTIMIZE_PROGRAMS=OFF -DZERO_BUILD_C=OFF -DZERO_CUDA=OFF)
             ;;
         clang) preset=release-clang options=(-DZERO_OPTIMIZE_PROGRAMS=OFF) ;;
         torch)

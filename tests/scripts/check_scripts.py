@@ -1,4 +1,4 @@
-"""Runs every script of scripts/ in its shortest form, and with wrong arguments. usage: check_scripts.py SOURCE_DIR BUILD_DIR CXX
+"""Runs every script of scripts/ in its shortest form, and with wrong arguments. usage: check_scripts.py SOURCE_DIR BUILD_DIR CXX [CLASS]
 
 scripts/test.sh runs this test, demo.sh runs in scripts/bare_root.sh, and both of these in continuous integration; here they only print their usage. The tables have
 tests of their own, in tests/bench_table, and so has gpu_check.sh, in tests/cuda.
@@ -24,6 +24,7 @@ import slim_fatbin  # noqa: E402
 
 MODULES = ["lib.sh", "bench_plot.py"]  # others include them
 PROGRAMS = sorted(glob.glob(os.path.join(BUILD, "bench", "*_bench")))
+HOST_PROGRAMS = [program for program in PROGRAMS if not os.path.basename(program).startswith("cuda_")]  # the others need a device
 
 
 def run(script, *arguments, **settings):
@@ -32,7 +33,7 @@ def run(script, *arguments, **settings):
                           env={**os.environ, "CXX": CXX, **settings})
 
 
-class Scripts(unittest.TestCase):
+class WithFolder(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.folder)
@@ -46,6 +47,8 @@ class Scripts(unittest.TestCase):
         outcome = run(script, *arguments, **settings)
         self.assertEqual((outcome.returncode, text in outcome.stderr), (status, True), f"{script} {arguments}: {outcome.returncode} {outcome.stderr}")
 
+
+class Scripts(WithFolder):
     def test_every_script_prints_its_usage_and_refuses_other_options(self):
         for path in sorted(glob.glob(os.path.join(SCRIPTS, "*.*"))):
             script = os.path.basename(path)
@@ -152,7 +155,9 @@ class Scripts(unittest.TestCase):
         with open(plot, encoding="utf-8") as stream:
             self.assertIn("update of unit 0: 0.050 ms", stream.read())
 
-    @unittest.skipUnless(PROGRAMS, "no benchmarks were built")
+
+class Benchmarks(WithFolder):
+    @unittest.skipUnless(HOST_PROGRAMS, "no benchmarks of hosts were built")
     def test_one_benchmark_with_the_twin_that_the_filter_leaves_out(self):
         settings = {"ZERO_BENCH_BUILD": BUILD, "ZERO_BUILD_ROOT": self.folder}
         outcome = run("bench.sh", "--quick", "--filter", "^norm/float32/zero/65536/", **settings)
@@ -160,12 +165,10 @@ class Scripts(unittest.TestCase):
         self.assertNotIn("Not in the table", outcome.stdout)
         self.refuses(1, "the filter 'no/such/benchmark' matches none", "bench.sh", "--filter", "no/such/benchmark", **settings)
 
-    @unittest.skipUnless(PROGRAMS, "no benchmarks were built")
+    @unittest.skipUnless(HOST_PROGRAMS, "no benchmarks of hosts were built")
     def test_one_small_benchmark_of_every_program(self):
         chosen, large = [], []
-        for program in PROGRAMS:
-            if os.path.basename(program).startswith("cuda_"):  # they need a device
-                continue
+        for program in HOST_PROGRAMS:
             names = subprocess.run([program, "--benchmark_list_tests"], capture_output=True, text=True, check=True).stdout.split()
             rows = [row for row in map(bench_table.Row, names) if row.who != "twin" and row.operation != "scaling" and row.elements < 10**7]
             if rows:
