@@ -274,7 +274,7 @@ TEST_CASE("What is wrong with a parameter, a file or an array is named, with the
         check_text_refused(with_checksum(replaced(json, from, to)), why);
     }
     // Members of other names are ignored, whatever they contain, and rows may be longer.
-    for (char const* const more : {"1", "\"x\"", "[[1], {\"group\": 2}]", "{\"name\": []}"}) {
+    for (std::string const more : {"1", "\"x\"", "[[1], {\"group\": 2}]", "{\"name\": []}"}) {
         std::string const changed =
             replaced(json, "\"group\": 1", "\"more\": " + more + ", \"group\": 1");
         CHECK(Manifest::from_json(with_checksum(changed), "x").to_json() == whole);
