@@ -8,6 +8,7 @@
 #include "../../../core/detail/namespace.hpp"
 #include "../../../core/memory_resource.hpp"
 #include "../../../layout/flat_layout.hpp"
+#include "../common/bucket_scope.hpp"
 #include "../common/drain.hpp"
 #include "state_table.hpp"
 
