@@ -1,4 +1,4 @@
-// The engines of zero::c in one unit (ZeroC.cmake). One that is missing here does not link.
+// The engines of zero::c in one unit (ZeroC.cmake). A program does not link if one is missing here.
 
 #include "../src/c/bfloat16_adamw.cpp"
 #include "../src/c/bfloat16_sgd.cpp"
