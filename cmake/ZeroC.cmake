@@ -1,6 +1,11 @@
 # Defines zero::c: the functions of include/zero_c.h in a shared library that holds everything it needs, so that a C program needs no C++ compiler.
 
 file(GLOB zero_c_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/../src/c/*.cpp")
+if(ZERO_SANITIZE OR NOT ZERO_OPTIMIZE_PROGRAMS)
+    # The engines of all types in one unit: less than half of the time of six, on one core. A file with a path of its own, which ccache knows again in another build.
+    list(FILTER zero_c_sources EXCLUDE REGEX "_(adamw|sgd)\\.cpp$")
+    list(APPEND zero_c_sources "${CMAKE_CURRENT_LIST_DIR}/zero_c_engines.cpp")
+endif()
 add_library(zero_c SHARED ${zero_c_sources})
 add_library(zero::c ALIAS zero_c)
 target_include_directories(zero_c PUBLIC "$<BUILD_INTERFACE:${CMAKE_CURRENT_LIST_DIR}/../include>" "$<INSTALL_INTERFACE:include>")

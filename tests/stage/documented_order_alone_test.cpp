@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -329,17 +330,18 @@ private:
                 return;
             }
         }
-        auto const value = [&](std::size_t index, std::size_t i) {
-            return weights[index][i] * 0.25F + noise(key, unit * 64 + index, i);
+        auto const add_slope = [&](std::size_t index, std::span<float> gradient) {
+            auto const values = weights[index]; // asked for once: each call looks the unit up
+            for (std::size_t i = 0; i < gradient.size(); ++i) {
+                gradient[i] += values[i] * 0.25F + noise(key, unit * 64 + index, i);
+            }
         };
         if (_case->is_handed[unit] != 0) {
             for (std::size_t const index : engine.layout().unit_parameters(unit)) {
                 auto const& spec = _case->specs[index];
                 if (spec.trainable && !is_registered(index)) {
                     std::vector<float> gradient(spec.elements);
-                    for (std::size_t i = 0; i < spec.elements; ++i) {
-                        gradient[i] = value(index, i);
-                    }
+                    add_slope(index, gradient);
                     (void)engine.hand_over(unit, index, gradient);
                 }
             }
@@ -350,10 +352,7 @@ private:
                 || (_case->is_handed[unit] != 0 && !is_registered(index))) {
                 continue;
             }
-            auto const gradient = gradients[index];
-            for (std::size_t i = 0; i < gradient.size(); ++i) {
-                gradient[i] += value(index, i);
-            }
+            add_slope(index, gradients[index]);
         }
         engine.gradients_ready(unit);
     }
