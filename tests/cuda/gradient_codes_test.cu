@@ -67,7 +67,7 @@ void write(Engine& engine, cudaStream_t stream, std::uint64_t who, std::uint64_t
                 std::copy(values.begin(), values.end(), gradient.begin());
             } else if (!values.empty()) {
                 cuda::detail::check(cudaMemcpyAsync(gradient.data(), values.data(),
-                                                    gradient.size_bytes(), cudaMemcpyDefault,
+                                                    gradient.size_bytes(), cudaMemcpyHostToDevice,
                                                     stream),
                                     "cudaMemcpyAsync");
                 cuda::detail::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
