@@ -53,9 +53,9 @@ private:
 /// Copies and waits, because the runtime may return while the memory is still being written, and
 /// streams of tests do not wait for the default one.
 template <class T>
-void copy_to_device(T* device, T const* host, std::size_t elements) {
-    cuda::detail::check(cudaMemcpy(device, host, elements * sizeof(T), cudaMemcpyHostToDevice),
-                        "cudaMemcpy");
+void copy_to_device(T* device, T const* host, std::size_t elements,
+                    cudaMemcpyKind kind = cudaMemcpyHostToDevice) {
+    cuda::detail::check(cudaMemcpy(device, host, elements * sizeof(T), kind), "cudaMemcpy");
     cuda::detail::check(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
 }
 

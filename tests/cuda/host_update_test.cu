@@ -510,7 +510,8 @@ TEST_CASE("Values that are written between steps are what the host updates next"
                 if (step == 2) {
                     engine.for_each_owned_slice([&](auto const& slice) {
                         std::vector<float> const halves(slice.master.size(), 0.5F);
-                        copy_to_device(slice.master.data(), halves.data(), halves.size());
+                        copy_to_device(slice.master.data(), halves.data(), halves.size(),
+                                       cudaMemcpyDefault); // may lie on the host
                     });
                 }
             }

@@ -94,6 +94,56 @@ TEST_CASE("A stream of another device is refused, naming both devices, as the co
     CHECK_THROWS_AS(cuda::RuntimeBackend::require_queue(cuda::unset_stream()), InvalidArgument);
 }
 
+TEST_CASE("Ranks of a Loopback on several devices are refused on every rank, naming ranks and "
+          "devices, unless peer access is on",
+          "[cuda]") {
+    auto const train = [](bool gives_access) {
+        return run_and_observe<Stage::Communicator>(2, [&](Stage::Communicator& communicator) {
+            Using const current(communicator.rank());
+            if (gives_access) {
+                cuda::detail::check(cudaDeviceEnablePeerAccess(1 - communicator.rank(), 0),
+                                    "cudaDeviceEnablePeerAccess");
+            }
+            {
+                cuda::OwnedStream const stream;
+                Stage::Options options;
+                options.compute_queue = stream.get();
+                Stage engine(communicator,
+                             std::vector<Parameter<bfloat16>>{{.name = "a", .elements = 500}},
+                             options);
+                engine.begin_step();
+                for (auto const micro_step : engine.micro_steps(1)) {
+                    auto const weights = engine.acquire(0);
+                    (void)engine.gradients(0)[0]; // zeros
+                    engine.gradients_ready(0);
+                }
+                (void)engine.step(1.0);
+                (void)engine.step_count();
+            }
+            if (gives_access) {
+                cuda::detail::ignore(cudaDeviceDisablePeerAccess(1 - communicator.rank()));
+            }
+        });
+    };
+    auto const refused = train(false);
+    for (std::size_t rank : {std::size_t{0}, std::size_t{1}}) {
+        std::string const own = std::to_string(rank);
+        std::string const other = std::to_string(1 - rank);
+        CAPTURE(refused.ranks[rank].message);
+        CHECK(refused.ranks[rank].type == "InvalidArgument");
+        CHECK_THAT(refused.ranks[rank].message,
+                   contains_text("zero: Loopback: rank " + own + " cannot read what rank " + other
+                                 + " sends, which is memory of CUDA device " + other
+                                 + ", which kernels on the current device of this thread, device "
+                                 + own + ", cannot use"));
+        CHECK_THAT(refused.ranks[rank].message,
+                   contains_text("enable peer access, or use NCCL (NcclCommunicator)"));
+    }
+    for (auto const& outcome : train(true).ranks) {
+        CHECK(outcome.type + ' ' + outcome.message == "returned ");
+    }
+}
+
 TEST_CASE("A thread that uses a communicator of another device than its current one is refused",
           "[cuda]") {
     Script script;

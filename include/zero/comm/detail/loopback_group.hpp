@@ -3,6 +3,8 @@
 #include "../../backend/fence.hpp"
 #include "../../core/detail/light_std.hpp"
 #include "../../core/detail/namespace.hpp"
+#include "../../core/detail/throw_error.hpp"
+#include "../../core/error.hpp"
 #include "../../core/memory_resource.hpp"
 #include "../../core/storage_types.hpp"
 #include "../../host/inline_queue.hpp"
@@ -14,6 +16,7 @@
 #include "collective_call.hpp"
 #include "rendezvous.hpp"
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <exception>
@@ -21,6 +24,7 @@
 #include <mutex>
 #include <new>
 #include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -306,6 +310,10 @@ private:
     template <StorageType T, class Sum>
     void sum_sent(std::span<std::size_t const> cuts, Queue queue, Sum const& sum);
 
+    /// Refuses what a peer sends if commands of this rank cannot read it; see `reason_against` of
+    /// the backend. @throws InvalidArgument naming both ranks
+    void require_access_to_peers();
+
     static void attempt(std::exception_ptr& failure, FunctionRef<> body) noexcept;
     static void record(Event& event, Queue queue, std::exception_ptr& failure) noexcept;
     void wait_for_peers(Queue queue, Event LoopbackEvents<Event>::*event, Fence fence);
@@ -315,7 +323,8 @@ private:
     std::size_t _rank;
     int _exceptions = std::uncaught_exceptions(); ///< in flight at construction
     List<Flight> _flights;
-    std::size_t _collectives = 0; ///< number of collectives so far
+    std::size_t _collectives = 0;                     ///< number of collectives so far
+    std::array<bool, collective_kinds> _has_access{}; ///< to what peers send, by kind
 };
 
 template <class B>
@@ -362,6 +371,9 @@ void LoopbackFrame<B>::collective(CollectiveCall const& call, void const* send, 
     // leaves early would leave the others waiting.
     std::exception_ptr failure;
     attempt(failure, [&] {
+        if (!std::exchange(_has_access[static_cast<std::size_t>(call.kind)], true)) {
+            require_access_to_peers();
+        }
         wait_for_peers(queue, &LoopbackEvents<Event>::ready, Fence::peers_ready);
         first();
     });
@@ -503,6 +515,22 @@ T const* const* LoopbackFrame<B>::pointers(std::size_t begin) {
         table = peer == 0 ? entry : table;
     }
     return table;
+}
+
+template <class B>
+void LoopbackFrame<B>::require_access_to_peers() {
+    if constexpr (requires { B::reason_against(nullptr); }) {
+        for (std::size_t peer = 0; peer < world(); ++peer) {
+            void const* const memory = peer != _rank ? slot(peer).send : nullptr;
+            auto const reason = memory != nullptr ? B::reason_against(memory) : std::string();
+            if (!reason.empty()) {
+                throw_error<InvalidArgument>(
+                    {"zero: Loopback: rank ", _rank, " cannot read what rank ", peer,
+                     " sends, which is ", reason,
+                     ", or use NCCL (NcclCommunicator) for ranks on several devices."});
+            }
+        }
+    }
 }
 
 /// Runs the body unless something has failed before.

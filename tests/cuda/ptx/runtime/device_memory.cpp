@@ -4,10 +4,12 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <cuda.h>
 #include <map>
 #include <string>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <utility>
 
 // Memory and copies. Memory of the device comes from one range of addresses, which the host cannot
 // read and which is mapped a second time. Fresh and freed memory holds garbage.
@@ -19,6 +21,7 @@ namespace {
 constexpr u64 arena_bytes = u64{1} << 36U;
 constexpr u64 gap_bytes = 512; ///< between allocations, so that a neighbour is no valid address
 constexpr u64 alignment = 256;
+constexpr u64 page_bytes = 4096; ///< of mapped memory
 constexpr int fresh = 0xcb;
 constexpr int freed = 0xdd;
 
@@ -53,7 +56,26 @@ public:
         std::memset(Memory::instance().access(memory), freed, bytes);
         _free.emplace(rounded(bytes) + gap_bytes, static_cast<u8*>(memory) - _begin);
     }
-    [[nodiscard]] u64 left() const { return arena_bytes - _used; }
+    /// Returns addresses without memory, which are not used again.
+    void* reserve(u64 bytes) {
+        _used = (_used + page_bytes - 1) / page_bytes * page_bytes;
+        void* const begin = _begin + _used;
+        _used += bytes + page_bytes;
+        _unmapped += bytes + page_bytes;
+        return begin;
+    }
+    /// Gives reserved addresses their memory.
+    void map(void* begin, u64 bytes) {
+        _unmapped -= bytes;
+        std::memset(Memory::instance().access(begin), fresh, bytes);
+        Memory::instance().add(begin, bytes, MemoryKind::device, false);
+    }
+    void unmap(void* begin, u64 bytes) {
+        _unmapped += bytes;
+        madvise(Memory::instance().access(begin), bytes, MADV_REMOVE);
+        Memory::instance().remove(begin);
+    }
+    [[nodiscard]] u64 left() const { return arena_bytes - _used + _unmapped; }
 
 private:
     Arena() {
@@ -77,6 +99,7 @@ private:
     u8* _begin = nullptr;
     u8* _mapped = nullptr;
     u64 _used = 0;
+    u64 _unmapped = 0;             ///< of these, reserved addresses without memory
     std::multimap<u64, u64> _free; ///< by size
 };
 
@@ -123,6 +146,91 @@ void check_kind(cudaMemcpyKind kind, Allocation const* to, Allocation const* fro
         report("copy whose kind does not match its addresses", "cudaMemcpyAsync",
                "kind " + std::to_string(kind));
     }
+}
+
+/// The driver's memory: reserved addresses, and pieces that are mapped there.
+class MappedMemory {
+public:
+    static CUresult granularity(std::size_t* bytes, CUmemAllocationProp const*,
+                                CUmemAllocationGranularity_flags) {
+        *bytes = page_bytes;
+        return CUDA_SUCCESS;
+    }
+    static CUresult reserve(CUdeviceptr* address, std::size_t bytes, std::size_t, CUdeviceptr,
+                            unsigned long long) {
+        Lock const lock(Runtime::instance().mutex);
+        *address = reinterpret_cast<u64>(Arena::instance().reserve(bytes));
+        ranges()[*address] = {bytes, false, false};
+        return bytes % page_bytes == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
+    static CUresult free(CUdeviceptr address, std::size_t bytes) {
+        Lock const lock(Runtime::instance().mutex);
+        Range const* const range = find(address, bytes);
+        if (range == nullptr || range->is_mapped) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        ranges().erase(address);
+        return CUDA_SUCCESS;
+    }
+    static CUresult create(CUmemGenericAllocationHandle* handle, std::size_t bytes,
+                           CUmemAllocationProp const*, unsigned long long) {
+        *handle = bytes; // a piece is told from others by its size alone
+        return bytes <= Arena::instance().left() ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    static CUresult release(CUmemGenericAllocationHandle) { return CUDA_SUCCESS; }
+    static CUresult map(CUdeviceptr address, std::size_t bytes, std::size_t,
+                        CUmemGenericAllocationHandle handle, unsigned long long) {
+        Lock const lock(Runtime::instance().mutex);
+        Range* const range = find(address, bytes);
+        if (range == nullptr || range->is_mapped || handle != bytes) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        range->is_mapped = true;
+        return CUDA_SUCCESS;
+    }
+    static CUresult set_access(CUdeviceptr address, std::size_t bytes, CUmemAccessDesc const*,
+                               std::size_t) {
+        Lock const lock(Runtime::instance().mutex);
+        Range* const range = find(address, bytes);
+        if (range == nullptr || !range->is_mapped || range->is_accessible) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        range->is_accessible = true;
+        Arena::instance().map(reinterpret_cast<void*>(address), bytes);
+        return CUDA_SUCCESS;
+    }
+    static CUresult unmap(CUdeviceptr address, std::size_t bytes) {
+        Lock const lock(Runtime::instance().mutex);
+        Range* const range = find(address, bytes);
+        if (range == nullptr || !range->is_mapped) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (std::exchange(range->is_accessible, false)) {
+            Arena::instance().unmap(reinterpret_cast<void*>(address), bytes);
+        }
+        range->is_mapped = false;
+        return CUDA_SUCCESS;
+    }
+
+private:
+    struct Range {
+        std::size_t bytes;
+        bool is_mapped;
+        bool is_accessible;
+    };
+    static std::map<CUdeviceptr, Range>& ranges() {
+        static auto& all = *new std::map<CUdeviceptr, Range>;
+        return all;
+    }
+    static Range* find(CUdeviceptr address, std::size_t bytes) {
+        auto const found = ranges().find(address);
+        return found != ranges().end() && found->second.bytes == bytes ? &found->second : nullptr;
+    }
+};
+
+template <class Function>
+void* pointer_to(Function* function) {
+    return reinterpret_cast<void*>(function);
 }
 
 } // namespace
@@ -194,6 +302,21 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
     Lock const lock(Runtime::instance().mutex);
     *total = arena_bytes;
     *free = Arena::instance().left();
+    return cudaSuccess;
+}
+cudaError_t cudaGetDriverEntryPointByVersion(char const* name, void** function, unsigned,
+                                             unsigned long long, cudaDriverEntryPointQueryResult*) {
+    static std::map<std::string, void*> const all{
+        {"cuMemGetAllocationGranularity", pointer_to(&MappedMemory::granularity)},
+        {"cuMemAddressReserve", pointer_to(&MappedMemory::reserve)},
+        {"cuMemAddressFree", pointer_to(&MappedMemory::free)},
+        {"cuMemCreate", pointer_to(&MappedMemory::create)},
+        {"cuMemRelease", pointer_to(&MappedMemory::release)},
+        {"cuMemMap", pointer_to(&MappedMemory::map)},
+        {"cuMemSetAccess", pointer_to(&MappedMemory::set_access)},
+        {"cuMemUnmap", pointer_to(&MappedMemory::unmap)}};
+    auto const found = all.find(name);
+    *function = found != all.end() ? found->second : nullptr;
     return cudaSuccess;
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, void const* memory) {
