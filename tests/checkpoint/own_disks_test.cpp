@@ -544,6 +544,7 @@ TEST_CASE("A rank with another option of a save, a load or an export is told by 
     saves("only, or names, types and sizes of rows of arrays'",
           [](auto& options) { options.only.trainable = true; });
     loads("own_disks' (", [](auto& options) { options.own_disks = true; });
+    loads("name'", [](auto& options) { options.name = "another"; });
     loads("scope'", [](auto& options) { options.scope = LoadScope::weights; });
     loads("settings' (", [](auto& options) { options.settings = false; });
     loads("may_round' (", [](auto& options) { options.may_round = true; });

@@ -311,6 +311,28 @@ TEST_CASE("Misuse of gathered parameters is refused with the parameter's name") 
     });
 }
 
+TEST_CASE("What was written is committed after a commit that was refused") {
+    auto const all = on_ranks<std::pair<std::string, float>>(2, [](LoopbackCommunicator& ranks) {
+        std::vector<Parameter<float>> const one{{.name = "weight", .elements = 5}};
+        ZeroStage<3> engine(ranks, one);
+        auto weights = gather(engine, {"weight"}, Gather::one_rank_writes);
+        weights.writable("weight")[0] = 5.0F;
+        std::string refused;
+        {
+            auto const held = engine.acquire(0);
+            refused = outcome_of([&] { weights.commit(); }).message;
+        }
+        weights.writable("weight")[1] = 6.0F;
+        weights.commit();
+        auto const read = gather(engine, {"weight"});
+        return std::pair(refused, read.values("weight")[0] + read.values("weight")[1]);
+    });
+    for (auto const& [refused, sum] : all) {
+        CHECK_THAT(refused, contains_text("commit() while weights of"));
+        CHECK(sum == 11.0F);
+    }
+}
+
 TEST_CASE("A second gather for writing, and a step, are refused while one is open") {
     check_refused("OutOfOrder", "parameter 'embedding' is gathered for writing twice",
                   [](auto& engine, int) {

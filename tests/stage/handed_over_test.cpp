@@ -338,4 +338,38 @@ TEST_CASE("The bytes that a gradient moves before its reduction are those of its
     CHECK(counted<Chosen>(false, true, without) == 2 * all);
 }
 
+TEST_CASE(
+    "A gradient that lies nowhere, or is not aligned, is refused, and the next one is taken") {
+    for (bool const is_owned : {false, true}) {
+        auto const found = on_ranks<std::vector<std::string>>(1, [&](LoopbackCommunicator& ranks) {
+            std::vector<Parameter<float>> const parameters{{.name = "weight", .elements = 4}};
+            ZeroStage<2, Sgd> engine(ranks, parameters);
+            auto const owner = std::make_shared<std::vector<float>>(5, 1.0F);
+            std::shared_ptr<void const> const kept = is_owned ? owner : nullptr;
+            auto const* const odd =
+                reinterpret_cast<float const*>(reinterpret_cast<std::uintptr_t>(owner->data()) + 1);
+            engine.begin_step();
+            engine.begin_micro_step();
+            std::vector<std::string> own;
+            for (float const* const from : {static_cast<float const*>(nullptr), odd}) {
+                own.push_back(outcome_of([&] {
+                                  engine.hand_over(0, 0, std::span(from, 4), std::nullopt, kept);
+                              }).message);
+            }
+            engine.hand_over(0, 0, std::span<float const>(owner->data(), 4), std::nullopt, kept);
+            engine.gradients_ready(0);
+            engine.end_micro_step();
+            own.push_back(std::to_string(engine.step(1.0).report().gradient_norm));
+            return own;
+        })[0];
+        CHECK(found
+              == std::vector<std::string>{
+                  "zero: the gradient handed over for parameter 'weight' lies nowhere (a null "
+                  "pointer); hand over where its 4 elements are (rank 0).",
+                  "zero: the gradient handed over for parameter 'weight' does not begin at a "
+                  "multiple of the bytes of an element; align its 4 elements (rank 0).",
+                  "2.000000"});
+    }
+}
+
 } // namespace zero::test::handed_over_test

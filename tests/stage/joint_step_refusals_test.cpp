@@ -210,6 +210,30 @@ TEST_CASE("An error in the call of one engine leaves all unchanged") {
     }
 }
 
+TEST_CASE("No engine has begun a step that another refuses because its memory has moved") {
+    auto const found = on_ranks<std::vector<std::string>>(1, [](LoopbackCommunicator& ranks) {
+        using Stage = ZeroStage<2>;
+        std::vector<float> gradient(70);
+        std::vector<float> other(70);
+        float* now = gradient.data();
+        auto parameters = one_parameter<Stage>("b");
+        parameters[0].gradient = gradient.data();
+        Stage a(ranks, one_parameter<Stage>("a"));
+        Stage b(ranks, parameters, {.current_memory = [&](std::size_t) {
+                    return CurrentMemory{.gradient = now, .elements = 70};
+                }});
+        JointStep joint(a, b);
+        now = other.data();
+        std::vector<std::string> own{outcome_of([&] { joint.begin_step(); }).message};
+        now = gradient.data();
+        joint.begin_step();
+        a.cancel_step();
+        b.cancel_step();
+        return own;
+    })[0];
+    CHECK_THAT(found[0], contains_text("'b'") && contains_text("engine 1 of the JointStep"));
+}
+
 TEST_CASE("A refused step of one engine, on one rank, leaves the joint step as it is") {
     auto const all = on_ranks<std::vector<Outcome>>(2, [](LoopbackCommunicator& ranks) {
         using Stage = ZeroStage<2>;

@@ -413,7 +413,7 @@ TEST_CASE("What a part of a model refuses, all refuse, and every part goes on",
 TEST_CASE("What was gathered or viewed before a change does not reach memory of before",
           "[stage][rebuild]") {
     struct Seen {
-        Outcome change{}, view{}, set{}, local{}, step{};
+        Outcome change{}, view{}, set{}, local{}, held{}, step{};
         std::vector<float> second{}, third{}, by_index{};
         float written = 0.0F;
     };
@@ -440,6 +440,7 @@ TEST_CASE("What was gathered or viewed before a change does not reach memory of 
         own.view = outcome_of([&] { (void)view.full_fp32_parameter(1); });
         own.set = outcome_of([&] { view.set_full_fp32_parameter(1, std::vector<float>(30)); });
         own.local = outcome_of([&] { (void)view.local_fp32_parameter(1); });
+        own.held = outcome_of([&] { view.for_each_held_array([](auto const&...) {}); });
         own.third = TrainingState(engine).full_fp32_parameter(1);
         own.step = outcome_of([&] { step_all(engine); });
         return own;
@@ -450,12 +451,43 @@ TEST_CASE("What was gathered or viewed before a change does not reach memory of 
         CHECK(seen.written == 3.0F);
         CHECK(seen.second.back() == 1.0F);
         CHECK(seen.by_index.size() == 20);
-        for (Outcome const& outcome : {seen.view, seen.set, seen.local}) {
+        for (Outcome const& outcome : {seen.view, seen.set, seen.local, seen.held}) {
             CHECK(outcome.type == "OutOfOrder");
             CHECK_THAT(outcome.message, contains_text("make another one"));
         }
         CHECK(seen.third.size() == 30);
         CHECK(seen.step.message.empty());
+    }
+}
+
+TEST_CASE("What frees or replaces memory is refused in a visitor of it", "[stage][rebuild]") {
+    auto const all = on_ranks<std::vector<Outcome>>(2, [](auto& communicator) {
+        ZeroStage<3> engine(communicator, {named("a", 10), named("b", 20)});
+        step_all(engine);
+        std::vector<Outcome> outcomes;
+        auto const refuse_all = [&](auto const&...) {
+            if (outcomes.empty()) {
+                outcomes.push_back(outcome_of([&] { set_trainable(engine, {"b"}, false); }));
+                outcomes.push_back(outcome_of([&] { remove_parameters(engine, {"b"}); }));
+                outcomes.push_back(outcome_of([&] { add_parameters(engine, {named("c", 3)}); }));
+            }
+        };
+        engine.for_each_owned_slice(refuse_all);
+        std::vector<Outcome> found = outcomes;
+        outcomes.clear();
+        TrainingState(engine).for_each_held_array(refuse_all);
+        found.insert(found.end(), outcomes.begin(), outcomes.end());
+        found.push_back(outcome_of([&] { set_trainable(engine, {"b"}, false); }));
+        return found;
+    });
+    for (std::vector<Outcome> const& found : all) {
+        REQUIRE(found.size() == 7);
+        for (std::size_t call = 0; call < 6; ++call) {
+            INFO(call);
+            CHECK(found[call].type == "OutOfOrder");
+            CHECK_THAT(found[call].message, contains_text("in a visitor of states or parameters"));
+        }
+        CHECK(found[6] == Outcome{});
     }
 }
 

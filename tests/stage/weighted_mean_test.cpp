@@ -170,8 +170,10 @@ TEST_CASE("A weight that is missing, negative or would be ignored is refused, an
             found.push_back(outcome_of([&] { plain.step(0.1, 5); }).message);
             found.push_back(outcome_of([&] { weighted.step(0.1); }).message);
             found.push_back(outcome_of([&] { weighted.step(0.1, -5); }).message);
+            constexpr std::int64_t most = std::int64_t{1} << 42U;
+            found.push_back(outcome_of([&] { weighted.step(0.1, most + 1); }).message);
             plain.step(0.1);
-            weighted.step(0.1, 5);
+            weighted.step(0.1, most);
             found.push_back(std::to_string(plain.step_count() + weighted.step_count()));
             return found;
         })[0];
@@ -181,7 +183,10 @@ TEST_CASE("A weight that is missing, negative or would be ignored is refused, an
               "weighted_mean.",
               "zero: step() needs the weight of this rank's gradients: reduction.kind is "
               "weighted_mean.",
-              "zero: the weight of a step is -5; it must be at least 0 (rank 0).", "2"});
+              "zero: the weight of a step is -5; it must be at least 0 and at most 2^42 (rank 0).",
+              "zero: the weight of a step is 4398046511105; it must be at least 0 and at most 2^42 "
+              "(rank 0).",
+              "2"});
 }
 
 TEST_CASE("The step compensates for any divisor of gradients before they are sent") {

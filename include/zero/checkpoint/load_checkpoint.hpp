@@ -158,7 +158,8 @@ LoadReport load_checkpoint(Stage& stage, std::filesystem::path const& directory,
     using detail::ComparedOption;
     detail::require_same_options(
         access, "load_checkpoint()",
-        {{"scope", Hash().add(options.scope).value()},
+        {{"name", Hash().add(std::string_view(options.name)).value()},
+         {"scope", Hash().add(options.scope).value()},
          ComparedOption::of_value("settings", options.settings ? 1 : 0),
          ComparedOption::of_value("may_round", options.may_round ? 1 : 0),
          ComparedOption::of_value("may_differ", options.may_differ ? 1 : 0),

@@ -174,7 +174,8 @@ public:
     /// @brief Adds a transient gradient of one parameter. Its memory is free for commands after the
     /// returned event. An engine that can read it where it lies copies nothing and keeps the
     /// `owner` instead, until the reduction is done: at the latest until a `step` that waits.
-    /// @throws InvalidArgument if the span is not as long as the parameter; LateGradient
+    /// @throws InvalidArgument if the span is not as long as the parameter, or not aligned;
+    /// LateGradient
     template <class G = GradientType>
     Event hand_over(std::size_t unit, std::size_t parameter,
                     std::type_identity_t<std::span<G const>> gradient,
@@ -242,7 +243,7 @@ public:
     /// report any if another does.
     /// @param learning_rate not negative; finite as a float, also times the factor of each group
     /// @param weight for ReductionKind::weighted_mean only: the number of tokens or samples over
-    /// which this rank's gradients are summed; not negative. The gradient is the sum over all ranks
+    /// which this rank's gradients are summed; 0 to 2^42. The gradient is the sum over all ranks
     /// divided by the sum of their weights. If the total weight is 0 the step is skipped, and the
     /// loss scaler does not count it as clean; an overflow still counts.
     /// @throws NoGradients, NonFiniteGradients, LossScaleExhausted on every rank: nothing changed
@@ -498,6 +499,8 @@ private:
     void replace_loss_scale(float scale);
     [[nodiscard]] CurrentMemory registered_memory(std::size_t parameter) const;
     void check_current_memory() const;
+    void require_may_begin_step();
+    void begin_required_step();
     void release(std::size_t unit, Queue reader) noexcept;
     [[nodiscard]] StepReport report(std::uint64_t serial, Event const& done);
     void wait(Event const& done);

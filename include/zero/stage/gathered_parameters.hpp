@@ -143,14 +143,14 @@ public:
     /// Collective, between steps, with no handle of `acquire` held; waits.
     /// @throws InvalidArgument on every rank if `Gather::all_write_equally` finds other values on
     /// one of them. It names the parameter and the rank; nothing was changed, and what was written
-    /// is dropped
+    /// is dropped. OutOfOrder if a handle is held, or inside a step; then the gather stays open
     void commit() {
         require_open("commit()");
+        _access.wait_to_write("commit()"); // if it refuses, what was written can be committed later
         close();
         if (_mode == Gather::all_write_equally) {
             require_equal();
         }
-        _access.wait_to_write("commit()");
         for (std::size_t const parameter : _parameters) {
             std::span<float const> const values = find(parameter);
             if (_mode == Gather::one_rank_writes) {

@@ -249,20 +249,17 @@ public:
         });
     }
 
-    /// @brief Calls `begin_step` of every engine. @throws what one of them throws; after OutOfOrder
-    /// none has begun
+    /// @brief Calls `begin_step` of every engine. @throws what one of them throws; after
+    /// OutOfOrder and InvalidArgument none has begun
     void begin_step() {
         guard(false, [&] {
             each([](auto& engine, std::size_t number) {
-                detail::check_engine(number, [&] {
-                    engine._protocol.require_may_begin_step();
-                    engine._protocol.require_nothing_written("begin_step()");
-                });
+                detail::check_engine(number, [&] { engine.require_may_begin_step(); });
             });
         });
         std::exception_ptr error;
         each([&](auto& engine, std::size_t) {
-            keep_best(error, engine, [&] { engine.begin_step(); });
+            keep_best(error, engine, [&] { engine.begin_required_step(); });
         });
         rethrow(error);
     }

@@ -283,6 +283,7 @@ public:
     /// states have addresses that are not memory. Waits; not collective.
     template <class Visitor>
     void for_each_held_array(Visitor&& visit) const {
+        _transfer.require_current();
         _access.wait_to_read();
         detail::Protocol::Visit const visiting(_access.parking());
         for (detail::HeldArray const& array : _transfer.arrays()) {

@@ -19,6 +19,12 @@ namespace ZERO_NAMESPACE {
 
 template <class Config>
 void Engine<Config>::begin_step() {
+    require_may_begin_step();
+    begin_required_step();
+}
+
+template <class Config>
+void Engine<Config>::require_may_begin_step() {
     _protocol.require_may_begin_step();
     _protocol.require_nothing_written("begin_step()");
     if constexpr (detail::delays_update<Config>
@@ -33,6 +39,10 @@ void Engine<Config>::begin_step() {
     if (_options.current_memory) {
         check_current_memory();
     }
+}
+
+template <class Config>
+void Engine<Config>::begin_required_step() {
     _control.require_first_gradients(_compute);
     if (_parameters.schedule().evidence().is_changed) {
         require_same_order();
@@ -156,7 +166,7 @@ auto Engine<Config>::hand_over(std::size_t unit, std::size_t parameter, void con
         }
     });
     _protocol.require_not_ready(_gradients.readiness(), unit);
-    _protocol.require_transient_gradient(parameter, elements,
+    _protocol.require_transient_gradient(parameter, gradient, type, elements,
                                          _gradients.is_in_callers_memory(parameter));
     Queue const queue = usable(writer);
     _waits_for_callers = is_host && !_options.asynchronous;

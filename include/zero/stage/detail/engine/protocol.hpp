@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../../../core/detail/namespace.hpp"
+#include "../../../core/dtype.hpp"
 #include "../../../layout/flat_layout.hpp"
 #include "../../../layout/parameter_spec.hpp"
 #include "../../../policy/gradient_reduction.hpp"
@@ -154,7 +155,7 @@ public:
     void require_alone() const;
 
     /// @brief Requires a weight if and only if the reduction is a weighted mean. @throws
-    /// InvalidArgument
+    /// InvalidArgument, also for one whose sum over two million ranks could overflow
     void require_weight(std::optional<std::int64_t> weight, bool is_weighted) const;
 
     /// @name Acquired units
@@ -201,6 +202,7 @@ public:
 
     /// @brief Requires that no step is open and no visitor runs, whether or not states are away.
     void require_between_steps(char const* call) const;
+    void require_no_visit(char const* call) const;
 
     /// @brief Exists while a visitor of the caller sees memory of the engine.
     class Visit {
@@ -254,10 +256,10 @@ public:
     void require_current_gradient(Readiness const& readiness, std::size_t unit,
                                   std::size_t parameter, std::uint64_t micro_step) const;
 
-    /// @brief Requires a gradient as long as its trainable parameter, which must have no
+    /// @brief Requires an aligned gradient as long as its trainable parameter, which must have no
     /// caller-owned gradient memory. @throws InvalidArgument
-    void require_transient_gradient(std::size_t parameter, std::size_t elements,
-                                    bool is_in_callers_memory) const;
+    void require_transient_gradient(std::size_t parameter, void const* gradient, DType type,
+                                    std::size_t elements, bool is_in_callers_memory) const;
 
     /// @throws InvalidArgument: a parameter is requested with a type other than its own
     /// @param what "type" or "gradient", in the message
@@ -277,6 +279,7 @@ public:
     void require_all_used(std::span<std::uint64_t const> first_unused) const;
 
 private:
+    static constexpr std::int64_t largest_weight = std::int64_t{1} << 42U;
     static constexpr char const* inside_step = " inside a step; call step() or cancel_step() first";
     static constexpr char const* left_early =
         " inside a micro-step; call end_micro_step() first (a loop over micro_steps(n) ends its "

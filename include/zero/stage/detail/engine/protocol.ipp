@@ -56,6 +56,10 @@ ZERO_COLD_INLINE void Protocol::require_settled(char const* call) const {
 ZERO_COLD_INLINE void Protocol::require_between_steps(char const* call) const {
     require_settled(call);
     require(_phase == Phase::idle || is_away(), call, inside_step);
+    require_no_visit(call);
+}
+
+ZERO_COLD_INLINE void Protocol::require_no_visit(char const* call) const {
     require(_visits == 0, call, " in a visitor of states or parameters; call it after the visit");
 }
 
@@ -149,9 +153,10 @@ ZERO_INLINE void Protocol::require_weight(std::optional<std::int64_t> weight,
                                           : "zero: step() got a weight, which would be "
                                             "ignored; set reduction.kind to weighted_mean.");
     }
-    if (weight.value_or(0) < 0) {
+    if (weight.value_or(0) < 0 || weight.value_or(0) > largest_weight) {
         throw_error<InvalidArgument>({"zero: the weight of a step is ", *weight,
-                                      "; it must be at least 0 (", rank_text(), ")."});
+                                      "; it must be at least 0 and at most 2^42 (", rank_text(),
+                                      ")."});
     }
 }
 
@@ -325,7 +330,8 @@ ZERO_INLINE void Protocol::require_current_gradient(Readiness const& readiness, 
     }
 }
 
-ZERO_INLINE void Protocol::require_transient_gradient(std::size_t parameter, std::size_t elements,
+ZERO_INLINE void Protocol::require_transient_gradient(std::size_t parameter, void const* gradient,
+                                                      DType type, std::size_t elements,
                                                       bool is_in_callers_memory) const {
     auto const& spec = _layout->parameter(parameter);
     if (elements != spec.elements || !spec.trainable) {
@@ -339,6 +345,14 @@ ZERO_INLINE void Protocol::require_transient_gradient(std::size_t parameter, std
         throw_error<InvalidArgument>({"zero: the gradient of parameter '", spec.name,
                                       "' is registered in the caller's memory, which conflicts "
                                       "with hand_over(); use one of the two."});
+    }
+    if (auto const address = reinterpret_cast<std::uintptr_t>(gradient);
+        elements != 0 && (address == 0 || address % size_of(type) != 0)) {
+        throw_error<InvalidArgument>(
+            {"zero: the gradient handed over for parameter '", spec.name,
+             address == 0 ? "' lies nowhere (a null pointer); hand over where its "
+                          : "' does not begin at a multiple of the bytes of an element; align its ",
+             elements, address == 0 ? " elements are (" : " elements (", rank_text(), ")."});
     }
 }
 

@@ -250,6 +250,7 @@ public:
     /// advance. Call it on every rank.
     void wait_to_write(char const* call) const {
         require_idle(call);
+        _engine->_protocol.require_no_visit(call);
         _engine->_protocol.require_nothing_held(call);
         guard([&] {
             // Commands on the compute queue may have changed parameters.

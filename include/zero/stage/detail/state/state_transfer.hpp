@@ -217,7 +217,7 @@ public:
         _access.guard([&] { store(kind, state, parameter, 0, {shared.data(), shared.size()}); });
     }
 
-private:
+    /// @throws OutOfOrder if the layout is another one than at construction
     void require_current() const {
         if (_access.layout().number() != _number) {
             throw_error<OutOfOrder>({"zero: the buckets were made again after this TrainingState "
@@ -226,6 +226,7 @@ private:
         }
     }
 
+private:
     /// Returns the text of a tag. The array comes first: transports compare only the beginning.
     [[nodiscard]] static std::string tag_text(ArrayKind kind, std::size_t state, char const* form,
                                               char const* what) {
