@@ -247,6 +247,9 @@ bool run(zero::mpi::Session& session, Failure const& failure, int stage) {
         options.time_out = std::chrono::milliseconds(std::atoi(time_out));
         options.finish_time_out = std::chrono::seconds(2);
     }
+    if (char const* const finish = std::getenv("ZERO_TEST_FINISH_MS"); finish != nullptr) {
+        options.finish_time_out = std::chrono::milliseconds(std::atoi(finish));
+    }
     PartingTime parting(options.finish_time_out);
     try {
         zero::mpi::Communicator communicator(session.world(), options);

@@ -86,6 +86,19 @@ public:
     }
 };
 
+inline int device_of_mapped(void const* memory) {
+    auto& all = MappedMemory::instance();
+    std::lock_guard const lock(all.mutex);
+    auto const address = static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(memory));
+    auto range = all.ranges.upper_bound(address);
+    if (range == all.ranges.begin()) {
+        return -1;
+    }
+    --range;
+    bool const is_inside = address - range->first < range->second.bytes;
+    return is_inside && range->second.mapped != 0 ? all.pieces.at(range->second.mapped).device : -1;
+}
+
 inline void* pointer_of(CUdeviceptr address) {
     return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
 }
@@ -213,6 +226,7 @@ inline bool const zero_finds_driver_functions = [] {
         {"cuMemMap", reinterpret_cast<void*>(&cuMemMap)},
         {"cuMemSetAccess", reinterpret_cast<void*>(&cuMemSetAccess)},
         {"cuMemUnmap", reinterpret_cast<void*>(&cuMemUnmap)}};
+    zero::test::emulated::mapped_device_of = &zero::test::emulated::device_of_mapped;
     return true;
 }();
 

@@ -56,10 +56,12 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
 }
 inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, void const* memory) {
     using namespace zero::test::emulated;
-    attributes->type = !GuardedMemory::holds(memory)      ? cudaMemoryTypeUnregistered
+    int const mapped = mapped_device_of(memory);
+    attributes->type = mapped >= 0                        ? cudaMemoryTypeDevice
+                       : !GuardedMemory::holds(memory)    ? cudaMemoryTypeUnregistered
                        : owner_of(memory) == every_device ? cudaMemoryTypeHost
                                                           : cudaMemoryTypeDevice;
-    attributes->device = device_of(memory);
+    attributes->device = mapped >= 0 ? mapped : device_of(memory);
     bool const is_accessible =
         attributes->type != cudaMemoryTypeUnregistered
         && (attributes->device == device || has_peer_access(device, attributes->device));

@@ -276,6 +276,9 @@ inline int device_of(void const* memory) {
     return owner == every_device ? device : owner;
 }
 
+/// Returns the device of memory that `cuMemMap` has mapped, and otherwise -1. The driver sets it.
+inline int (*mapped_device_of)(void const*) = [](void const*) { return -1; };
+
 inline void share_with_every_device(void const* memory) {
     std::lock_guard const lock(devices_mutex);
     devices_of_memory()[memory] = every_device;
