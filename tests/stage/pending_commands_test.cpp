@@ -84,7 +84,8 @@ TEST_CASE("A gather on the host that meets another collective frees no memory in
     Seen const seen = observe(
         [](LoopbackCommunicator& communicator, host::Queue& queue, MemoryResource& memory) {
             std::vector<std::uint64_t> const values{1, 2, 3};
-            (void)zero::detail::gather_on_host(communicator, &queue, memory, values, "numbers");
+            (void)zero::detail::gather_on_host(communicator, &queue, memory, values,
+                                               CollectiveTag{"numbers", 0});
         },
         [](LoopbackCommunicator& communicator) {
             std::int64_t number = 0;
