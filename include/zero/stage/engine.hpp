@@ -174,8 +174,7 @@ public:
     /// @brief Adds a transient gradient of one parameter. Its memory is free for commands after the
     /// returned event. An engine that can read it where it lies copies nothing and keeps the
     /// `owner` instead, until the reduction is done: at the latest until a `step` that waits.
-    /// @throws InvalidArgument if the span is not as long as the parameter, or not aligned;
-    /// LateGradient
+    /// @throws InvalidArgument if the span is not aligned or has another length; LateGradient
     template <class G = GradientType>
     Event hand_over(std::size_t unit, std::size_t parameter,
                     std::type_identity_t<std::span<G const>> gradient,
@@ -210,8 +209,7 @@ public:
     /// Registered gradients are read from here on. A call that comes before the backward pass has
     /// written them is refused in stage 3 if the unit was neither acquired since the last
     /// micro-step nor leased, and found by the next `begin_step` if it is the first step and all
-    /// gradients are zero. Otherwise it is not detected: old values are reduced, even if a second
-    /// call follows in time.
+    /// gradients are zero. Otherwise old values are reduced, even if a second call is in time.
     ///
     /// Enqueues the reduction of complete buckets: in stages 0 to 2 every bucket up to the first
     /// incomplete one, in stage 3 the buckets of the unit. Under the boundary schedule only the
@@ -500,7 +498,6 @@ private:
     [[nodiscard]] CurrentMemory registered_memory(std::size_t parameter) const;
     void check_current_memory() const;
     void require_may_begin_step();
-    void begin_required_step();
     void release(std::size_t unit, Queue reader) noexcept;
     [[nodiscard]] StepReport report(std::uint64_t serial, Event const& done);
     void wait(Event const& done);

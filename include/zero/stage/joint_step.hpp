@@ -259,7 +259,7 @@ public:
         });
         std::exception_ptr error;
         each([&](auto& engine, std::size_t) {
-            keep_best(error, engine, [&] { engine.begin_required_step(); });
+            keep_best(error, engine, [&] { engine.begin_step(); });
         });
         rethrow(error);
     }

@@ -240,6 +240,24 @@ template <class Config>
 
 /// Asks the caller where its memory is now.
 template <class Config>
+void Engine<Config>::require_may_begin_step() {
+    _protocol.require_may_begin_step();
+    _protocol.require_nothing_written("begin_step()");
+    if constexpr (detail::delays_update<Config>
+                  && requires(Event const& event) { event.is_captured(); }) {
+        if (Backend::record(_compute).is_captured()) {
+            detail::throw_error<OutOfOrder>(
+                {"zero: begin_step() while a graph is captured, but the update of a captured step "
+                 "would have to end in it; leave zero::DelayedUpdate out of Offload (",
+                 _protocol.rank_text(), ")."});
+        }
+    }
+    if (_options.current_memory) {
+        check_current_memory();
+    }
+}
+
+template <class Config>
 [[gnu::cold]] void Engine<Config>::check_current_memory() const {
     for (std::size_t index = 0; index < _layout.parameters().size(); ++index) {
         detail::require_same_memory(_layout.parameter(index), registered_memory(index),

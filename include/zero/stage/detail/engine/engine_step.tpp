@@ -20,29 +20,6 @@ namespace ZERO_NAMESPACE {
 template <class Config>
 void Engine<Config>::begin_step() {
     require_may_begin_step();
-    begin_required_step();
-}
-
-template <class Config>
-void Engine<Config>::require_may_begin_step() {
-    _protocol.require_may_begin_step();
-    _protocol.require_nothing_written("begin_step()");
-    if constexpr (detail::delays_update<Config>
-                  && requires(Event const& event) { event.is_captured(); }) {
-        if (Backend::record(_compute).is_captured()) {
-            detail::throw_error<OutOfOrder>(
-                {"zero: begin_step() while a graph is captured, but the update of a captured step "
-                 "would have to end in it; leave zero::DelayedUpdate out of Offload (",
-                 _protocol.rank_text(), ")."});
-        }
-    }
-    if (_options.current_memory) {
-        check_current_memory();
-    }
-}
-
-template <class Config>
-void Engine<Config>::begin_required_step() {
     _control.require_first_gradients(_compute);
     if (_parameters.schedule().evidence().is_changed) {
         require_same_order();
