@@ -470,6 +470,9 @@ TEST_CASE("What frees or replaces memory is refused in a visitor of it", "[stage
                 outcomes.push_back(outcome_of([&] { set_trainable(engine, {"b"}, false); }));
                 outcomes.push_back(outcome_of([&] { remove_parameters(engine, {"b"}); }));
                 outcomes.push_back(outcome_of([&] { add_parameters(engine, {named("c", 3)}); }));
+                outcomes.push_back(outcome_of([&] { engine.begin_step(); }));
+                outcomes.push_back(
+                    outcome_of([&] { (void)gather(engine, {"a"}, Gather::one_rank_writes); }));
             }
         };
         engine.for_each_owned_slice(refuse_all);
@@ -481,13 +484,13 @@ TEST_CASE("What frees or replaces memory is refused in a visitor of it", "[stage
         return found;
     });
     for (std::vector<Outcome> const& found : all) {
-        REQUIRE(found.size() == 7);
-        for (std::size_t call = 0; call < 6; ++call) {
+        REQUIRE(found.size() == 11);
+        for (std::size_t call = 0; call < 10; ++call) {
             INFO(call);
             CHECK(found[call].type == "OutOfOrder");
             CHECK_THAT(found[call].message, contains_text("in a visitor of states or parameters"));
         }
-        CHECK(found[6] == Outcome{});
+        CHECK(found[10] == Outcome{});
     }
 }
 

@@ -209,7 +209,7 @@ public:
     /// Registered gradients are read from here on. A call that comes before the backward pass has
     /// written them is refused in stage 3 if the unit was neither acquired since the last
     /// micro-step nor leased, and found by the next `begin_step` if it is the first step and all
-    /// gradients are zero. Otherwise old values are reduced, even if a second call is in time.
+    /// gradients are zero. Otherwise it silently reduces old values, even if a later call is right.
     ///
     /// Enqueues the reduction of complete buckets: in stages 0 to 2 every bucket up to the first
     /// incomplete one, in stage 3 the buckets of the unit. Under the boundary schedule only the

@@ -206,6 +206,7 @@ private:
             item.name = item.count == 1 ? spec.name : spec.tile.of;
         }
         if (_mode != Gather::read) {
+            _access.protocol().require_no_visit("gather() for writing");
             _access.open_write(detail::as_span(_parameters));
             _is_open = true;
         }

@@ -238,10 +238,11 @@ template <class Config>
     }
 }
 
-/// Asks the caller where its memory is now.
+/// Everything that a step asks before it changes anything.
 template <class Config>
 void Engine<Config>::require_may_begin_step() {
     _protocol.require_may_begin_step();
+    _protocol.require_no_visit("begin_step()");
     _protocol.require_nothing_written("begin_step()");
     if constexpr (detail::delays_update<Config>
                   && requires(Event const& event) { event.is_captured(); }) {
@@ -257,6 +258,7 @@ void Engine<Config>::require_may_begin_step() {
     }
 }
 
+/// Asks the caller where its memory is now.
 template <class Config>
 [[gnu::cold]] void Engine<Config>::check_current_memory() const {
     for (std::size_t index = 0; index < _layout.parameters().size(); ++index) {

@@ -202,6 +202,8 @@ public:
 
     /// @brief Requires that no step is open and no visitor runs, whether or not states are away.
     void require_between_steps(char const* call) const;
+
+    /// @brief Requires that no visitor runs: what it sees may be freed or replaced.
     void require_no_visit(char const* call) const;
 
     /// @brief Exists while a visitor of the caller sees memory of the engine.
