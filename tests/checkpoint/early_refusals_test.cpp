@@ -238,7 +238,7 @@ TEST_CASE("Over a transport without tags, ranks that save and load at once are t
         {"'save_checkpoint() ", [&](Stage& engine) { save_checkpoint(engine, folder / "all"); }},
         {"'load_checkpoint() ", [&](Stage& engine) { load_checkpoint(engine, folder / "all"); }},
         {"'save_parameters() ", [&](Stage& engine) { save_parameters(engine, folder / "file"); }},
-        {"'load the checkpoint ", [&](Stage& engine) { load_parameters(engine, folder / "file"); }},
+        {"'load_parameters() ", [&](Stage& engine) { load_parameters(engine, folder / "file"); }},
         {"'values of parameter ",
          [](Stage& engine) { (void)TrainingState(engine).full_fp32_parameter(0); }}};
     for (Call const& one : calls) {

@@ -539,6 +539,15 @@ TEST_CASE("A rank with another option of a save, a load or an export is told by 
             load_checkpoint(engine, disks.of(0), options);
         });
     };
+    auto const imports = [&](char const* name, auto const& set) {
+        check_told(name, [&](auto& engine, bool differs) {
+            LoadOptions options;
+            if (differs) {
+                set(options);
+            }
+            load_parameters(engine, disks.of(0) / "no such file", options);
+        });
+    };
     saves("own_disks' (", [](auto& options) { options.own_disks = true; });
     saves("name'", [](auto& options) { options.name = "another"; });
     saves("only, or names, types and sizes of rows of arrays'",
@@ -551,6 +560,12 @@ TEST_CASE("A rank with another option of a save, a load or an export is told by 
     loads("may_differ' (", [](auto& options) { options.may_differ = true; });
     loads("may_thaw' (", [](auto& options) { options.may_thaw = true; });
     loads("may_regroup' (", [](auto& options) { options.may_regroup = true; });
+    imports("name'", [](auto& options) { options.name = "another"; });
+    imports("may_round' (", [](auto& options) { options.may_round = true; });
+    check_told("name'", [&](auto& engine, bool differs) { // of parts, which have the same here
+        load_parts(engine, std::vector<fs::path>{disks.of(0)},
+                   {.name = differs ? "another" : "step-00000001"});
+    });
     check_told("dtype'", [&](auto& engine, bool differs) {
         save_parameters(engine, disks.of(0) / "file", differs ? DType::bfloat16 : DType::float32);
     });

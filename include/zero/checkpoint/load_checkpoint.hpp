@@ -155,17 +155,7 @@ LoadReport load_checkpoint(Stage& stage, std::filesystem::path const& directory,
                            LoadOptions const& options = {}) {
     auto const access = detail::access_to(stage);
     access.wait_to_write("load_checkpoint()");
-    using detail::ComparedOption;
-    detail::require_same_options(
-        access, "load_checkpoint()",
-        {{"name", Hash().add(std::string_view(options.name)).value()},
-         {"scope", Hash().add(options.scope).value()},
-         ComparedOption::of_value("settings", options.settings ? 1 : 0),
-         ComparedOption::of_value("may_round", options.may_round ? 1 : 0),
-         ComparedOption::of_value("may_differ", options.may_differ ? 1 : 0),
-         ComparedOption::of_value("may_thaw", options.may_thaw ? 1 : 0),
-         ComparedOption::of_value("may_regroup", options.may_regroup ? 1 : 0),
-         ComparedOption::of_value("own_disks", options.own_disks ? 1 : 0)});
+    detail::require_same_load(access, "load_checkpoint()", options);
     CheckpointDirectory const checkpoints(directory);
     std::string found = options.name;
     detail::on_every_rank(access, "find a checkpoint", [&] {

@@ -30,13 +30,14 @@ namespace ZERO_NAMESPACE {
 /// 16 rows.
 /// @param file one file, the index of several, or their folder, as for `CheckpointReader::of_file`
 /// @throws CheckpointError as `load_checkpoint`: one that lists all parameters that are missing and
-/// all tensors that are left over; InvalidArgument for a rule that fits no tensors, and for
-/// `LoadOptions::name`. The engine is unchanged
+/// all tensors that are left over; InvalidArgument for a rule that fits no tensors, for
+/// `LoadOptions::name`, and if ranks differ in an option. The engine is unchanged
 template <class Stage>
 LoadReport load_parameters(Stage& stage, std::filesystem::path const& file,
                            LoadOptions options = {}) {
     auto const access = detail::access_to(stage);
     access.wait_to_write("load_parameters()");
+    detail::require_same_load(access, "load_parameters()", options);
     options.scope = LoadScope::parameters;
     LoadReport report;
     report.name = file.string();

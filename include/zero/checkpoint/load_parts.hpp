@@ -99,8 +99,8 @@ namespace ZERO_NAMESPACE {
 /// rank, of a model that is cut as well (`ExpertsOptions::model`) those of its number in the cut
 /// @param options `name` is that of the checkpoint in each part
 /// @throws CheckpointError as `load_checkpoint`, and if a parameter is in two parts or scalars
-/// differ; InvalidArgument without a name or parts, and for rules. The engine is unchanged; those
-/// of other model ranks may have loaded
+/// differ; InvalidArgument without a name or parts, for rules, and if ranks differ in an option.
+/// The engine is unchanged; those of other model ranks may have loaded
 template <class Stage>
 LoadReport load_parts(Stage& stage, std::span<std::filesystem::path const> parts,
                       LoadOptions const& options) {
@@ -112,6 +112,7 @@ LoadReport load_parts(Stage& stage, std::span<std::filesystem::path const> parts
              access.rank(), ")."});
     }
     access.wait_to_write("load_parts()");
+    detail::require_same_load(access, "load_parts()", options);
     LoadReport report;
     report.name = options.name;
     detail::load_state(

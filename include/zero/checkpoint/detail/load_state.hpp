@@ -4,6 +4,7 @@
 #include "../../core/buffer.hpp"
 #include "../../core/detail/namespace.hpp"
 #include "../../core/detail/throw_error.hpp"
+#include "../../core/hash.hpp"
 #include "../../core/type_name.hpp"
 #include "../../layout/flat_layout.hpp"
 #include "../../stage/detail/state/add_held_states.hpp"
@@ -28,6 +29,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -166,6 +168,22 @@ private:
     std::size_t _rank;
     std::size_t _world;
 };
+
+/// @brief Requires that ranks load the same checkpoint in the same way; each reads files by itself.
+/// Collective; waits. @throws InvalidArgument on every rank; nothing was changed
+template <class Access>
+[[gnu::cold]] void require_same_load(Access const& access, char const* call,
+                                     LoadOptions const& options) {
+    require_same_options(access, call,
+                         {{"name", Hash().add(std::string_view(options.name)).value()},
+                          {"scope", Hash().add(options.scope).value()},
+                          ComparedOption::of_value("settings", options.settings ? 1 : 0),
+                          ComparedOption::of_value("may_round", options.may_round ? 1 : 0),
+                          ComparedOption::of_value("may_differ", options.may_differ ? 1 : 0),
+                          ComparedOption::of_value("may_thaw", options.may_thaw ? 1 : 0),
+                          ComparedOption::of_value("may_regroup", options.may_regroup ? 1 : 0),
+                          ComparedOption::of_value("own_disks", options.own_disks ? 1 : 0)});
+}
 
 /// @brief Loads the data of a reader into an idle engine: first checks and, by default, verifies on
 /// all ranks, then writes. Collective; waits.
